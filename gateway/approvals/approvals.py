@@ -8,7 +8,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 import orjson
 
@@ -53,6 +53,13 @@ OF_RUN = 10_000
 EXPIRED_AT_ONCE = 100
 #: How often a decision is made anew because others approve the same call at the same moment.
 TRIES = 20
+#: What became of a call that was approved, once it has begun.
+_ENDS: Final[Mapping[str, str]] = {
+    "executing": "it is running",
+    "done": "it has run",
+    "failed": "it has failed",
+    "unknown": "its outcome is unknown",
+}
 
 
 class Approvals:
@@ -397,8 +404,17 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
     if how == "expired":
         raise GatewayError("approval_expired", f"{name} was not decided in time; ask again for what it was.")
     if how == "other":
-        raise GatewayError("decision_conflict", f"{name} is {approval.state} already.")
+        raise GatewayError("decision_conflict", f"{name} {_decided_before(approval)}.")
     return approval
+
+
+def _decided_before(approval: Approval) -> str:
+    """Return what was decided on an approval, by which key, and what became of its call."""
+    by = f" by {approval.decided_by!r}" if approval.decided_by is not None else ""
+    if approval.state not in APPROVED:
+        return f"was {approval.state}{by} already"
+    end = _ENDS.get(approval.state)
+    return f"was approved{by} already" + (f", and {end}" if end is not None else "")
 
 
 def not_found() -> GatewayError:

@@ -126,7 +126,7 @@ async def test_several_are_decided_together_or_not_at_all() -> None:
     with pytest.raises(GatewayError) as conflict:
         await room.approvals.rule_all([(each, YES) for each in ("ap_1", "ap_2", "ap_3")], caller=BOSS)
     assert conflict.value.code == "decision_conflict"
-    assert conflict.value.message == "Nothing was decided: the approval ap_2 is rejected already."
+    assert conflict.value.message == "Nothing was decided: the approval ap_2 was rejected by 'bob' already."
     bound, room.judges.bound = room.judges.bound, Binding("e" * 64, "b" * 64)
     with pytest.raises(GatewayError) as stale:
         await room.approvals.rule_all([("ap_1", YES), ("ap_3", YES)], caller=BOSS)

@@ -342,3 +342,40 @@ async def test_what_became_of_it(gateway: GatewayProcess, visit: Visit) -> None:
         await page.get_by_role("button", name="Approve the call of file_operations").click()
         await page.get_by_role("link", name="See what the run does").click()
         await expect(page.locator(".head .badge").first).to_have_text("completed")
+
+
+async def test_an_open_page_of_a_call_hears_of_its_decision(gateway: GatewayProcess, visit: Visit) -> None:
+    """Of another person's. It offers no decision any more, and its next load says who decided and what became of it."""
+    await asked(gateway)
+    async with visit("/console") as page, aiohttp.ClientSession(gateway.base_url) as client:
+        await page.get_by_role("article").get_by_role("link").first.click()
+        await read_values(page)
+        await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_enabled()
+        approval_id = page.url.rpartition("/")[2]
+        await client.post(f"/context/approvals/{approval_id}", json={"decision": "approve"})
+        await expect(page.get_by_text("This call was decided meanwhile")).to_be_visible()
+        for button in await page.locator("[name=decision]").all():
+            await expect(button).to_be_disabled()
+        await page.get_by_role("link", name="See what became of it").click()
+        await expect(page.locator(".decided")).to_contain_text("approved by")
+        await page.reload()
+        await expect(page.locator(".decided")).to_contain_text("the call has run")
+
+
+async def test_a_page_without_its_gateway_says_so(gateway: GatewayProcess, visit: Visit) -> None:
+    """Its decisions are not sent into nothing; it recovers by itself, and the call is decided then."""
+    await asked(gateway)
+    lost = ["ERR_|Failed to load resource|htmx:sseError|\\[object"]
+    async with visit("/console", expected=lost) as page:
+        approve = page.get_by_role("button", name="Approve the call of file_operations")
+        await expect(approve).to_be_enabled()
+        await gateway.stop()
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("No connection to the gateway since")
+        await approve.click()
+        assert page.url.endswith("/console")
+        await expect(page.get_by_role("article")).to_have_count(1)
+        await gateway.start()
+        await expect(alert).to_be_hidden()
+        await approve.click()
+        await expect(page.get_by_role("status")).to_contain_text("Approved. The run goes on.")

@@ -1,6 +1,7 @@
 """Nothing is approved that was not seen: what counts is what Chromium draws, in any window."""
 
 import json
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.console.hostile import PLAIN, Json, api, asked, strange
 
 pytestmark = BROWSER
 
+#: Each is read at four widths; 200 of them take some minutes.
+CALLS: Final = int(os.environ.get("TWOLANE_CALLS", "12"))
 VIEWS: Final = [DESKTOP, View(640, 700), PHONE, View(320, 480, mobile=True)]
 #: What a line may be made of: plain words, scripts of any width and direction, and what does not show.
 WORDS: Final = [
@@ -92,13 +95,10 @@ async def read_to_the_end(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.soak)])
-async def test_no_call_is_offered_whose_end_was_not_in_view(
-    chromium: Browser, tmp_path: Path, count: int, scheme: str
-) -> None:
+async def test_no_call_is_offered_whose_end_was_not_in_view(chromium: Browser, tmp_path: Path, scheme: str) -> None:
     """In the inbox, at four widths: none before it is read, and all that are whole behind it."""
     async with strange(tmp_path, PLAIN) as gateway:
-        for number, arguments in enumerate(made_calls(count)):
+        for number, arguments in enumerate(made_calls(CALLS)):
             await asked(gateway, "stranger.note", {"text": "", **arguments}, conversation=str(number))
         held = 0
         for view in VIEWS if scheme == "light" else VIEWS[-1:]:
@@ -114,7 +114,7 @@ async def test_no_call_is_offered_whose_end_was_not_in_view(
                     if not await (following := page.get_by_role("link", name="Further ones")).count():
                         break
                     await following.click()
-        assert held >= count // 4
+        assert held >= CALLS // 4
 
 
 LONG: Final[Json] = {"text": "\n".join(f"line {number}" for number in range(400)), "and": "the last one"}

@@ -3,6 +3,7 @@
 
 (() => {
   const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
   const title = document.title.replace(/^\(\d+\) /, "");
 
   function showTimes(root) {
@@ -27,6 +28,7 @@
       }
       note.textContent = ` (${relative.format(Math.round(left / size), unit)})`;
       place.classList.toggle("soon", left < 120);
+      if (left < 0) endCard(place.closest("[data-card]"));
     }
   }
 
@@ -46,6 +48,31 @@
     if (empty) empty.hidden = cards > 0;
     if (behind) behind.hidden = !(count > cards && !document.querySelector(".more"));
   }
+
+  // A call that was decided elsewhere, or whose time is over, is not decided here.
+  function endCard(card) {
+    if (!card || "ended" in card.dataset) return;
+    card.dataset.ended = "";
+    for (const control of card.querySelectorAll("[name=decision]")) control.disabled = true;
+    const note = card.querySelector("[data-over]");
+    if (note) note.hidden = false;
+  }
+
+  // A page without its connection says so, and keeps its decisions: a form that is sent nowhere loses the page.
+  let lostSince = null;
+  function showConnection(isLost) {
+    if (isLost === (lostSince !== null)) return;
+    lostSince = isLost ? new Date() : null;
+    const note = document.querySelector("[data-lost]");
+    note.hidden = !isLost;
+    note.textContent = isLost ? note.dataset.lost.replace("{0}", clock.format(lostSince)) : "";
+  }
+  document.addEventListener("htmx:sseError", () => showConnection(true));
+  document.addEventListener("htmx:sseOpen", () => showConnection(false));
+  document.addEventListener("submit", (event) => {
+    if (lostSince !== null && event.submitter?.name === "decision") event.preventDefault();
+  }, true);
+  window.addEventListener("pagehide", () => { lostSince = null; });
 
   function notify(card) {
     if (!("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;
@@ -92,6 +119,7 @@
     source.addEventListener("resolved", (message) => {
       const card = document.getElementById(message.data);
       if (card && card.matches("#cards > *")) takeAway(card);
+      else endCard(document.querySelector(`[data-single][data-call^="${message.data} "]`));
     });
   });
 
@@ -142,7 +170,9 @@
       lines += Math.round(drawnLines);
       below += Math.ceil((1 - seenOf(one)) * drawnLines);
     }
-    for (const control of card.querySelectorAll("[name=decision][value=approve]")) control.disabled = below > 0;
+    for (const control of card.querySelectorAll("[name=decision][value=approve]")) {
+      control.disabled = below > 0 || "ended" in card.dataset;
+    }
     card.toggleAttribute("data-unread", below > 0);
     for (const note of notes) {
       note.hidden = below === 0;
@@ -287,6 +317,7 @@
     } else if (action === "select") {
       card.querySelector("input[type=checkbox]")?.click();
     } else {
+      lookAt(card); // as it is drawn now
       const control = card.querySelector(`[data-action=${action}]`);
       if (control?.disabled) readFurther(card);
       else control?.click();

@@ -92,7 +92,7 @@ async def test_several_are_rejected_with_one_reason(said: Says) -> None:
         assert (code, out.count("approved"), err) == (
             1,
             2,
-            "gateway: ap_1: This approval is rejected already.\n",
+            "gateway: ap_1: This approval was rejected by 'bob' already.\n",
         )
 
 
