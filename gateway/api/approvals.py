@@ -16,8 +16,8 @@ from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
 from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, read_user, via_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer, preview_view
-from gateway.approvals.approvals import Decision, not_found
 from gateway.approvals.chat_replies import COMMENT_CHARS
+from gateway.approvals.decision import Decision, not_found
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, ApprovalState

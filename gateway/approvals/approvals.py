@@ -8,7 +8,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Literal
 
 import orjson
 
@@ -19,9 +19,11 @@ from gateway.approvals.decision import (
     Outcome,
     apply_edit,
     check_same_call,
+    decided_before,
     decision_write,
     event_of,
     list_others,
+    not_found,
     weigh_decision,
 )
 from gateway.approvals.decision import Decision as Decision
@@ -53,13 +55,6 @@ OF_RUN = 10_000
 EXPIRED_AT_ONCE = 100
 #: How often a decision is made anew because others approve the same call at the same moment.
 TRIES = 20
-#: What became of a call that was approved, once it has begun.
-_ENDS: Final[Mapping[str, str]] = {
-    "executing": "it is running",
-    "done": "it has run",
-    "failed": "it has failed",
-    "unknown": "its outcome is unknown",
-}
 
 
 class Approvals:
@@ -404,19 +399,5 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
     if how == "expired":
         raise GatewayError("approval_expired", f"{name} was not decided in time; ask again for what it was.")
     if how == "other":
-        raise GatewayError("decision_conflict", f"{name} {_decided_before(approval)}.")
+        raise GatewayError("decision_conflict", f"{name} {decided_before(approval)}.")
     return approval
-
-
-def _decided_before(approval: Approval) -> str:
-    """Return what was decided on an approval, by which key, and what became of its call."""
-    by = f" by {approval.decided_by!r}" if approval.decided_by is not None else ""
-    if approval.state not in APPROVED:
-        return f"was {approval.state}{by} already"
-    end = _ENDS.get(approval.state)
-    return f"was approved{by} already" + (f", and {end}" if end is not None else "")
-
-
-def not_found() -> GatewayError:
-    """Return the error of a missing approval. An approval of another tenant gets the same answer."""
-    return GatewayError("approval_not_found", "There is no such approval.")

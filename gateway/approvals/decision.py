@@ -4,7 +4,7 @@
 2. Several approvals count together only for the same call: those of other arguments count no more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -31,6 +31,13 @@ Remember = Literal["once", "run", "conversation"]
 _WIDTHS: Final[tuple[Remember, ...]] = ("once", "run", "conversation")
 #: The event of an approval that others must follow; its audit line decides the same.
 PARTLY: Final = "partly_approved"
+#: What became of a call that was approved, once it has begun.
+_ENDS: Final[Mapping[str, str]] = {
+    "executing": "it is running",
+    "done": "it has run",
+    "failed": "it has failed",
+    "unknown": "its outcome is unknown",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,3 +207,17 @@ def event_of(approval: Approval, kind: str, facts: Json, *, now_s: float) -> Run
 def list_others(names: Sequence[str], *, besides: str) -> str:
     """Return names as an error lists them, without one of them."""
     return ", ".join(repr(name) for name in names if name != besides) or "none so far"
+
+
+def decided_before(approval: Approval) -> str:
+    """Return what was decided on an approval, by which key, and what became of its call."""
+    by = f" by {approval.decided_by!r}" if approval.decided_by is not None else ""
+    if approval.state not in APPROVED:
+        return f"was {approval.state}{by} already"
+    end = _ENDS.get(approval.state)
+    return f"was approved{by} already" + (f", and {end}" if end is not None else "")
+
+
+def not_found() -> GatewayError:
+    """Return the error of a missing approval. An approval of another tenant gets the same answer."""
+    return GatewayError("approval_not_found", "There is no such approval.")

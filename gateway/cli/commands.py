@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from gateway.config import Loaded, load
+from gateway.config.messages import nearest
 from gateway.config.problems import shown
 from gateway.registry.check import check_plugins
 from gateway.workflows.folder import load_workflows
@@ -199,9 +200,6 @@ def check_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
         if not commands or word.startswith("-"):
             return
         if word not in commands:
-            # Imported here: few words are wrong.
-            from gateway.config.messages import nearest
-
             hint = nearest(word, list(commands)) or f": expected one of {', '.join(commands)}"
             parser.error(f"there is no command {shown(word)}{hint}")
         parser = commands[word]

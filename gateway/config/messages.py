@@ -70,8 +70,8 @@ def message_of(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> 
             retired = _RETIRED.get((path, given)) if isinstance(given, str) else None
             return retired or _not_a_choice(given, type_at(root, path))
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
-            example = f": write {_EXAMPLES[path[0]]}" if len(path) == 2 and path[0] in _EXAMPLES else ""
-            return f"expected a section (lines of key: value), found {found}{example}"
+            example = _EXAMPLES.get(str(path[0])) if len(path) == 2 else None
+            return f"expected a section (lines of key: value), found {found}{f': write {example}' if example else ''}"
         case "tuple_type":
             return f"expected a list, found {found}"
         case "value_error":

@@ -84,7 +84,7 @@ class Seen:
     @property
     def problem(self) -> str:
         """The text that says what went wrong, or ""."""
-        return " ".join(one.text for one in self.root.all(role="alert"))
+        return " ".join(one.text for one in self.root.all(role="alert") if "hidden" not in one.attributes)
 
     @property
     def token(self) -> str:
