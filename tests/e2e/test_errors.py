@@ -115,7 +115,8 @@ KEYS = [
         ({}, 401, "missing_api_key"),
         ({"X-Gateway-Key": "nobody"}, 401, "invalid_api_key"),
         ({"X-Gateway-Key": "passer"}, 403, "scope_missing"),
-        ({"Authorization": "Bearer talker"}, 401, "missing_api_key"),
+        ({"Authorization": "Bearer nobody"}, 401, "invalid_api_key"),
+        ({"Authorization": "Bearer passer"}, 403, "scope_missing"),
     ],
 )
 @pytest.mark.parametrize("path", [CHAT, "/v1/chat/completions", "/context/models"])
@@ -136,6 +137,14 @@ async def test_a_caller_who_may() -> None:
         (request,) = world.model.upstream.requests
         assert request.values(b"authorization") == [b"Bearer mine"] and request.values(b"x-a") == [b"b"]
         assert b"talker" not in request.raw and b"x-context" not in request.raw.lower()
+
+
+async def test_a_key_that_a_client_has_alone_stays_here() -> None:
+    """The upstream needs none: it gets no credential."""
+    async with talking(says("Hi."), keys=KEYS) as world:
+        assert (await world.chat(headers={"Authorization": "Bearer talker"})).text == "Hi."
+        (request,) = world.model.upstream.requests
+        assert not request.values(b"authorization") and b"talker" not in request.raw
 
 
 async def test_the_upstreams_key_replaces_the_callers() -> None:
