@@ -5,7 +5,7 @@ import http.client
 import sys
 
 from gateway.cli.commands import Commands, add_command, configuration
-from gateway.cli.operator.remote import connection_to, unanswered
+from gateway.cli.operator.remote import connection_to, explain_silence
 from gateway.config import Address
 
 
@@ -41,7 +41,7 @@ def check(where: str | Address, *, timeout_s: float) -> int:
         connection.request("GET", "/health/ready")
         status = connection.getresponse().status
     except (OSError, ValueError, http.client.HTTPException) as error:
-        print(f"gateway: {unanswered(place, error)}", file=sys.stderr)
+        print(f"gateway: {explain_silence(place, error)}", file=sys.stderr)
         return 1
     finally:
         connection.close()

@@ -66,19 +66,16 @@ def write_and_report(kind: NewKind, name: str, *, folder: Path) -> Iterator[str]
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())  # as a person here would write it
     plugin, test = write_plugin(kind, name, folder=folder)
-    yield f"wrote {plugin}\nwrote {test}\n\nTry it: {_trial_of(test)}\nIn gateway.yaml:\n"
+    yield f"wrote {plugin}\nwrote {test}\n\nTry it: {_compose_trial(test)}\nIn gateway.yaml:\n"
     yield rendered(template_of(kind).use, name).rstrip("\n")
 
 
-def _trial_of(test: Path) -> str:
+def _compose_trial(test: Path) -> str:
     """Return the command that runs a test with the Python of this gateway, in which pytest may have to be installed."""
     here, python = Path.cwd(), Path(sys.executable)
-    python = python.relative_to(here) if python.is_relative_to(here) else python
-    installation = (
-        "" if find_spec("pytest") is not None else shlex.join([str(python), "-m", "pip", "install", "pytest"])
-    )
-    trial = shlex.join([str(python), "-m", "pytest", str(test)])
-    return f"{installation} && {trial}" if installation else trial
+    run = shlex.join([str(python.relative_to(here) if python.is_relative_to(here) else python), "-m"])
+    installation = f"{run} pip install pytest && " if find_spec("pytest") is None else ""
+    return f"{installation}{run} pytest {shlex.quote(str(test))}"
 
 
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:

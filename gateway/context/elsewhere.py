@@ -65,7 +65,7 @@ class RunsElsewhere:
                 emit({PARKED: asks})
 
         async def handle(_exchange: Exchange) -> Reply:
-            return Reply(follow, _released)
+            return Reply(follow)
 
         return handle
 
@@ -109,7 +109,3 @@ def run_of_question(told: Sequence[Chunk]) -> str | None:
     """Return the id of the run whose question ends this answer, or None."""
     last = told[-1]
     return None if isinstance(last, str) else spoken.run_of_question(last.get("context") or {})
-
-
-async def _released() -> None:
-    """Do nothing: there is no call to end."""

@@ -119,7 +119,7 @@ class _Recorder:
     async def __call__(self, exchange: Exchange) -> Reply:
         self.seen = self.seen or exchange
         self._asked.set()
-        return Reply(_silent, _released)
+        return Reply(_silent)
 
     async def run_until_request(self, reply: Reply) -> None:
         """Run the chain until it calls the model or ends. Raises the chain's error."""
@@ -142,10 +142,6 @@ async def _silent(_tell: Emit) -> None:
 
 def _ignore(_chunk: Chunk) -> None:
     """Ignore a chunk: a chain that is only explained has no reader."""
-
-
-async def _released() -> None:
-    """Do nothing: there is no call to end."""
 
 
 def _described(intent: Intent) -> Json:

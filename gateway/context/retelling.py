@@ -81,7 +81,7 @@ class Retelling:
                     await pause()
 
         async def told(_exchange: Exchange) -> Reply:
-            return Reply(retell, _released)
+            return Reply(retell)
 
         passed: list[Chunk] = []
         try:
@@ -214,7 +214,3 @@ def _rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tu
         own = [number for number in numbers if before <= number < len(steps)]
         rounds.append((text if own == numbers else "", own))
     return rounds
-
-
-async def _released() -> None:
-    """Do nothing: there is no call to end."""

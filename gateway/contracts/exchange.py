@@ -202,6 +202,10 @@ class AnsweredBy(Protocol):
     def model(self) -> str: ...
 
 
+async def release_nothing() -> None:
+    """Do nothing: no call of a model stands behind the answer."""
+
+
 @dataclass(frozen=True)  # without slots: see gateway.records
 class Reply:
     """The answer as it arrives: `stream(emit)` emits it and returns at its end; it is called once at most.
@@ -211,7 +215,7 @@ class Reply:
     """
 
     stream: Callable[[Emit], Awaitable[None]]
-    release: Callable[[], Awaitable[None]]
+    release: Callable[[], Awaitable[None]] = release_nothing
     intent: Intent | None = None  # what was recognised, for the answer's header
     cache: CacheResult | None = None  # for the answer's header; None: no cache had a part in it
     by: AnsweredBy | None = None  # of the answer of one model call; None: of a whole run, or made without a model

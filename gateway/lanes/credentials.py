@@ -45,7 +45,7 @@ _LIKELY: Final = CREDENTIALS | {b"cookie", SUBPROTOCOLS}
 
 
 def read_fields(head: RequestHead) -> dict[bytes, bytes]:
-    """Return the values of the credential headers; a second one is refused, whoever would have read which."""
+    """Return the values of the credential headers. Raises GatewayError (invalid_header) for one that comes twice."""
     found: dict[bytes, bytes] = {}
     for line in head.fields:
         if line.name in KEY_HEADERS:

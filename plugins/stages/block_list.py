@@ -212,7 +212,7 @@ class BlockStage:
             await self._tell(emit, rule)
             emit({"choices": [], "usage": _NO_TOKENS})
 
-        return Reply(stream, _nothing)
+        return Reply(stream)
 
     async def _tell(self, emit: Emit, rule: str) -> None:
         """End an answer that is blocked. Raises GatewayError if the client is to get an error."""
@@ -244,10 +244,6 @@ def _joined(body: Json) -> list[str]:
 
 def _folded(phrase: str) -> str:
     return " ".join(phrase.translate(ALIKE).split())
-
-
-async def _nothing() -> None:
-    """Do nothing: no model was asked."""
 
 
 PLUGIN = Plugin(Config, BlockStage, guards_answers=True)

@@ -304,11 +304,7 @@ def _replayed(kept: _Kept) -> Reply:
             elif count % _TURN == 0:
                 await asyncio.sleep(0)
 
-    return Reply(stream, _nothing, cache="hit")
-
-
-async def _nothing() -> None:
-    """Do nothing: no upstream is involved."""
+    return Reply(stream, cache="hit")
 
 
 def _fields(header: bytes) -> dict[bytes, bytes]:

@@ -343,7 +343,7 @@ async def test_a_webhook_that_hangs_holds_nobody_up(
 
 
 async def test_what_was_decided_while_it_waited_for_others_is_not_told() -> None:
-    """Those of its webhook that hang."""
+    """The others hang at its webhook."""
     async with receiving(held=True) as world:
         await world.start()
         for i in range(5):

@@ -76,7 +76,7 @@ async def test_a_call_that_an_event_would_tell_is_blocked(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_behind_a_decision_is_blocked(stream: bool, tmp_path: Path) -> None:
-    """Whoever asks for it again, too, and however."""
+    """Also where it is asked for again, in any way."""
     async with guarded(tmp_path, asks(), LEAK) as world:
         first = await world.chat(GO)
         said = answering(first, line(*first.asks))

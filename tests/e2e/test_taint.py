@@ -344,7 +344,7 @@ async def test_ones_own_question_taints_nothing(tmp_path: Path) -> None:
 
 
 async def test_what_else_another_persons_run_asks_taints(tmp_path: Path) -> None:
-    """Who decides on one of two calls is shown the other."""
+    """A decision on one of two calls shows the other one."""
     async with talking(asks(birth(), birth("Ed")), **settings(tmp_path)) as world:
         first = await world.chat("Two dogs.", headers=ANNA)
         one, _ = first.asks

@@ -64,7 +64,7 @@ async def test_all_workers_and_gateways_follow(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_stood_still_lets_no_revoked_key_pass(tmp_path: Path) -> None:
-    """What waited in its connections while the key was revoked elsewhere is refused, whatever it looks at first."""
+    """Requests that waited in its connections while the key was revoked elsewhere are refused."""
     root = {**key(ROOT, *EVERYTHING), "name": "root"}
     facts = {"keys": [root], "runtime_keys": {"enabled": True}, "store": f"sqlite:///{tmp_path}/gateway.db"}
     async with (

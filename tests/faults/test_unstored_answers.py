@@ -83,8 +83,7 @@ async def test_a_response_is_stored_once_the_store_works(tmp_path: Path) -> None
 
 
 async def failed_twice(client: Client, disk: Disk, what: int, door: str) -> tuple[Told, str]:
-    """What a client is told while the store fails at the beginning of a run, and again as that is undone; and the id
-    of its response, from its answer."""
+    """The answer while the store fails at the beginning of a run and again as that is undone, and its response's id."""
     assert (await ASKING["response"](client, "warm")).is_done
     disk.fail(what=what, error=errno.ENOSPC)
     told = await ASKING[door](client, "one")

@@ -441,7 +441,7 @@ def test_what_has_no_end_goes_on_while_its_key_may_do_it(now: Key, allowed: bool
 
 
 def test_an_equal_head_is_identified_anew_when_keys_have_changed() -> None:
-    """What was found out about a head holds as long as no key was made, changed or revoked, or has ended."""
+    """An identity holds for equal heads as long as no key was made, changed or revoked, or has ended."""
     clock, stored = ManualClock(), StoredKeys()
     ring = KeyRing([key_of(ALICE, expires_s=5.0)], stored=stored, now_s=clock)
     head = asking(b"X-Gateway-Key: " + BOB, b"X-Note: " + ALICE)

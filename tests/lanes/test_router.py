@@ -101,13 +101,19 @@ def test_another_head_never_finds_it(raw: bytes) -> None:
     assert way_in.remembered(raw + b"\r\n\r\n", len(raw), HERE) is None
 
 
+#: Parts of heads: method, version, and the digits of a length in many spellings.
+LENGTHS = (
+    (b"POST", b"GET"),
+    (b"1.1", b"1.0"),
+    (b"Content-Length: ", b"content-length: ", b"Content-Length:", b"X-Content-Length: ", b"X: Content-Length: "),
+    (b"0", b"5", b"12", b"007", b"5 ", b" 5"),
+)
+
+
 def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
     """Heads in thousands of variations, in any order: what is recalled does what a fresh decision does."""
     words = [
-        (b"POST", b"GET"),
-        (b"1.1", b"1.0"),
-        (b"Content-Length: ", b"content-length: ", b"Content-Length:", b"X-Content-Length: ", b"X: Content-Length: "),
-        (b"0", b"5", b"12", b"007", b"5 ", b" 5"),
+        *LENGTHS,
         (b"", b"\r\nConnection: close", b"\r\nExpect: 100-continue", b"\r\nConnection: Upgrade\r\nUpgrade: websocket"),
         (b"", b"\r\ncontent-length: 9", b"\r\nX: content-length: 9"),
     ]
@@ -183,10 +189,7 @@ def context_head(way_in: Router, raw: bytes, *, address: str = "127.0.0.1") -> t
 def test_a_head_of_the_context_lane_is_read_once() -> None:
     """In thousands of variations, in any order, from any place: it is the head that would be read."""
     words = [
-        (b"POST", b"GET"),
-        (b"1.1", b"1.0"),
-        (b"Content-Length: ", b"content-length: ", b"Content-Length:", b"X-Content-Length: ", b"X: Content-Length: "),
-        (b"0", b"5", b"12", b"007", b"5 ", b" 5"),
+        *LENGTHS,
         (b"", b"\r\nConnection: close", b"\r\nExpect: 100-continue", b"\r\nTransfer-Encoding: chunked"),
         (b"", b"\r\ncontent-length: 9", b"\r\nX: content-length: 9"),
     ]

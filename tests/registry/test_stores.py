@@ -47,9 +47,9 @@ async def test_a_copy_of_the_store_under_another_scheme_needs_no_change_elsewher
 
 def test_a_tool_that_reaches_the_store_of_an_operators_plugin_is_refused(plugins: Path, tmp_path: Path) -> None:
     """As with ours."""
-    (tmp_path / "work").mkdir()
+    (tmp_path / "files").mkdir()
     file = tmp_path / "gateway.yaml"
-    file.write_text("store: lite:///./work/x.db\ntools: {file_operations: {write: true}}\n")
+    file.write_text("store: lite:///./files/x.db\ntools: {file_operations: {roots: [files], write: true}}\n")
     with pytest.raises(ConfigError, match="reaches the store of the gateway"):
         load(file, environ={}, flags={}, checks=(check_plugins,))
     assert plugins.is_dir()

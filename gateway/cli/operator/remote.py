@@ -45,7 +45,7 @@ def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTP
     return kind(url.hostname, url.port, timeout=timeout_s)
 
 
-def unanswered(place: str, error: Exception) -> str:
+def explain_silence(place: str, error: Exception) -> str:
     """Return the text about a gateway at `place` (HOST:PORT) that gave no answer, with the next step."""
     if isinstance(error, ConnectionRefusedError):
         return (
@@ -138,7 +138,7 @@ class Remote:
             response = connection.getresponse()
             status, content = response.status, response.read()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise RemoteError(unanswered(place, error) + doubt) from None
+            raise RemoteError(explain_silence(place, error) + doubt) from None
         finally:
             connection.close()
         if status == http.client.NO_CONTENT:

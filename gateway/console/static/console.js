@@ -72,7 +72,6 @@
   document.addEventListener("submit", (event) => {
     if (lostSince !== null && event.submitter?.name === "decision") event.preventDefault();
   }, true);
-  window.addEventListener("pagehide", () => { lostSince = null; });
 
   function notify(card) {
     if (!("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;

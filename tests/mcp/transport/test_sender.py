@@ -121,7 +121,7 @@ class Tiring(Elsewhere):
 async def test_a_call_that_waited_for_a_token_is_sent_only_if_it_still_stands(
     aiohttp_server: AiohttpServer, *, changes: bool
 ) -> None:
-    """What cleared it may have changed while the issuer made another token."""
+    """The rules may have changed while the issuer made another token."""
     clears = [True]
     server = Tiring(refused=lambda: clears.__setitem__(0, not changes))
     url = await server.site(aiohttp_server)

@@ -1,4 +1,4 @@
-"""What a row may hold: a long list would be decoded at one go, while nobody else is answered."""
+"""Bounds of a row: a long list would be decoded at one go, and hold up all other answers."""
 
 import json
 
