@@ -4,26 +4,25 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard
-from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import shown
-from gateway.cli.litellm.providers import OTHERS, PROVIDERS, SAME, Provider
-from gateway.config.values.addresses import parse_base_url
-from gateway.config.values.scalars import parse_text
+from gateway.cli.litellm.destinations import Surroundings, find_address, find_provider, variable_of
+from gateway.cli.litellm.providers import PROVIDERS
 
 #: Takes a sentence about something that is not translated, or differs.
 Note: TypeAlias = Callable[[str], None]
 
-_ENVIRON: Final = "os.environ/"
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NO_KEY: Final = frozenset(("", "empty", "none", "null"))
 #: Parameters that are translated, or mean nothing here.
 _KNOWN: Final = frozenset(
     (
-        *("api_base", "api_key", "api_version", "base_url", "custom_llm_provider", "max_parallel_requests", "model"),
+        *("api_base", "api_key", "api_version", "base_url", "custom_llm_provider", "input_cost_per_token"),
+        *("litellm_credential_name", "max_parallel_requests", "model", "output_cost_per_token", "use_litellm_proxy"),
         "weight",
     )
 )
+#: Parameters that limit an entry.
+_LIMITS: Final = frozenset(("budget_duration", "max_budget", "rpm", "tpm"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,9 @@ class Deployment:
     concurrent: int | None
 
 
-def deployments_of(entries: object, note: Note) -> list[Deployment]:
+def deployments_of(entries: object, surroundings: Surroundings, secrets: "Secrets", note: Note) -> list[Deployment]:
     """Return the entries that can be translated; `note` gets the reason for each of the others."""
-    found, secrets = [], Secrets()
+    found = []
     for number, entry in enumerate(entries if isinstance(entries, list) else ()):
         fields = entry if isinstance(entry, dict) else {}
         name, params = fields.get("model_name"), fields.get("litellm_params")
@@ -58,8 +57,12 @@ def deployments_of(entries: object, note: Note) -> list[Deployment]:
         elif not isinstance(params, dict) or not is_line(params.get("model")):
             note(f"model_list[{number}].litellm_params.model: it is no line of text, so the entry is left out")
         else:
-            deployment = _deployment(name, params, f"model_list[{number}] ({shown(name)})", note, secrets)
-            found += [] if deployment is None else [deployment]
+            place = f"model_list[{number}] ({shown(name)})"
+            whole = _with_credential(params, surroundings, place, note)
+            deployment = None if whole is None else _deployment(name, whole, place, surroundings, note, secrets)
+            if deployment is not None:
+                found.append(deployment)
+                _note_price(deployment.model, params, fields.get("model_info"), place, note)
     return found
 
 
@@ -100,30 +103,48 @@ class Secrets:
         return f"${{{self._variables.setdefault(value, name)}}}", True
 
 
-def variable_of(value: str) -> str | None:
-    """Return the variable that a value of LiteLLM stands for, or None."""
-    name = value.removeprefix(_ENVIRON)
-    return name if value.startswith(_ENVIRON) and _VARIABLE.match(name) else None
-
-
 def variable_named(*words: str) -> str:
     """Return the name of a variable made of these words."""
     return re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).strip("_").upper()
 
 
-def _deployment(name: str, params: Mapping[str, Any], place: str, note: Note, secrets: Secrets) -> Deployment | None:
-    kind, model = _provider(params)
-    if not model:
-        note(f"{place}: it names no model of {shown(kind)}")
+def _with_credential(
+    params: Mapping[str, Any], surroundings: Surroundings, place: str, note: Note
+) -> Mapping[str, Any] | None:
+    """Return the parameters of an entry with those of its credential, which come first. None: it has no such one."""
+    name = params.get("litellm_credential_name")
+    if name is None:
+        return params
+    values = surroundings.credentials.get(str(name))
+    if values is None:
+        note(f"{place}: credential_list has no {shown(str(name))}, so the entry is left out: write its api_base")
         return None
-    provider = PROVIDERS.get(kind)
-    if provider is None:
-        note(
-            f"{place}: the API of {shown(kind)} is not that of OpenAI: keep LiteLLM in front of it, and name LiteLLM "
-            "as an upstream (docs/from-litellm.md)"
-        )
+    return {**params, **values}
+
+
+def _note_price(model: str, params: Mapping[str, Any], info: object, place: str, note: Note) -> None:
+    told = {**(info if isinstance(info, dict) else {}), **params}
+    costs = {
+        name: round(cost * 1e6, 6)
+        for name in ("input", "output")
+        if isinstance(cost := told.get(f"{name}_cost_per_token"), int | float) and not isinstance(cost, bool)
+    }
+    if costs:
+        line = ", ".join(f"{name}: {cost:g}" for name, cost in costs.items())
+        note(f"{place}: write its price into the file of usage.prices: {{model: {shown(model)}, {line}}}")
+
+
+def _deployment(
+    name: str, params: Mapping[str, Any], place: str, surroundings: Surroundings, note: Note, secrets: Secrets
+) -> Deployment | None:
+    if "mock_response" in params:
+        note(f"{place}: it answers by its mock_response and asks no server, so it is left out")
         return None
-    base_url = _base_url(params, kind, provider, place, note)
+    if (found := find_provider(params, surroundings, place, note)) is None:
+        return None
+    kind, model = found
+    provider = PROVIDERS[kind]
+    base_url = find_address(params, kind, surroundings, place, note)
     if base_url is None:
         return None
     for field in ("api_key", "custom_llm_provider"):
@@ -137,7 +158,8 @@ def _deployment(name: str, params: Mapping[str, Any], place: str, note: Note, se
     if provider.remark is not None:
         note(f"{place}: {kind} {provider.remark}")
     if further := sorted(str(one) for one in params.keys() - _KNOWN):
-        note(f"{place}: not translated: {shown(', '.join(further))}")
+        advice = "" if _LIMITS.isdisjoint(further) else " (docs/limits.md has limits of upstreams, models and keys)"
+        note(f"{place}: not translated: {shown(', '.join(further))}{advice}")
     weight, most = (
         _number(params, name, bound, place, note)
         for name, bound in (("weight", 1000), ("max_parallel_requests", 10**6))
@@ -158,46 +180,3 @@ def _number(params: Mapping[str, Any], name: str, most: int, place: str, note: N
         return value
     note(f"{place}: its {name} is no whole number from 1 to {most}, and is left out")
     return None
-
-
-def _provider(params: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the provider of an entry, and the model's name without it."""
-    named, model = params.get("custom_llm_provider"), params["model"]
-    first, slash, rest = model.partition("/")
-    if isinstance(named, str) and named:
-        return SAME.get(named, named), rest if first == named else model
-    if slash and (first in PROVIDERS or first in SAME or first in OTHERS):
-        return SAME.get(first, first), rest
-    return "openai", model
-
-
-def _base_url(params: Mapping[str, Any], kind: str, provider: Provider, place: str, note: Note) -> str | None:
-    """Return the address of a server, or None: there is none, or it is none. No credential in it is copied."""
-    given = params.get("api_base") or params.get("base_url")
-    if given is None or given == "":
-        if provider.base_url is None:
-            note(f"{place}: {shown(kind)} needs an api_base")
-            return None
-        return provider.base_url + provider.below
-    variable = variable_of(given) if isinstance(given, str) else None
-    if variable is not None:
-        return _below(f"${{{variable}}}", provider)
-    try:
-        address = _without_credentials(parse_text(given).strip(), place, note)
-        return escaped(parse_base_url(_below(address.rstrip("/"), provider)))
-    except ValueError as error:
-        note(f"{place}: its api_base is left out with the entry: {error}")
-        return None
-
-
-def _without_credentials(address: str, place: str, note: Note) -> str:
-    """Return an address without user, password, query and fragment."""
-    parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    if host != parts.netloc or parts.query or parts.fragment:
-        note(f"{place}: its api_base has a user, a password or a query, which may be secret and is not copied")
-    return parts._replace(netloc=host, query="", fragment="").geturl()
-
-
-def _below(address: str, provider: Provider) -> str:
-    return address if address.endswith(provider.below) and provider.below else address + provider.below

@@ -9,46 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.approvals.escaping import shown
-from gateway.cli.litellm.deployments import (
-    Deployment,
-    Server,
-    deployments_of,
-    escaped,
-    is_line,
-    is_whole,
-    variable_of,
-)
+from gateway.cli.litellm.deployments import Deployment, Secrets, Server, deployments_of, escaped, is_line, is_whole
+from gateway.cli.litellm.destinations import Surroundings, variable_of
+from gateway.cli.litellm.mcp_servers import translate_mcp_servers
+from gateway.cli.litellm.remarks import remarks_on
+from gateway.config.values.networks import parse_network
 from gateway.config.values.scalars import LONGEST_LABEL
 from gateway.config.values.units import parse_positive_duration
 
 _BALANCE: Final[Mapping[str, str]] = {"simple-shuffle": "weighted", "least-busy": "least_loaded"}
 #: So much of a name that is too long is shown.
 _SHOWN_CHARS: Final = 40
-#: Settings that are translated, by section.
-_ROUTER: Final = frozenset(
-    ("routing_strategy", "num_retries", "fallbacks", "allowed_fails", "cooldown_time", "timeout", "model_group_alias")
-)
-_LITELLM: Final = frozenset(
-    (
-        *("allowed_fails", "cache", "cache_params", "cooldown_time", "drop_params", "fallbacks", "num_retries"),
-        *("request_timeout", "set_verbose", "telemetry"),
-    )
-)
-_GENERAL: Final = frozenset(("master_key",))
-_SECTIONS: Final = frozenset(("model_list", "router_settings", "litellm_settings", "general_settings"))
-#: The place of a section's key, and what an operator does instead.
-_ADVICE: Final[Mapping[str, str]] = {
-    "callbacks": "metrics are at /metrics, and logging.access writes a line for each request",
-    "success_callback": "metrics are at /metrics, and logging.access writes a line for each request",
-    "failure_callback": "metrics are at /metrics, and logging.access writes a line for each request",
-    "database_url": "virtual keys are not read: make new ones (gateway keys create)",
-    "guardrails": "look at the stages redact_pii and block_list (docs/stages.md)",
-    "mcp_servers": "write them under mcp.servers (docs/mcp.md)",
-    "environment_variables": "export them before the gateway starts",
-    "include": "translate each file, and put the results together",
-    "context_window_fallbacks": "no fallback follows the size of a request",
-    "content_policy_fallbacks": "no fallback follows the refusal of a request",
-}
+#: LiteLLM lets requests beyond `max_parallel_requests` wait.
+_QUEUE_SIZE: Final = 1000
+_QUEUE_WAIT: Final = "60s"
 _STAGES: Final = ("intent", "memory", "prompt_enhancer", "agent_loop")
 
 
@@ -72,7 +46,9 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
             told.notes.append(f"{name}: it is no section, and is left out")
     router, litellm, general = (_section(config, name) for name in sections)
     groups: defaultdict[str, list[Deployment]] = defaultdict(list)
-    for deployment in deployments_of(config.get("model_list"), told.notes.append):
+    secrets = Secrets()
+    surroundings = _surroundings(config, litellm, environ)
+    for deployment in deployments_of(config.get("model_list"), surroundings, secrets, told.notes.append):
         groups[deployment.name].append(deployment)
     shared = _shared(router, litellm, told)
     upstreams = _Upstreams(shared, _balance(router, told))
@@ -90,14 +66,34 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
             told.notes.append(f"router_settings.model_group_alias: {shown(alias)} names no model of the file")
     keys = _keys(general, environ, told)
     told.data["listen"] = "0.0.0.0:4000" if keys else "127.0.0.1:4000"
-    told.data["upstreams"] = upstreams.written()
+    told.data["upstreams"] = upstreams.written(told)
+    if len(told.data["upstreams"]) > 1:
+        told.data["passthrough"] = {"by_model": True}
     if models := {name: {"use": use} for name, use in uses.items() if _is_alias(name, use, told)}:
         told.data["models"] = models
     if keys:
         told.data["keys"] = keys
-    _add_cache(litellm, told)
-    _note_rest(config, {"router_settings": _ROUTER, "litellm_settings": _LITELLM, "general_settings": _GENERAL}, told)
+    if is_whole(most := general.get("global_max_parallel_requests"), 1, 1_000_000):
+        told.data["limits"] = {"concurrent": most}
+    if servers := translate_mcp_servers(config.get("mcp_servers"), secrets, told.notes.append):
+        told.data["mcp"] = {"servers": servers}
+    _add_stages(config, litellm, told)
+    told.notes += remarks_on(config, sections)
+    if upstreams.addresses:
+        told.notes.append(f"prompts go to these servers, and to no other: {', '.join(upstreams.addresses)}")
     return told
+
+
+def _surroundings(config: Mapping[str, Any], litellm: Mapping[str, Any], environ: Mapping[str, str]) -> Surroundings:
+    listed = config.get("credential_list")
+    credentials = {
+        str(one.get("credential_name")): _section(one, "credential_values")
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    }
+    variables = _section(config, "environment_variables")
+    by_proxy = litellm.get("use_litellm_proxy") is True
+    return Surroundings(credentials, variables, environ, litellm.get("api_base"), by_proxy)
 
 
 class _Upstreams:
@@ -109,6 +105,12 @@ class _Upstreams:
         self._names: dict[tuple[Server, ...], str] = {}
         self._written: dict[str, dict[str, Any]] = {}
         self._models: defaultdict[str, list[str]] = defaultdict(list)
+        self._limited: dict[str, str] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return the addresses of all servers, each once, in the order of the file."""
+        return list(dict.fromkeys(server.base_url for servers in self._names for server in servers))
 
     def uses(self, name: str, group: Sequence[Deployment], told: Translation) -> list[dict[str, str]]:
         """Return what a name of clients stands for: models and their upstreams, in the order of the file."""
@@ -119,6 +121,7 @@ class _Upstreams:
             told.notes.append(
                 f"{shown(name)}: its entries name different models. The next one is tried if one fails; requests are "
                 "not shared among them"
+                + (", so their weight means nothing" if any(o.weight != 1 for o in group) else "")
             )
         uses = []
         for (model, _, _), ones in by_model.items():
@@ -135,24 +138,40 @@ class _Upstreams:
         if any(one.model != name for one in group):
             told.notes.append(f"{shown(name)}: write the models of its server under models: it knows no such prefix")
 
-    def written(self) -> list[dict[str, Any]]:
-        """Return the upstreams: the one for all other models is the last.
-
-        It has the path `/v1`, else the first one has; each other upstream has a path of its own.
-        """
+    def written(self, told: Translation) -> list[dict[str, Any]]:
+        """Return the upstreams: the one for all other models is the last. All share the path `/v1`."""
         names = sorted(self._written, key=lambda name: "*" in self._models[name])
-        default = names[-1] if names and "*" in self._models[names[-1]] else names[0] if names else None
         upstreams = []
         for name in names:
-            paths = {} if name == default else {"paths": [f"/{name}/v1"]}
-            models = {"models": sorted(set(self._models[name]))}
-            upstreams.append({"name": name, **self._written[name], **models, **paths, **self._shared})
+            models = sorted(set(self._models[name]))
+            limits = self._limits(name, models, told)
+            upstreams.append({"name": name, **self._written[name], **limits, "models": models, **self._shared})
         return upstreams
+
+    def _limits(self, name: str, models: Sequence[str], told: Translation) -> dict[str, Any]:
+        """Return the queue before the most requests at a time, which is taken away where other models would feel it."""
+        if name not in self._limited:
+            return {}
+        if len(models) == 1:
+            return {"queue": {"size": _QUEUE_SIZE, "wait": _QUEUE_WAIT}}
+        for endpoint in self._written[name].get("endpoints", ()):
+            endpoint.pop("concurrent", None)
+        told.notes.append(
+            f"max_parallel_requests of {shown(self._limited[name])}: left out, since the upstream {name} serves other "
+            "models, too: write `concurrent` at its endpoint if the limit is that of the server"
+        )
+        return {}
 
     def _of(self, ones: Sequence[Deployment]) -> str:
         servers = tuple(dict.fromkeys(one.server for one in ones))
-        if (known := self._names.get(servers)) is not None:
-            return known
+        limited = [one.name for one in ones if one.concurrent is not None]
+        if (known := self._names.get(servers)) is None:
+            known = self._add(servers, ones)
+        if limited:
+            self._limited.setdefault(known, limited[0])
+        return known
+
+    def _add(self, servers: tuple[Server, ...], ones: Sequence[Deployment]) -> str:
         name = self._new_name(servers[0].provider if len(servers) == 1 else ones[0].name)
         self._names[servers] = name
         header = {} if servers[0].header is None else {"auth_header": servers[0].header}
@@ -305,29 +324,53 @@ def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translat
         )
         return []
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    return [{"name": "master", "sha256": digest, "scopes": ["passthrough", "context", "admin", "metrics"]}]
+    key = {"name": "master", "sha256": digest, "scopes": ["passthrough", "context", "admin", "metrics"]}
+    return [{**key, **_networks(general, told)}]
 
 
-def _add_cache(litellm: Mapping[str, Any], told: Translation) -> None:
-    if litellm.get("cache") is not True:
-        return
-    params = _section(litellm, "cache_params")
-    options: dict[str, Any] = {"any_temperature": True, "shared_by": "tenant"}
-    if (ttl_s := _seconds("litellm_settings.cache_params.ttl", params.get("ttl"), told)) is not None:
-        options["ttl"] = f"{ttl_s}s"
-    stages: list[dict[str, Any]] = [{"use": stage} for stage in _STAGES]
-    told.data["chains"] = {"assistant": [*stages, {"use": "response_cache", "with": options}]}
-    told.notes.append("litellm_settings.cache: each worker has a cache of its own, in memory, for the context lane")
+def _networks(general: Mapping[str, Any], told: Translation) -> dict[str, Any]:
+    """Return the networks of `allowed_ips`. One that is none closes the key to all others that are left."""
+    allowed = general.get("allowed_ips")
+    if allowed is None:
+        return {}
+    networks = []
+    for one in allowed if isinstance(allowed, list) else [allowed]:
+        try:
+            networks.append(str(parse_network(one)))
+        except ValueError as error:
+            told.notes.append(f"general_settings.allowed_ips: {shown(str(one))} is left out: {error}")
+    return {"networks": networks or ["127.0.0.1/32"]}
 
 
-def _note_rest(config: Mapping[str, Any], known: Mapping[str, frozenset[str]], told: Translation) -> None:
-    """Note the settings that are not translated, each with what to do instead if there is something."""
-    rest = [str(name) for name in config if name not in _SECTIONS]
-    for section, names in known.items():
-        rest += [f"{section}.{name}" for name in _section(config, section) if name not in names]
-    for place in rest:
-        advice = _ADVICE.get(place.rpartition(".")[2], "there is nothing like it")
-        told.notes.append(f"{shown(place)}: {advice}")
+def _add_stages(config: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> None:
+    """Add the stages of the default chain, with one for guardrails that are always on and one for the cache."""
+    further: list[dict[str, Any]] = []
+    if _has_default_guardrails(config.get("guardrails")) or _has_default_guardrails(litellm.get("guardrails")):
+        further.append({"use": "redact_pii", "with": {"mode": "shadow"}})
+        told.notes.insert(
+            0,
+            "guardrails: the new gateway redacts and blocks NOTHING yet: redact_pii is in the chain with mode shadow, "
+            "which only counts. Choose its rules, and write mode: enforce (docs/stages.md)",
+        )
+    if litellm.get("cache") is True:
+        params = _section(litellm, "cache_params")
+        options: dict[str, Any] = {"any_temperature": True, "shared_by": "tenant"}
+        if (ttl_s := _seconds("litellm_settings.cache_params.ttl", params.get("ttl"), told)) is not None:
+            options["ttl"] = f"{ttl_s}s"
+        further.append({"use": "response_cache", "with": options})
+        told.notes.append("litellm_settings.cache: each worker has a cache of its own, in memory, for the context lane")
+    if further:
+        told.data["chains"] = {"assistant": [*({"use": stage} for stage in _STAGES), *further]}
+
+
+def _has_default_guardrails(listed: object) -> bool:
+    """Return whether a list of guardrails has one that is always on, in the form of any version of LiteLLM."""
+    for one in listed if isinstance(listed, list) else ():
+        settings = one if isinstance(one, dict) else {}
+        for part in (settings, *settings.values()):
+            if isinstance(part, dict) and part.get("default_on") is True:
+                return True
+    return False
 
 
 def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from gateway.cli.litellm.deployments import Deployment, Secrets, deployments_of, variable_named
+from gateway.cli.litellm.destinations import Surroundings
 
 
-def one(**params: Any) -> tuple[Deployment | None, list[str]]:
+def one(surroundings: Surroundings | None = None, **params: Any) -> tuple[Deployment | None, list[str]]:
     notes: list[str] = []
-    found = deployments_of([{"model_name": "name", "litellm_params": params}], notes.append)
+    entries = [{"model_name": "name", "litellm_params": params}]
+    found = deployments_of(entries, surroundings or Surroundings(), Secrets(), notes.append)
     return (found[0] if found else None), notes
 
 
@@ -53,6 +55,8 @@ def test_an_entry_is_a_model_of_a_server(params: dict[str, Any], found: str) -> 
         ({"model": "azure/"}, "it names no model of azure"),
         ({"model": 3}, "model_list[0].litellm_params.model: it is no line of text, so the entry is left out"),
         ({"model": "m\n"}, "model_list[0].litellm_params.model: it is no line of text"),
+        ({"model": "m", "mock_response": "hi"}, "it answers by its mock_response and asks no server"),
+        ({"model": "m", "litellm_credential_name": "gone"}, "credential_list has no gone, so the entry is left out"),
         ({"model": "m", "api_base": "file:///etc/passwd"}, "its api_base is left out with the entry: expected a URL"),
         (
             {"model": "m", "api_base": ["http://a"]},
@@ -92,16 +96,42 @@ def test_a_credential_in_an_address_is_not_copied() -> None:
     ],
 )
 def test_a_field_of_another_kind_is_noted(params: dict[str, Any], note: str) -> None:
-    found, notes = one(model="m", **params)
+    found, notes = one(model="gpt-4o", **params)
     assert found is not None and (found.weight, found.concurrent) == (1, None) and notes[0].startswith(note)
 
 
 def test_a_name_that_is_no_line_is_noted() -> None:
     notes: list[str] = []
     entries = [5, {"model_name": "a\nb", "litellm_params": {"model": "m"}}, {"model_name": "a", "litellm_params": []}]
-    assert deployments_of(entries, notes.append) == []
+    assert deployments_of(entries, Surroundings(), Secrets(), notes.append) == []
     assert [note.partition(":")[0] for note in notes] == [
         "model_list[0].model_name",
         "model_list[1].model_name",
         "model_list[2].litellm_params.model",
+    ]
+
+
+def test_a_credential_is_that_of_its_entry() -> None:
+    """It comes before the entry's own parameters, as in LiteLLM: no prompt goes to the provider's address."""
+    values = {"api_base": "https://cred.example.com/v1", "api_key": "os.environ/CRED"}
+    surroundings = Surroundings(credentials={"cred1": values})
+    found, notes = one(surroundings, model="openai/gpt-4o-mini", litellm_credential_name="cred1", api_key="sk-own")
+    assert found is not None and notes == []
+    assert (found.server.base_url, found.server.key) == ("https://cred.example.com/v1", "${CRED}")
+
+
+def test_a_price_is_a_line_for_the_file_of_prices() -> None:
+    notes: list[str] = []
+    params = {"model": "openai/gpt-4o", "output_cost_per_token": 0.00001}
+    entry = {"model_name": "n", "litellm_params": params, "model_info": {"input_cost_per_token": 2.5e-6}}
+    deployments_of([entry], Surroundings(), Secrets(), notes.append)
+    assert notes == [
+        "model_list[0] (n): write its price into the file of usage.prices: {model: gpt-4o, input: 2.5, output: 10}"
+    ]
+
+
+def test_limits_of_an_entry_have_their_page() -> None:
+    _, notes = one(model="openai/m", rpm=6, organization="o")
+    assert [note.partition(": not translated: ")[2] for note in notes] == [
+        "organization, rpm (docs/limits.md has limits of upstreams, models and keys)"
     ]

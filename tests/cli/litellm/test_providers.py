@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from gateway.cli.litellm.providers import OTHERS, PROVIDERS, SAME
+from gateway.cli.litellm.providers import FAMILIES, OTHERS, PROVIDERS, SAME
 
 
 def test_addresses_are_whole() -> None:
@@ -10,7 +10,7 @@ def test_addresses_are_whole() -> None:
     for name, provider in PROVIDERS.items():
         if provider.base_url is not None:
             url = urlsplit(provider.base_url)
-            assert url.scheme == "https" or url.hostname == "localhost", name
+            assert url.scheme == "https" or url.hostname in ("localhost", "127.0.0.1"), name
             assert not (provider.base_url + provider.below).endswith("/")
             assert provider.below or url.path or name == "perplexity", name
 
@@ -18,3 +18,7 @@ def test_addresses_are_whole() -> None:
 def test_a_provider_has_one_api() -> None:
     assert not OTHERS & PROVIDERS.keys()
     assert not SAME.keys() & {*OTHERS, *PROVIDERS} and set(SAME.values()) <= PROVIDERS.keys()
+
+
+def test_a_family_has_a_known_provider() -> None:
+    assert {kind for _, kind in FAMILIES} <= {*OTHERS, *PROVIDERS}

@@ -33,11 +33,13 @@ def test_servers_are_upstreams(told: Translation) -> None:
         {"url": "http://a.example.com:8000/v1", "weight": 2},
         {"url": "http://b.example.com:8000/v1", "concurrent": 8},
     ]
+    assert upstreams["mistral-7b"]["queue"] == {"size": 1000, "wait": "60s"}
     assert upstreams["mistral-7b"]["balance"] == "least_loaded"
     assert upstreams["openai"]["api_key"] == "${OPENAI_GPT_4O_MINI_API_KEY}"
     assert upstreams["ollama"]["base_url"] == "http://localhost:11434/v1" and "api_key" not in upstreams["ollama"]
     assert [upstreams[name]["models"] for name in ("groq", "openai-2")] == [["groq/*"], ["*"]]
-    assert [upstream.get("paths") for upstream in told.data["upstreams"]][-2:] == [["/groq/v1"], None]
+    assert told.data["passthrough"] == {"by_model": True}
+    assert not any("paths" in upstream for upstream in upstreams.values())
 
 
 def test_every_upstream_has_the_settings_of_the_router(told: Translation) -> None:
@@ -129,3 +131,53 @@ def test_servers_at_one_address_have_names() -> None:
 def test_sections_of_another_kind_are_taken_as_empty(broken: Any) -> None:
     given = broken if isinstance(broken, dict) else {"router_settings": broken}
     assert translated(given, {}).data["upstreams"] == []
+
+
+def test_a_limit_of_one_model_does_not_hold_for_another() -> None:
+    """Whichever of the two comes first."""
+    entries = [
+        {"model_name": "a", "litellm_params": {"model": "openai/a"}},
+        {"model_name": "b", "litellm_params": {"model": "openai/b", "max_parallel_requests": 10}},
+    ]
+    for listed in (entries, entries[::-1]):
+        told = translated({"model_list": listed}, {})
+        assert "concurrent" not in str(told.data) and "queue" not in str(told.data)
+        assert [note for note in told.notes if note.startswith("max_parallel_requests of b: left out")]
+
+
+def test_the_networks_of_clients_are_those_of_the_key() -> None:
+    """Addresses that are none leave the key closed."""
+    master = {"master_key": "sk-1"}
+    assert of(general_settings={**master, "allowed_ips": ["10.0.0.0/8", "192.0.2.7"]}).data["keys"][0]["networks"] == [
+        "10.0.0.0/8",
+        "192.0.2.7/32",
+    ]
+    told = of(general_settings={**master, "allowed_ips": ["here"]})
+    assert told.data["keys"][0]["networks"] == ["127.0.0.1/32"]
+    assert any("allowed_ips: here is left out" in note for note in told.notes)
+
+
+def test_the_most_requests_of_the_proxy_are_those_of_the_gateway() -> None:
+    assert of(general_settings={"global_max_parallel_requests": 40}).data["limits"] == {"concurrent": 40}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"guardrails": [{"guardrail_name": "g", "litellm_params": {"guardrail": "presidio", "default_on": True}}]},
+        {"litellm_settings": {"guardrails": [{"words": {"callbacks": ["hide_secrets"], "default_on": True}}]}},
+    ],
+)
+def test_a_guardrail_that_is_always_on_comes_first_among_the_notes(config: dict[str, Any]) -> None:
+    told = of(**config)
+    assert told.data["chains"]["assistant"][-1] == {"use": "redact_pii", "with": {"mode": "shadow"}}
+    assert told.notes[0].startswith("guardrails: the new gateway redacts and blocks NOTHING yet")
+
+
+def test_the_servers_that_get_prompts_are_named() -> None:
+    assert of().notes[-1] == "prompts go to these servers, and to no other: https://api.openai.com/v1"
+
+
+def test_servers_of_mcp_are_written() -> None:
+    told = of(mcp_servers={"kb": {"url": "https://kb.example.com/mcp"}})
+    assert told.data["mcp"] == {"servers": {"kb": {"url": "https://kb.example.com/mcp"}}}

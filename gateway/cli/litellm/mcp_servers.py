@@ -1,0 +1,127 @@
+"""The MCP servers of a LiteLLM configuration, as `mcp.servers`."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.approvals.escaping import shown
+from gateway.cli.litellm.deployments import Secrets, escaped, is_line, variable_named
+from gateway.cli.litellm.destinations import variable_of
+from gateway.config.values.scalars import parse_name
+
+_KNOWN: Final = frozenset(
+    (
+        *("args", "auth_type", "auth_value", "authentication_token", "command", "description", "env", "spec_version"),
+        *("static_headers", "transport", "url"),
+    )
+)
+#: An option of a command whose value is secret, alone or with its value behind `=`; and values that say so themselves.
+_SECRET_OPTION: Final = re.compile(r"(?i)-{1,2}[a-z0-9-]*(key|token|secret|passw|credential|auth)[a-z0-9-]*(=|\Z)")
+_SECRET: Final = re.compile(r"(sk|pk|ghp|gho|github_pat|glpat|xox[a-z]|hf|npm|AKIA)[-_A-Z0-9a-z]{16,}\Z")
+#: The header that carries a server's secret, by `auth_type`, and the word before the secret.
+_HEADERS: Final[Mapping[str, tuple[str, str]]] = {
+    "api_key": ("X-API-Key", ""),
+    "authorization": ("Authorization", ""),
+    "basic": ("Authorization", "Basic "),
+    "bearer_token": ("Authorization", "Bearer "),
+    "token": ("Authorization", "token "),
+}
+
+
+def translate_mcp_servers(servers: object, secrets: Secrets, note: Callable[[str], None]) -> dict[str, Any]:
+    """Return the servers by name: those that run as a command, and those of streamable HTTP. No secret is copied."""
+    found: dict[str, Any] = {}
+    for name, settings in servers.items() if isinstance(servers, dict) else ():
+        place = f"mcp_servers.{shown(str(name))}"
+        if not isinstance(settings, dict):
+            note(f"{place}: it is no section, and is left out")
+        elif (written := _server(str(name), settings, place, secrets, note)) is not None:
+            found[str(name)] = written
+    return found
+
+
+def _server(
+    name: str, settings: Mapping[str, Any], place: str, secrets: Secrets, note: Callable[[str], None]
+) -> dict[str, Any] | None:
+    try:
+        parse_name(name)
+    except ValueError as error:
+        note(f"{place}: left out: {error}")
+        return None
+    written: dict[str, Any] = {}
+    if is_line(settings.get("command")):
+        written["command"] = escaped(settings["command"])
+        args = settings.get("args")
+        written["args"] = _arguments(args if isinstance(args, list) else [], name, secrets, place, note)
+        if env := _values(settings.get("env"), name, secrets, place, note):
+            written["env"] = env
+    elif settings.get("transport") == "sse":
+        note(f"{place}: left out: its transport is sse, that of 2024: a server needs streamable HTTP here")
+        return None
+    elif is_line(url := settings.get("url")):
+        parts = urlsplit(url)
+        if variable_of(url) is None and not (parts.query or parts.fragment or "@" in parts.netloc):
+            written["url"] = escaped(url)
+        else:
+            written["url"] = _reference(url, "url", name, secrets, place, note)
+        headers = _values(settings.get("static_headers"), name, secrets, place, note)
+        if headers := {**headers, **_authentication(settings, name, secrets, place, note)}:
+            written["headers"] = headers
+    else:
+        note(f"{place}: left out: it has neither a command nor a url")
+        return None
+    if is_line(settings.get("description")):
+        written["description"] = escaped(settings["description"])
+    if further := sorted(str(one) for one in settings.keys() - _KNOWN):
+        note(f"{place}: not translated: {shown(', '.join(further))}")
+    return written
+
+
+def _arguments(
+    args: Sequence[object], name: str, secrets: Secrets, place: str, note: Callable[[str], None]
+) -> list[str]:
+    """Return the arguments of a command. What an option or its own form calls a secret becomes a reference."""
+    found, before = [], ""
+    for arg in map(str, args):
+        option, equals, value = arg.partition("=")
+        if equals and value and _SECRET_OPTION.match(option + equals):
+            found.append(f"{escaped(option)}={_reference(value, option, name, secrets, place, note)}")
+        elif (_SECRET_OPTION.match(before) and not arg.startswith("-")) or _SECRET.match(arg):
+            found.append(_reference(arg, before or "argument", name, secrets, place, note))
+        else:
+            found.append(escaped(arg))
+        before = arg
+    return found
+
+
+def _values(values: object, name: str, secrets: Secrets, place: str, note: Callable[[str], None]) -> dict[str, str]:
+    """Return texts by name, each as a reference to a variable: any of them may be secret."""
+    pairs = values.items() if isinstance(values, dict) else ()
+    return {str(key): _reference(str(value), str(key), name, secrets, place, note) for key, value in pairs}
+
+
+def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, note: Callable[[str], None]) -> str:
+    reference, is_open = secrets.reference(value, wanted=variable_named("mcp", name, key))
+    if reference is None:
+        return escaped(value)
+    if is_open:
+        note(f"{place}: its {shown(key)} may be secret, and is not copied: export it as {reference[2:-1]}")
+    return reference
+
+
+def _authentication(
+    settings: Mapping[str, Any], name: str, secrets: Secrets, place: str, note: Callable[[str], None]
+) -> dict[str, str]:
+    kind = settings.get("auth_type")
+    if kind in (None, "none"):
+        return {}
+    if kind not in _HEADERS:
+        note(f"{place}: its auth_type {shown(str(kind))} is not translated: see `oauth` in docs/mcp.md")
+        return {}
+    header, before = _HEADERS[str(kind)]
+    value = settings.get("auth_value", settings.get("authentication_token"))
+    if not is_line(value):
+        note(f"{place}: it has an auth_type and no auth_value: write its header {header}")
+        return {}
+    return {header: before + _reference(value, "auth_value", name, secrets, place, note)}

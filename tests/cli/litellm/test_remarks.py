@@ -1,0 +1,29 @@
+"""Remarks on what is not translated."""
+
+import pytest
+
+from gateway.cli.litellm.remarks import remarks_on
+
+SECTIONS = ("router_settings", "litellm_settings", "general_settings")
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "advice"),
+    [
+        ("litellm_settings", "callbacks", "`tracing` sends spans by OpenTelemetry"),
+        ("litellm_settings", "max_budget", "cost_per_day and cost_per_month"),
+        ("litellm_settings", "ssl_verify", "upstreams[].tls"),
+        ("litellm_settings", "default_key_generate_params", "write `limits` at each key"),
+        ("general_settings", "max_parallel_requests", "limits.concurrent"),
+        ("router_settings", "retry_policy", "upstreams[].retry.on"),
+        ("router_settings", "redis_host", "there is nothing like it"),
+    ],
+)
+def test_a_setting_has_its_advice(section: str, name: str, advice: str) -> None:
+    (remark,) = remarks_on({section: {name: 1}}, SECTIONS)
+    assert remark.startswith(f"{section}.{name}: ") and advice in remark
+
+
+def test_what_is_translated_has_none() -> None:
+    config = {"model_list": [], "general_settings": {"allowed_ips": []}, "router_settings": None, "odd": 1}
+    assert remarks_on(config, SECTIONS) == ["odd: there is nothing like it"]
