@@ -176,7 +176,7 @@ class ContextRequests:
         if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
         stored = await self._earlier(lane, repeated, again)
-        if stored is not None and (stored.effects or stored.state not in ENDED):
+        if stored is not None and _has_answer(stored, is_chat=again is None):
             return await self.resumption.repeat(stored, repeated)
         if (named := named_approvals(text)) and (run := await self.resumption.named(named, repeated)) is not None:
             return run
@@ -211,6 +211,11 @@ class ContextRequests:
             return told + ("" if brought is None else await brought())
 
         return both
+
+
+def _has_answer(stored: StoredRun, *, is_chat: bool) -> bool:
+    """Return whether a request that repeats this run joins it. A response that is over has its answer elsewhere."""
+    return stored.effects or stored.state not in ENDED or (is_chat and stored.state == "completed")
 
 
 def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Mapping[bool, Identity]:

@@ -205,16 +205,41 @@ async def test_who_waits_for_a_response_that_is_deleted_sends_again(tmp_path: Pa
 
 
 async def test_two_workers_run_no_call_of_the_same_chat_twice(tmp_path: Path) -> None:
-    """Both have called the model when the first call runs: the other request gets the answer of that run."""
+    """Nor its model: the run is on record before, and the other request gets its answer."""
     gate = asyncio.Event()
-    answers: tuple[Answer, ...] = (RUNS.but(before=gate), RUNS.but(before=gate), says("Done."))
+    answers: tuple[Answer, ...] = (RUNS.but(before=gate), says("Done."))
     tools = desk(tmp_path, write=True)
     async with answering(*answers, **folder_store(tmp_path), tools=tools) as client, elsewhere(client) as there:
         body: Json = {"model": "m", "messages": [{"role": "user", "content": "1"}]}
         asking = asyncio.create_task(same_at_once(client, there, CHAT, body, key="k1"))
-        await client.world.model.upstream.wait_requests(2)
+        await client.world.model.upstream.wait_requests(1)
         gate.set()
         first, second = await asking
         assert first.text == second.text == "Done."
         assert first.headers["X-Context-Run-Id"] == second.headers["X-Context-Run-Id"]
-        assert len(client.world.model.asked) == 3
+        assert len(client.world.model.asked) == 2
+
+
+async def test_a_chat_with_a_key_has_one_answer(tmp_path: Path) -> None:
+    """Without a tool, too: in every worker, and after a restart. Another request with the key is refused."""
+    body: Json = {"model": "m", "messages": [{"role": "user", "content": "1"}]}
+    async with answering(says("one"), **folder_store(tmp_path)) as client, elsewhere(client) as there:
+        first = await client.post(body, CHAT, headers=KEY)
+        await client.world.gateway.gateway.close()
+        async with elsewhere(client) as after:
+            for one in (there, after):
+                again = await one.post(body, CHAT, headers=KEY)
+                assert again.status == 200 and again.headers["X-Context-Run-Id"] == first.headers["X-Context-Run-Id"]
+                assert "one" in again.text
+                refused = await one.post({**body, "temperature": 0}, CHAT, headers=KEY)
+                assert (refused.status, refused.error["code"]) == (409, "idempotency_mismatch")
+        assert len(client.world.model.asked) == 1
+
+
+async def test_a_chat_that_failed_begins_anew() -> None:
+    """With the key of the one that came to nothing."""
+    body: Json = {"model": "m", "messages": [{"role": "user", "content": "1"}]}
+    async with answering(refuses(400), says("two")) as client:
+        assert (await client.post(body, CHAT, headers=KEY)).status == 400
+        for _ in range(2):
+            assert "two" in (await client.post(body, CHAT, headers=KEY)).text
