@@ -4,7 +4,7 @@ It reports all problems at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from gateway.config.checks import check, set_aside_foreign_keys
 from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
 from gateway.config.limits import check_prices
-from gateway.config.messages import explain
+from gateway.config.messages import advise, explain
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.reach import check_places
 from gateway.config.reading.overrides import apply_flags, apply_variables
@@ -103,6 +103,9 @@ def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], fo
     if path is None or text is None:
         return Document(YamlSource(tree={}), file="configuration", folder=folder)
     source = parse(text, environ=environ)
+    source.faults = [
+        replace(fault, message=advise(fault.message, fault.path, root=Settings)) for fault in source.faults
+    ]
     document = Document(source, file=str(path), folder=folder, path=path)
     if source.complete and source.tree is None:
         document.tree = {}

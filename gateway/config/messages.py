@@ -48,6 +48,12 @@ def explain(document: Document, error: ValidationError, *, root: type[Section]) 
         document.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
 
 
+def advise(message: str, path: KeyPath, *, root: type[Section]) -> str:
+    """Return a fault of reading (`cause: advice`) with the choices at its place for advice, if there are some."""
+    choices = [choice for choice in get_args(strip(type_at(root, path))) if isinstance(choice, str)] if path else []
+    return f"{message.partition(': ')[0]}: write one of {', '.join(choices)}" if choices else message
+
+
 def nearest(word: str, candidates: list[str]) -> str:
     """Return `; did you mean 'x'?`, or an empty text if no candidate is near."""
     # Imported here because it takes 0.15 MB, and few words are wrong.

@@ -199,6 +199,8 @@ def _reason(error: OSError | ssl.CertificateError) -> str:
         return f"its name cannot be resolved ({error.strerror or 'no reason given'}): check the host of its base_url"
     if type(error) is OSError and not error.errno:
         return "none of its addresses accepts a connection, for several reasons"
+    if error.errno == errno.ECONNREFUSED:
+        return "Connection refused, as nothing listens there: start it, or check its base_url"
     if not error.errno:
         return error.strerror or type(error).__name__
     return os.strerror(error.errno)  # asyncio's own texts name the address

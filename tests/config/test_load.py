@@ -97,6 +97,7 @@ def test_a_file_that_is_not_there_is_a_problem(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("risk: {trust_llm: off}", "to others: write one of always, until_tainted, never"),
         ("metrics: {enabled: on}", "metrics.enabled: unquoted on is a truth value to some YAML readers"),
         ("upstreams: [{name: no, base_url: 'http://a'}]", "upstreams[0].name: unquoted no is a truth value"),
         ("workers: 1e3", "workers: YAML readers disagree about this unquoted number"),

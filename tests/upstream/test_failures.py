@@ -9,7 +9,10 @@ from gateway.upstream.failures import EVERY_S, MOST_CAUSES, Failures
 
 from .turns import endpoint
 
-REFUSED = "Upstream 'up' could not be reached: Connection refused."
+REFUSED = (
+    "Upstream 'up' could not be reached: Connection refused, as nothing listens there: start it, or check its "
+    "base_url."
+)
 
 
 @pytest.fixture
