@@ -76,6 +76,7 @@ MAY_IMPORT_WEB = (
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
     ("gateway/__main__.py", "gateway.cli.main"),
+    ("gateway/cli/doctor/command.py", "gateway.cli.doctor.examination"),
     ("gateway/lanes/passthrough/unread.py", "gateway.lanes.passthrough.usual"),
     ("gateway/server/app.py", "gateway.demo.app"),
     ("gateway/server/lanes/tracing.py", "gateway.tracing.export"),

@@ -20,6 +20,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "run": "gateway run --port 9000 --upstream https://api.openai.com/v1",
     "init": "gateway init -c gateway.yaml",
     "check-config": "gateway check-config -c /etc/gateway/gateway.yaml",
+    "doctor": "gateway doctor --timeout 60",
     "version": "gateway version",
     "help": "gateway help approvals approve",
     "completion": "gateway completion bash > ~/.local/share/bash-completion/completions/gateway",
@@ -133,8 +134,8 @@ def own_arguments(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in ("command", "config", "url")}
 
 
-def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
-    """Load the configuration as the command line names it; warnings go to standard error.
+def configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> Loaded:
+    """Load the configuration as the command line names it; warnings go to standard error, if `warned`.
 
     Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.
     """
@@ -148,7 +149,7 @@ def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
     loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
     check_files(loaded.settings)
     found = load_workflows(loaded.settings.workflows).warnings if checked else ()
-    for warning in (*loaded.warnings, *found):
+    for warning in (*loaded.warnings, *found) if warned else ():
         print(f"warning: {warning}", file=sys.stderr)
     return loaded
 

@@ -196,6 +196,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
     "run": _add_run,
     "init": _of("init"),
     "check-config": _add_check_config,
+    "doctor": _of("doctor.command"),
     "selftest": _add_selftest,
     "healthcheck": _of("healthcheck"),
     "explain": _of("explain"),

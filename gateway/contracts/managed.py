@@ -17,6 +17,7 @@ class ServiceStatus:
     transport: Literal["stdio", "http"]
     error: str | None = None
     protocol: str | None = None  # the version that was agreed on
+    implementation: str | None = None  # name and version, as the server tells them
     restarts: int = 0  # by itself, since it was started
     skipped_lines: int = 0  # on standard output, that were no messages
     stderr: tuple[str, ...] = ()  # the last lines

@@ -60,6 +60,8 @@ _OF_PAGE: Final[Sequence[str]] = ("nextCursor", "resultType", "ttlMs", "cacheSco
 _HEADER: Final = b'"x-mcp-header"'
 #: Of the schemas with such headers on a page: the SDK reads them in one go.
 HEADERS_BYTES: Final = 256 << 10
+#: Of what a server calls itself.
+_IMPLEMENTATION_CHARS: Final = 100
 #: What a server is asked about its prompts and resources.
 _ASKED: Mapping[str, type[Request[Any, Any]]] = {
     "prompts/list": ListPromptsRequest,
@@ -116,6 +118,12 @@ class McpConnection:
     @property
     def protocol(self) -> str:
         return self.session.protocol_version or ""
+
+    @property
+    def implementation(self) -> str | None:
+        """Return the name and the version that the server tells, cut; None: it tells none."""
+        info = self.session.server_info
+        return None if info is None else f"{info.name} {info.version}".strip()[:_IMPLEMENTATION_CHARS] or None
 
     async def negotiate(self, *, probe_s: float | None) -> None:
         """Agree on the newer era where the server supports it, else on the older one."""

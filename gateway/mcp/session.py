@@ -118,6 +118,7 @@ class Session:
         self._error: str | None = None
         self._why: str | None = None
         self._protocol: str | None = None
+        self._implementation: str | None = None
         self._up_s: float | None = None
         self._restarts = 0
         self.definitions = Definitions({})  # as of the last listing, also while the server is away
@@ -138,6 +139,7 @@ class Session:
             transport=self._server.transport,
             error=self._error,
             protocol=self._protocol,
+            implementation=self._implementation,
             restarts=self._restarts,
             skipped_lines=channel.skipped_lines if channel is not None else 0,
             stderr=tuple(channel.stderr) if channel is not None else (),
@@ -317,6 +319,7 @@ class Session:
 
     def _linked_to(self, connection: "McpConnection") -> None:
         self._link, self._protocol, self._up_s = connection, connection.protocol, self._clock.monotonic()
+        self._implementation = connection.implementation
         self._become("running", self._wrong())
         self._linked.set()
 

@@ -74,7 +74,7 @@ class HealthChecks:
         call = UpstreamCall(member.pool, method=b"GET")
         try:
             async with asyncio.timeout(self._rules.timeout_s):
-                head = await call.send(_request(member.pool.endpoint, self._rules.path))
+                head = await call.send(check_request(member.pool.endpoint, self._rules.path))
             call.leave(within_s=REST_S)
         except TimeoutError:
             return f"no answer within {self._rules.timeout_s:g} s"
@@ -85,7 +85,8 @@ class HealthChecks:
         return None if head.status < FAILS_FROM else f"it answered {head.status}"
 
 
-def _request(endpoint: Endpoint, path: bytes) -> bytes:
+def check_request(endpoint: Endpoint, path: bytes) -> bytes:
+    """Return the request of a check: a GET of `path` below the endpoint's URL, with its key if it has one."""
     credential = endpoint.credential_line(b"authorization")
     lines = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (endpoint.path(path), endpoint.authority)
     return lines + credential + b"Accept: application/json\r\n\r\n"

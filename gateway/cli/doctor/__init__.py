@@ -1,0 +1,1 @@
+"""`gateway doctor`: the configuration, and what it stands on, looked at once by real probes."""
