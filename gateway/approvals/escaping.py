@@ -3,7 +3,8 @@
 Rule 1: all characters that do not show are written out. Control, invisible, bidirectional, private, unassigned and
 blank characters, and marks that could change the character before them, become `\\u{200b}`, `\\n`, `\\t` or `\\r`.
 Rule 2: nothing is padded away. More than 8 of the same in a row are counted: `\\{500 spaces}`, `\\{9 times u{200b}}`.
-Rule 3: nothing is left out without a note of its length: `\\{1234 more characters, SHA-256 ...}`.
+Rule 3: nothing is left out without a note of its length: `\\{1234 more characters in 41 lines, SHA-256 ...}`. Of an
+argument that is too long, its end is shown behind the note: what runs last is never out of sight.
 Rule 4: the text can be read back. A backslash of the text itself is doubled, or is that of a JSON string.
 """
 
@@ -11,6 +12,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Final, Literal
@@ -22,6 +24,9 @@ Language = Literal["en", "zh"]
 #: All arguments of one call together: more is not read in a chat, and each takes up to 3 us.
 ARGUMENTS_CHARS: Final = 16_000
 ARGUMENTS_LINES: Final = 40
+#: Of these, so much stands at the end, behind what is left out.
+END_CHARS: Final = 1_000
+END_LINES: Final = 10
 NAME_CHARS: Final = 100
 #: More of the same in a row are counted.
 RUN_CHARS: Final = 8
@@ -90,15 +95,25 @@ _REMARKS: Mapping[Language, tuple[str, str, str, str, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """The part of a call that a text leaves out: characters of JSON, and the lines that they are."""
+
+    chars: int
+    lines: int
+
+
 def shown(text: str, limit: int | None = None) -> str:
     """Return `text` on one line: at most `limit` of its characters, and the number of those that follow."""
     head = text if limit is None else text[:limit]
-    return _TEXT.sub(_unseen, head) + _rest(text, len(head))
+    return _TEXT.sub(_unseen, head) + _note(text[len(head) :], text.count("\n", len(head)))
 
 
 def shown_json(value: Any, limit: int | None = None) -> str:
     """Return a value's canonical JSON on one line: at most `limit` characters, and the number of those that follow."""
-    return _shown_json(canonical(value), limit)
+    text = canonical(value)
+    head = _head(text, len(text) if limit is None else limit)
+    return _JSON.sub(_unseen_in_json, head) + _json_note(text[len(head) :])
 
 
 def shown_name(name: str) -> str:
@@ -112,17 +127,29 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
     Lines that begin with `!` are remarks: an argument's line never does.
     """
     nothing = _REMARKS[language][0]
-    names = sorted(arguments)
-    here, rest = (names, []) if whole else (names[:ARGUMENTS_LINES], names[ARGUMENTS_LINES:])
+    here, rest = (sorted(arguments), []) if whole else _names(arguments)
     values = [canonical(arguments[name]) for name in here]
     lengths = [len(value) for value in values]
     lines: list[str] = []
     for name, value, share in zip(here, values, lengths if whole else _shares(lengths), strict=True):
-        lines.append(f"{shown_name(name)}: {_shown_json(value, share)}")
-        lines += remarks(f"{name[:NAME_CHARS]} {value[:share]}", language=language)
-    if rest:
-        lines.append(left_out({name: arguments[name] for name in rest}, language=language))
+        if rest and name > rest[-1]:
+            lines.append(left_out({name: arguments[name] for name in rest}, language=language))
+            rest = []
+        head, hidden, end = _parts(value, share)
+        shown_parts = (_JSON.sub(_unseen_in_json, part) for part in (head, end))
+        lines.append(f"{shown_name(name)}: {_json_note(hidden).join(shown_parts)}")
+        lines += remarks(f"{name[:NAME_CHARS]} {head} {end}", language=language)
     return "\n".join(lines) or nothing
+
+
+def hidden_in(arguments: Mapping[str, Any]) -> Hidden | None:
+    """Return what `shown_arguments` leaves out of these arguments, or None: it shows all of them."""
+    here, rest = _names(arguments)
+    values = [canonical(arguments[name]) for name in here]
+    hidden = [_parts(value, share)[1] for value, share in zip(values, _shares([*map(len, values)]), strict=True)]
+    hidden += [canonical(arguments[name]) for name in rest]
+    chars = sum(map(len, hidden))
+    return Hidden(chars, sum(_newlines(part) + 1 for part in hidden if part)) if chars else None
 
 
 def left_out(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
@@ -148,17 +175,47 @@ def _longest_run(text: str) -> int:
     return max((len(run[0]) for run in _BACKTICKS.finditer(text)), default=0)
 
 
-def _shown_json(text: str, limit: int | None) -> str:
-    head = text if limit is None else text[:limit]
+def _names(arguments: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the names of the arguments that are shown, and of those that are left out between them."""
+    names = sorted(arguments)
+    if len(names) <= ARGUMENTS_LINES:
+        return names, []
+    first = ARGUMENTS_LINES - END_LINES
+    return names[:first] + names[-END_LINES:], names[first:-END_LINES]
+
+
+def _parts(text: str, limit: int) -> tuple[str, str, str]:
+    """Return the beginning of JSON that is shown, what is left out, and its end, which is shown."""
+    if len(text) <= limit:
+        return text, "", ""
+    end_chars = min(END_CHARS, limit // 4)
+    head, end = _head(text, limit - end_chars), len(text) - end_chars
+    if _ODD_BACKSLASH.search(text, 0, end):
+        end += 1  # half an escape would be read as something else
+    return head, text[len(head) : end], text[end:]
+
+
+def _head(text: str, limit: int) -> str:
+    head = text[:limit]
     if head != text and _ODD_BACKSLASH.search(head):
-        head = head[:-1]  # half an escape would run into what follows
-    return _JSON.sub(_unseen_in_json, head) + _rest(text, len(head))
+        return head[:-1]  # half an escape would run into what follows
+    return head
 
 
-def _rest(text: str, start: int) -> str:
-    if start == len(text):
+def _newlines(text: str) -> int:
+    """Return how many escapes of a new line JSON has."""
+    return sum(found[0] == "\\n" for found in _JSON_ESCAPE.finditer(text))
+
+
+def _json_note(hidden: str) -> str:
+    return _note(hidden, _newlines(hidden))
+
+
+def _note(hidden: str, newlines: int) -> str:
+    if not hidden:
         return ""
-    return f"\\{{{len(text) - start} more characters, SHA-256 {_sha256(text[start:])}}}"
+    lines = f" in {newlines + 1} lines" if newlines else ""
+    return f"\\{{{len(hidden)} more characters{lines}, SHA-256 {_sha256(hidden)}}}"
 
 
 def _sha256(text: str) -> str:

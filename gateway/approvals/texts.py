@@ -14,7 +14,7 @@ from gateway.approvals.answering import Answering as Answering
 from gateway.approvals.answering import approval_link as approval_link
 from gateway.approvals.answering import utc as utc
 from gateway.approvals.answering import ways_to_answer
-from gateway.approvals.escaping import Language, code, fenced, shown, shown_arguments, shown_name
+from gateway.approvals.escaping import Language, code, fenced, hidden_in, shown, shown_arguments, shown_name
 
 REASON_CHARS: Final = 500
 #: So much of a message tells its language.
@@ -156,6 +156,7 @@ def undecided_text(question: Question) -> str:
 def _asked(lead: str, question: Question) -> str:
     approvals, language, answering = question.approvals, question.language, question.answering
     calls = [call_block(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
+    calls += [text for approval in approvals if (text := hidden_text(approval, language))]
     named = [(approval.id, approval.word) for approval in approvals]
     how = ways_to_answer(named, question.expires_s, question.now_s, language, answering)
     return "\n\n".join([lead, *calls, *how])
@@ -164,6 +165,23 @@ def _asked(lead: str, question: Question) -> str:
 def call_block(approval: Shown, number: int = 0, language: Language = "en") -> str:
     """Return one call in a block of code: where a text is read as Markdown, no part of the call can hide."""
     return fenced(call_text(approval, number, language))
+
+
+def hidden_text(approval: Shown, language: Language = "en") -> str:
+    """Return how much of a call its block leaves out and where all of it is; "" if it leaves out nothing."""
+    if (hidden := hidden_in(approval.arguments)) is None:
+        return ""
+    command = code(f"gateway approvals show {approval.id}")
+    if language == "zh":
+        return (
+            f"以上没有显示 {_name(approval.tool)} 的全部参数：省略了 {hidden.lines} 行，共 {hidden.chars} 个字符。"
+            f"{command} 和控制台会显示全部内容。"
+        )
+    lines = f"{hidden.lines} lines" if hidden.lines > 1 else "1 line"
+    return (
+        f"Not all of {_name(approval.tool)} is shown above: {hidden.chars:,} characters in {lines} are left out. "
+        f"{command} and the console show all of it."
+    )
 
 
 def counted_text(approval: Shown, language: Language = "en") -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from gateway.approvals.escaping import NAME_CHARS, shown, shown_arguments
+from gateway.approvals.escaping import NAME_CHARS, hidden_in, shown, shown_arguments
 from gateway.approvals.texts import REASON_CHARS, utc
 from gateway.approvals.view import get_waiting_arguments
 from gateway.contracts.store import Json
@@ -67,7 +67,8 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
     `decision_link` the one without. The time is that of the question, or of the last approval of several, so that the
     notice is always the same.
     """
-    given = view["approved_by"]
+    given, arguments = view["approved_by"], get_waiting_arguments(view)
+    hidden = hidden_in(arguments)
     return orjson.dumps(
         {
             "type": PARTLY_APPROVED if given else EVENT,
@@ -76,7 +77,8 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
                 "id": view["id"],
                 "run_id": view["run_id"],
                 "tool": shown(view["tool"], NAME_CHARS),
-                "arguments": shown_arguments(get_waiting_arguments(view)),
+                "arguments": shown_arguments(arguments),
+                "left_out": None if hidden is None else {"characters": hidden.chars, "lines": hidden.lines},
                 "sha256": view["sha256"],
                 "reason": shown(view["reason"], REASON_CHARS),
                 "rule": shown(view["rule"], REASON_CHARS),

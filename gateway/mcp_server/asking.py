@@ -15,7 +15,7 @@ from gateway.approvals.approvals import Decision
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.chat_texts import shown
 from gateway.approvals.escaping import shown as escaped
-from gateway.approvals.texts import REASON_CHARS, Answering, approval_link, call_block
+from gateway.approvals.texts import REASON_CHARS, Answering, approval_link, call_block, hidden_text
 from gateway.contracts.journal import Approval
 from gateway.contracts.store import Json
 
@@ -54,7 +54,7 @@ class Question:
     def message(self) -> str:
         """Return the text: exactly the call that would run, and why it is held."""
         lead = "Approve this call? It has not run yet." if self.mode == "form" else "This call waits for a decision."
-        return f"{lead}\n\n{call_block(shown(self.approval))}"
+        return f"{lead}\n\n{_block(self.approval)}"
 
     @property
     def url(self) -> str:
@@ -106,12 +106,18 @@ def decision_of(answer: ElicitResult, sha256: str) -> Decision | None:
     return None
 
 
+def _block(approval: Approval) -> str:
+    """Return the call that would run, with a note of what is left out of a long one."""
+    one = shown(approval)
+    return "\n\n".join(filter(None, (call_block(one), hidden_text(one))))
+
+
 def held_text(approval: Approval, answering: Answering, *, obstacle: str | None = None) -> str:
     """Return the result of a call that waits: it has not run, how to decide, and how to get the result.
 
     With an `obstacle`, which no approval removes, a person can only reject it.
     """
-    call = call_block(shown(approval))
+    call = _block(approval)
     if obstacle is not None:
         return (
             f"This call has NOT run, and cannot run any more: {escaped(obstacle, REASON_CHARS)}\n\n{call}\n\n"

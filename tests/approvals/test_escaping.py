@@ -14,8 +14,10 @@ from measuring import Effort
 from gateway.approvals.escaping import (
     ARGUMENTS_CHARS,
     ARGUMENTS_LINES,
+    Hidden,
     code,
     fenced,
+    hidden_in,
     shown,
     shown_arguments,
     shown_json,
@@ -193,19 +195,42 @@ def test_a_long_argument_does_not_push_a_short_one_away() -> None:
     """Short ones are whole; long ones share what is left, in whatever order."""
     lines = shown_arguments({"a": "x" * 99_998, "b": "y" * 99_998, "path": "z"}).split("\n")
     assert lines[2] == 'path: "z"'
-    more = [re.search(r"\\\{(\d+) more characters, SHA-256 [0-9a-f]{64}\}$", line) for line in lines[:2]]
+    more = [re.search(r"\\\{(\d+) more characters, SHA-256 [0-9a-f]{64}\}[xy]{999}\"$", line) for line in lines[:2]]
     first, second = (int(found[1]) for found in more if found)
     assert (100_000 - first) + (100_000 - second) + len('"z"') == ARGUMENTS_CHARS
     assert abs(first - second) <= 1
 
 
 def test_many_arguments_are_counted() -> None:
-    """40 lines, and how many more there are."""
+    """30 lines, how many more there are, and the last 10."""
     arguments = {f"a{i:03}": i for i in range(100)}
-    *lines, last = shown_arguments(arguments).split("\n")
-    rest = canonical({name: arguments[name] for name in sorted(arguments)[ARGUMENTS_LINES:]})
-    assert len(lines) == ARGUMENTS_LINES
-    assert last == f"! 60 more arguments, {len(rest)} characters of JSON, SHA-256 {sha256(rest)}"
+    lines = shown_arguments(arguments).split("\n")
+    rest = canonical({name: arguments[name] for name in sorted(arguments)[30:90]})
+    assert len(lines) == ARGUMENTS_LINES + 1 and lines[-1] == "a099: 99"
+    assert lines[30] == f"! 60 more arguments, {len(rest)} characters of JSON, SHA-256 {sha256(rest)}"
+    assert hidden_in(arguments) == Hidden(120, 60)
+
+
+@pytest.mark.parametrize("filler", ["a", "a\n", "\\", '"', "\u200b\n"])
+@pytest.mark.parametrize("offset", range(3))
+def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
+    """Behind a note that counts what stands between, by characters and lines; no escape is cut in half."""
+    text = "-" * offset + filler * 30_000 + "; the end"
+    line = shown_arguments({"command": text})
+    _, note, end = re.split(r"(\\\{\d+ more characters(?: in \d+ lines)?, SHA-256 [0-9a-f]{64}\})", line)
+    assert end.endswith('; the end"')
+    hidden = hidden_in({"command": text})
+    assert hidden is not None and note.startswith(f"\\{{{hidden.chars} more characters")
+    assert (f" in {hidden.lines} lines," in note) is ("\n" in filler)
+    value = canonical(text)
+    shown_chars = len(value) - hidden.chars
+    assert ARGUMENTS_CHARS - 2 <= shown_chars <= ARGUMENTS_CHARS
+    assert re.fullmatch(r'(?:[^"\\]|\\(?:u[0-9a-f]{4}|.)|\\\{[^}]*\})*"', end) is not None
+
+
+def test_a_call_that_is_shown_whole_hides_nothing() -> None:
+    assert hidden_in({"command": "x" * (ARGUMENTS_CHARS - 2)}) is None
+    assert hidden_in({}) is None
 
 
 @pytest.mark.parametrize(

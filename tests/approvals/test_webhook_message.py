@@ -85,6 +85,7 @@ def test_a_notice_says_what_waits() -> None:
             "run_id": "run_7",
             "tool": "execute_command",
             "arguments": 'command: "ls\\u{202e}"\ntimeout_s: 5',
+            "left_out": None,
             "sha256": "ab" * 32,
             "reason": "not on the\\nwhitelist",
             "rule": "command.unknown",

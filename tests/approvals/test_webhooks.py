@@ -155,6 +155,7 @@ async def test_a_new_approval_is_told_signed() -> None:
                 "run_id": "run_1",
                 "tool": "execute_command",
                 "arguments": 'command: "make"',
+                "left_out": None,
                 "sha256": "a" * 64,
                 "reason": "make is not on the list.",
                 "rule": "unknown_command",

@@ -106,7 +106,7 @@ def test_a_text_and_a_value_that_read_alike_can_be_told_apart() -> None:
 def test_a_brief_value_says_how_much_is_missing() -> None:
     brief = lines_of(exact_value("line\nmore\n" * 5_000, limit=2_000))
     assert len(brief) == BRIEF_LINES + 1 and brief[:2] == ["line", "more"]
-    assert re.match(r"\\\{49881 more characters, SHA-256 [0-9a-f]+", brief[-1]), brief[-1]
+    assert re.match(r"\\\{49881 more characters in 9978 lines, SHA-256 [0-9a-f]+", brief[-1]), brief[-1]
     wide = lines_of(exact_value("x" * 3_000 + "\ny", limit=2_000))
     assert len(wide) == 2 and len(wide[0]) == 2_000 and "more characters" in wide[1]
     assert lines_of(exact_value("a\nb", limit=2_000)) == ["a", "b"]
