@@ -41,9 +41,9 @@ def banner(loaded: Loaded, *, url: str, admin_url: str) -> Iterator[str]:
 
 
 def tool_names(settings: Settings) -> list[str]:
-    """Return the names of the enabled tools and MCP servers."""
+    """Return the names of the enabled tools, and of the MCP servers, which a gateway does not wait for."""
     tools = [*settings.tools.built_in, *settings.tools.plugins]
-    return [*tools, *(f"{name} (MCP)" for name, server in settings.mcp.servers.items() if server.enabled)]
+    return [*tools, *(f"{name} (MCP, starting)" for name, server in settings.mcp.servers.items() if server.enabled)]
 
 
 def store_name(settings: Settings) -> str:

@@ -60,7 +60,7 @@ def test_the_file_its_tools_and_its_servers(tmp_path: Path) -> None:
         "store: postgresql://me:hunter2@db/gateway\n"
     )
     assert said["config"] == str(tmp_path / "gateway.yaml")
-    assert said["tools"] == "http_request, mine, time (MCP)"
+    assert said["tools"] == "http_request, mine, time (MCP, starting)"
     assert said["store"] == "postgresql://***"
 
 

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -27,6 +28,9 @@ _LINE_CHARS = 200
 _VALUE_CHARS = 2000
 # As long as an error of a service is, with the last line of its program.
 _ERROR_CHARS = 500
+#: How long a service that is starting is waited for, and how often it is looked at, in seconds.
+_START_S: Final = 30.0
+_AGAIN_S: Final = 0.2
 #: The endpoint of a gateway whose configuration is not at hand.
 _ENDPOINT = "/mcp"
 
@@ -156,10 +160,14 @@ def operated(remote: Remote, name: str, what: str) -> Iterator[str]:
 
 
 def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
-    """Yield the tools of a service. Raises RemoteError, and CommandError if it has none because it does not run."""
-    found = views(remote.get(*PATH, name, "tools").get("data"))
-    if not found:
-        _check_runs(name, remote.get(*PATH, name))
+    """Yield the tools of a service, once it has started. Raises RemoteError, and CommandError if it does not run."""
+    give_up_s = time.monotonic() + _START_S
+    while not (found := views(remote.get(*PATH, name, "tools").get("data"))):
+        state = remote.get(*PATH, name)
+        if state.get("state") != "starting" or time.monotonic() > give_up_s:
+            _check_runs(name, state)
+            break
+        time.sleep(_AGAIN_S)
     if as_json:
         yield from map(json.dumps, found)
         return

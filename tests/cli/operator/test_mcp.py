@@ -1,9 +1,11 @@
 """`gateway mcp`: services from their registration to their end, as an operator sees them."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,22 @@ async def test_tools_are_shown_and_accepted() -> None:
         assert json.loads(line)["changed"] is False
         harbour.service().tools = {}
         assert await told(lambda: tools(asked, "time", as_json=False)) == ["none: the service runs, and lists no tools"]
+
+
+async def test_tools_of_a_service_that_starts_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right after the start of a gateway there is nothing to list yet."""
+    async with moored(time=TIME) as harbour:
+        await until_pinned(harbour)
+        harbour.service().becomes("starting")
+        loop, slept = asyncio.get_running_loop(), []
+
+        def sleep(duration_s: float) -> None:
+            slept.append(duration_s)
+            loop.call_soon_threadsafe(partial(harbour.service().becomes, "running", look="1" * 64))
+
+        monkeypatch.setattr("gateway.cli.operator.mcp.time.sleep", sleep)
+        assert (await told(lambda: tools(remote(harbour), "time", as_json=False)))[0].startswith("look  ")
+        assert slept
 
 
 @pytest.mark.parametrize("as_json", [False, True])
