@@ -12,7 +12,7 @@ from gateway.plugin.screen import Finder, Span
 #: No match is longer, with what stands behind it.
 WIDTH: Final = 320
 #: What a match can consist of, besides blanks between groups that have a digit or are short and in capitals.
-_MEMBERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-:@()/ "
+_MEMBERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-:@()/&#; "
 _GROUP: Final = re.compile(r"[^ ]*[0-9][^ ]*|[A-Z]{0,4}")
 
 _NO_DIGITS: Final = re.compile("[^0-9]+")
@@ -23,6 +23,7 @@ _DOUBLED: Final = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 
 _LETTER_VALUES: Final = str.maketrans({chr(55 + value): str(value) for value in range(10, 36)})
 _GAPS: Final = " .-"
 _GAP: Final = re.compile("(?<=[A-Z0-9])[ .-]{1,2}(?=[A-Z0-9])")
+_GROUPS: Final = re.compile("[ -]")
 _IBAN_GAPS: Final = str.maketrans("", "", _GAPS)
 
 #: Returns the spans of data in what a pattern found.
@@ -226,10 +227,15 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
             _rule("api_key", rf"{_in('A')}[KS]IA[0-9A-Z]{{16}}{_OUT}"),
             _rule(
                 "api_key",
-                rf"{_in('[ghx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=x)ox[abeoprs]-)"
+                rf"{_in('[ghnx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=n)pm_|(?<=x)ox[abeoprs]-)"
                 r"[A-Za-z0-9_-]{20,300}+",
             ),
             _rule("api_key", rf"{_in('A')}Iza[0-9A-Za-z_-]{{35}}"),
+            # The first 300 characters of a JSON Web Token: no server takes what is left of it.
+            _rule(
+                "api_key", rf"{_in('e')}yJ[A-Za-z0-9_-]{{8,150}}+\.[A-Za-z0-9_-]{{8,146}}+(?:\.[A-Za-z0-9_-]{{0,1}}+)?"
+            ),
+            _rule("api_key", r":(?=//)//[A-Za-z0-9._%+-]{1,64}+:[A-Za-z0-9._%+-]{1,128}+(?=@[A-Za-z0-9])", needs="@"),
         ],
         "email": [
             _rule(
@@ -238,7 +244,16 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
                 rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,8}}[A-Za-z]{{2,24}}{_OUT}",
                 lambda text: len(text) < WIDTH,
                 needs="@",
-            )
+            ),
+            *(
+                _rule(
+                    "email",
+                    rf"{_in('[A-Za-z0-9_+]', but='A-Za-z0-9_+')}[A-Za-z0-9._+-]{{0,63}}+{at}"
+                    rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,4}}[A-Za-z]{{2,24}}{_OUT}",
+                    needs=at,
+                )
+                for at in ("%40", "&#64;")
+            ),
         ],
         "iban": [
             _rule("iban", rf"{_in('[0-9]', front='[A-Za-z]{2}')}[0-9][A-Za-z0-9]{{11,30}}+{_OUT}", iban, behind=2),
@@ -249,6 +264,13 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
                 iban,
                 ends=_iban_ends,
                 behind=2,
+            ),
+            _rule(
+                "iban",
+                rf"{_in('[0-9]', front='[A-Z]{2} ')}[0-9](?: [A-Z0-9]{{4}}){{2,7}}(?: [A-Z0-9]{{1,3}})?{_OUT}",
+                iban,
+                ends=_group_ends,
+                behind=3,
             ),
         ],
         "national_id": [
@@ -264,6 +286,12 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
                 rf"{_in('[1-9]')}[0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}"
                 rf"[0-9Xx]{_OUT}",
                 _cn,
+            ),
+            _rule(
+                "national_id",
+                rf"{_in('[1-9]')}[0-9]{{5}}[ -](?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[ -]"
+                rf"[0-9]{{3}}[0-9Xx]{_OUT}",
+                lambda text: _cn(_GROUPS.sub("", text)),
             ),
             _rule("national_id", rf"{_in('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _es),
             _rule("national_id", rf"{_in('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}", _es, behind=1),
@@ -319,6 +347,19 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
                 rf"{_in('[2-9]', but='A-Za-z0-9.-')}[0-9]{{2}} ?[ .-][2-9][0-9]{{2}} ?[ .-][0-9]{{4}}{_OUT}",
             ),
             _rule("phone", rf"{_in('1')}[3-9][0-9]{{9}}{_OUT}"),
+            _rule("phone", rf"{_in('1')}[3-9][0-9](?: [0-9]{{4}} |-[0-9]{{4}}-)[0-9]{{4}}{_OUT}"),
+            _rule("phone", rf"{_in('0')}1[5-7][0-9]{{8,9}}{_OUT}"),
+            _rule("phone", rf"{_in('0')}[1-9](?:[ .-][0-9]{{2}}){{4}}{_OUT}"),
+            _rule(
+                "phone",
+                rf"{_in('[(]', but='A-Za-z0-9(')}0[1-9][0-9]{{1,3}}\) ?[0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,3}}{_OUT}",
+                _phone,
+            ),
+            _rule(
+                "phone",
+                rf"{_in('0')}[1-9][0-9]{{1,4}} ?/ ?[0-9]{{2,4}}(?:[ -]?[0-9]{{2,4}}){{1,3}}{_OUT}",
+                _phone,
+            ),
             _rule(
                 "phone",
                 rf"{_in('0')}[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",

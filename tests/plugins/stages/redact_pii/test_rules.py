@@ -14,25 +14,36 @@ from gateway.turns import at_once
 
 ALL = rules_of(list(RULES))
 DATA = {
-    "api_key": ["sk-proj-abcdefghijklmnopqrstuv", "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1" * 18, "AIza" + "b" * 35],
+    "api_key": [
+        "sk-proj-abcdefghijklmnopqrstuv",
+        "AKIAIOSFODNN7EXAMPLE",
+        "ghp_" + "a1" * 18,
+        "npm_" + "b2" * 18,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.",
+        "AIza" + "b" * 35,
+    ],
     "email": [
         "ann@example.com",
         "a.b+c@mail.example.co.uk",
         "ａｎｎ@example.com",
         "ann@exam\u200bple.com",
         "ann@exam\u3164ple.com",
+        "ann%40example.com",
+        "ann&#64;example.com",
     ],
     "iban": [
         "DE89370400440532013000",
         "DE89 3704 0044 0532 0130 00",
         "GB29 NWBK 6016 1331 9268 19",
         "no9386011117947",
+        "DE 89 3704 0044 0532 0130 00",
         "GB29‑NWBK‑6016‑1331‑9268‑19",
     ],
     "national_id": [
         "123-45-6789",
         "AB 12 34 56 C",
         "11010519491231002X",
+        "110105 19491231 002X",
         "12345678Z",
         "X1234567L",
         "1 84 12 76 451 089 46",
@@ -59,6 +70,14 @@ DATA = {
         "415  555  2671",
         "13800138000",
         "030 123-4567",
+        "138 1234 5678",
+        "138-1234-5678",
+        "(010)88886666",
+        "(030) 1234567",
+        "(030) 123 456-78",
+        "089 / 123 45 67",
+        "015123456789",
+        "06 12 34 56 78",
     ],
 }
 NOTHING = [
@@ -93,6 +112,18 @@ def test_data_is_found(rule: str, data: str) -> None:
 @pytest.mark.parametrize("text", NOTHING)
 def test_what_only_looks_like_data_stays(text: str) -> None:
     assert redacted(text) == text
+
+
+def test_a_password_in_an_address_is_found() -> None:
+    """With the user before it; host and port say which server is meant."""
+    assert redacted("postgres://me:hunter2@db.lan:5432/shop") == "postgres<api_key>@db.lan:5432/shop"
+    assert redacted("https://example.com:8080/a@b") == "https://example.com:8080/a@b"
+
+
+def test_a_long_token_has_no_use_any_more() -> None:
+    """Its beginning is gone, with what it says of its user."""
+    token = f"eyJ{'a' * 40}.{'b' * 400}.{'c' * 43}"
+    assert redacted(f"use {token}").startswith("use <api_key>b") and "eyJ" not in redacted(token)
 
 
 def test_only_the_rules_that_are_chosen_count() -> None:
