@@ -40,8 +40,11 @@ def test_every_error_code_is_documented_as_it_is() -> None:
 async def test_every_metric_is_documented_with_its_labels() -> None:
     """docs/operations.md names each family of a gateway in use, and no family that is not there."""
     documented = dict(re.findall(r"^\| `(gateway_\w+)(?:\{([\w,]+)\})?`", _operations(), re.MULTILINE))
-    servers = {"mcp": {"servers": {"off": {"command": "off", "enabled": False}}}}
-    async with LocalGateway(servers) as gateway, connect(gateway.host, gateway.port) as client:
+    settings = {
+        "mcp": {"servers": {"off": {"command": "off", "enabled": False}}},
+        "limits": {"tenants": {"team": {"concurrent": 1}}},
+    }
+    async with LocalGateway(settings) as gateway, connect(gateway.host, gateway.port) as client:
         for path in (b"/v1/models", b"/mcp/services"):
             await client.send(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
             await client.read_response()

@@ -65,12 +65,16 @@ class Prompts(Protocol):
 class Counters(Protocol):
     """Counts of the context lane (docs/operations.md names them)."""
 
-    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+    def count(self, name: str, by: float = 1, /, **labels: str) -> None:
         """Add to the counter `gateway_<name>_total`."""
         ...
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Add a value to the histogram `gateway_<name>`."""
+        ...
+
+    def observe_all(self, name: str, values: Sequence[float], /, **labels: str) -> None:
+        """Add several values to the histogram, at less cost than one by one."""
         ...
 
 

@@ -184,6 +184,15 @@ class Counter:
         _, made, used = self._sums()
         return made if kind == "requests" else used
 
+    def seen(self, kind: Kind, now_s: float) -> int:
+        """Return what was made or used in the window, with what was taken ahead.
+
+        A look is no use: a counter that nobody uses gives its rows back all the same.
+        """
+        tick = int(now_s / TICK_S)
+        rows = (self._mine, *self.others) if self._is_open else ()
+        return sum(_between(row, _RINGS[kind], tick - TICKS + 1, tick) for row in rows)
+
     def present(self) -> int:
         """Return how many are under way."""
         _, *others = self._rows()

@@ -53,6 +53,10 @@ class Meters:
                 meter.remember(*known)
         return meter
 
+    def in_use(self, scope: Scope, name: str) -> Meter | None:
+        """Return the meter of a rule that this worker has used in the last minutes; None: it has not."""
+        return self._known.get((scope, name)) if (scope, name) in self._open else None
+
     async def run(self) -> None:
         """Give back what is not used any more, again and again."""
         while True:

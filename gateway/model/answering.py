@@ -61,12 +61,13 @@ class Answering:
         limits: CallLimits | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        self.by = By()
         self._exchange = exchange
         # A call that is made again begins with the next candidate each time.
         turn = exchange.again % len(candidates.models)
         self._left = [*candidates.models[turn:], *candidates.models[:turn]]
         self._first = candidates.models[0].upstream.group
+        asked = self._left[0]
+        self.by = By(asked.upstream.name, model=asked.named(exchange.body))
         self._quirks = quirks
         self._clock = clock
         self._limits = limits
@@ -301,7 +302,7 @@ class Answering:
         if "plain_tool_names" in self._taken:
             emit = restoring(emit, self._exchange.body)
         try:
-            await read(self._call, self._target, self._meter.reading(emit))
+            await read(self._call, self._target, self._meter.reading(emit, streams=self._head.event_stream))
         except GatewayError as error:
             if not self._call.given_up:
                 self._target.note(error, self._exchange.id)

@@ -19,6 +19,7 @@ from gateway.model.listing import Asking, ModelLists
 from gateway.model.metering import Metering
 from gateway.model.target import Upstream
 from gateway.tracing.tracer import Tracer
+from gateway.usage.answers import name_of
 from gateway.usage.tokens import Usage
 
 
@@ -67,11 +68,15 @@ class ModelCall:
         return await self._lists(asking)
 
     async def __call__(self, exchange: Exchange) -> Reply:
+        upstream = ""
         try:
-            candidates = self.candidates(exchange.body).allowed_to(exchange.caller)
+            found = self.candidates(exchange.body)
+            upstream = found.upstream
+            candidates = found.allowed_to(exchange.caller)
             limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
         except GatewayError:
-            self._metering.record(exchange, Usage(rejected=True))
+            asked = name_of(str(exchange.body.get("model") or ""))
+            self._metering.record(exchange, Usage(rejected=True), model=asked, upstream=upstream)
             raise
         answering = Answering(
             exchange,

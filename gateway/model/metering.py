@@ -6,6 +6,7 @@ its answer, a failure, another try in its place, a client that leaves, the end o
 """
 
 from math import ceil
+from time import perf_counter
 from typing import Final
 
 from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
@@ -14,7 +15,7 @@ from gateway.contracts.store import Json
 from gateway.model.call_limits import CallLimits
 from gateway.upstream.call import UpstreamCall
 from gateway.usage.answers import name_of, tokens_in
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage, tokens_of
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Times, Tokens, Usage, times_of, tokens_of
 
 LANE: Final = "context"
 
@@ -26,11 +27,13 @@ class Metering:
         self._counters = counters
         self._recorded = recorded
 
-    def record(self, exchange: Exchange, usage: Usage, *, model: str = "", upstream: str = "") -> None:
-        """Count one try, or a call that nobody was sent."""
+    def record(
+        self, exchange: Exchange, usage: Usage, *, model: str = "", upstream: str = "", times: Times | None = None
+    ) -> None:
+        """Count one try, or a call that no upstream was sent, of the model and upstream that were asked."""
         caller = exchange.caller
         if self._recorded is not None:
-            self._recorded(usage, caller.name, caller.tenant, model, upstream, LANE)
+            self._recorded(usage, caller.name, caller.tenant, model, upstream, LANE, times)
         if self._counters is not None:
             for kind, tokens in (("prompt", usage.tokens.input), ("completion", usage.tokens.output)):
                 if tokens:
@@ -40,7 +43,7 @@ class Metering:
 class _Asked:
     """A request to an upstream, and what its answer says of itself. What it does not say is estimated."""
 
-    __slots__ = ("call", "is_read", "model", "said", "sent_bytes", "texts")
+    __slots__ = ("call", "came", "is_read", "model", "said", "sent", "sent_bytes", "streams", "texts")
 
     def __init__(self, call: UpstreamCall, sent_bytes: int) -> None:
         self.call = call
@@ -49,6 +52,8 @@ class _Asked:
         self.texts = 0.0  # the tokens of its texts
         self.is_read = False  # some of it
         self.model = ""
+        self.streams = False  # its answer is a stream
+        self.sent, self.came = perf_counter(), 0.0  # the request, and the first of its answer
 
     def read(self, chunk: Json) -> None:
         """Read a chunk that is more than a text."""
@@ -60,6 +65,13 @@ class _Asked:
             self.texts += tokens_in(chunk)
         if isinstance(named := chunk.get("model"), str):
             self.model = name_of(named) or self.model
+
+    def times(self, *, cut: bool) -> Times | None:
+        """Return the times of the answer, which ends now; None: nothing of it came."""
+        if not self.came:
+            return None
+        streamed = self.said.output if self.streams and self.said is not None and not cut else 0
+        return times_of(self.sent, self.came, perf_counter(), streamed_tokens=streamed)
 
     def tokens(self) -> Tokens:
         """Return what the upstream said, or an estimate. Of what nobody could read, all may be text."""
@@ -94,13 +106,16 @@ class CallMeter:
         """Note that the request has an error answer, so that nothing was made for it."""
         self._asked = None
 
-    def reading(self, emit: Emit) -> Emit:
-        """Return an `emit` that reads what passes."""
+    def reading(self, emit: Emit, *, streams: bool) -> Emit:
+        """Return an `emit` that reads what passes. `streams`: the answer is a stream."""
         asked = self._asked
         if asked is None:  # it was given up
             return emit
+        asked.streams = streams
 
         def take(chunk: Chunk) -> Pause | None:
+            if not asked.came:
+                asked.came = perf_counter()
             if isinstance(chunk, str):
                 size = len(chunk) if chunk.isascii() else len(chunk.encode(errors="replace"))
                 if size > BYTES_A_TOKEN:
@@ -120,7 +135,13 @@ class CallMeter:
             return
         self._is_counted = True
         usage = Usage(asked.tokens(), cut=cut, estimated=asked.said is None)
-        self._metering.record(self._exchange, usage, model=asked.model or self._by.model, upstream=self._by.upstream)
+        self._metering.record(
+            self._exchange,
+            usage,
+            model=asked.model or self._by.model,
+            upstream=self._by.upstream,
+            times=asked.times(cut=cut),
+        )
         if self._limits is not None:
             self._limits.use(usage.tokens.input + usage.tokens.output)
 
@@ -134,6 +155,7 @@ class CallMeter:
         self._is_over = True
         self.end_try(cut=True)
         if not self._is_counted:
-            self._metering.record(self._exchange, Usage(rejected=rejected, cut=not rejected))
+            usage = Usage(rejected=rejected, cut=not rejected)
+            self._metering.record(self._exchange, usage, model=self._by.model, upstream=self._by.upstream)
         if self._limits is not None:
             self._limits.end()

@@ -40,7 +40,7 @@ from gateway.server.context_lane import (
 from gateway.server.first_use import FirstUse
 from gateway.server.handover import alone
 from gateway.server.housekeeping import Housekeeping
-from gateway.server.lanes.limits import budget_reader, limiter_of
+from gateway.server.lanes.limits import budget_reader, limit_families, limiter_of
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -146,7 +146,8 @@ class Gateway:
         await self._pages.open_mcp_clients(self._stack)
         later = LaterPages(self._pages.others)
         self._listeners[DATA] = listener = await self._listener(router, self._pages.of_start(), later)
-        further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
+        limits = limit_families(self._shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
+        further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families, limits)
         self._metrics.sources += [listener.families, *further]
         self._metrics.further.append(self._counters.counted)
         if admin is not None:

@@ -4,15 +4,15 @@ Labels are stages, tools, workflows, chains and closed words, all from the confi
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Facts, Histogram
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 101 + 65 + 41 + 81 + 9 + 5 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of
-#: `gateway.telemetry.metrics`.
+#: at most 151 + 2 x 101 + 65 + 41 x 3 + 81 + 9 + 5 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 17 x (17 + 17 + 15) + 37
+#: series beside those of `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more, or fewer.
 LIMITS: Mapping[str, int] = MappingProxyType(
@@ -22,8 +22,15 @@ LIMITS: Mapping[str, int] = MappingProxyType(
         "hidden_turns": 4,
         "limit_exceeded": 28,
         "limit_refused": 28,
+        "model_duration_seconds": 16,
+        "model_time_per_output_token_seconds": 16,
+        "model_time_to_first_byte_seconds": 16,
         "tokens": 100,
         "trace_spans": 3,
+        "usage_cost": 40,
+        "usage_estimated": 40,
+        "usage_key_requests": 150,
+        "usage_key_tokens": 100,
         "usage_requests": 40,
         "usage_tokens": 80,
     }
@@ -62,6 +69,10 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
         "tool_runs": Facts("Calls of MCP clients by outcome", ("outcome",)),
         "trace_spans": Facts("Spans of traces, by what became of them", ("outcome",)),
+        "usage_cost": Facts("What the usage cost, where a price is known", ("currency", "lane", "model")),
+        "usage_estimated": Facts("Requests in the usage whose tokens are estimated", ("lane", "model")),
+        "usage_key_requests": Facts("Requests in the usage, of both lanes, by key", ("tenant", "key", "outcome")),
+        "usage_key_tokens": Facts("Tokens in the usage, of both lanes, by key", ("tenant", "key", "type")),
         "usage_requests": Facts(
             "Finished requests, and calls of models in the context lane, in the usage", ("lane", "model", "outcome")
         ),
@@ -69,6 +80,8 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),
     }
 )
+#: Seconds of one token of a stream.
+TOKEN_BUCKETS_S = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 #: By the name without `gateway_`.
 HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
     {
@@ -84,6 +97,15 @@ HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
         ),
         "mcp_server_operation_duration_seconds": Facts(
             "Time that a request of an MCP client took", ("mcp_method_name", "error_type"), DURATION_BUCKETS_S
+        ),
+        "model_duration_seconds": Facts(
+            "From the request sent to the end of a model's answer", ("lane", "model"), DURATION_BUCKETS_S
+        ),
+        "model_time_per_output_token_seconds": Facts(
+            "Time of each token of a stream behind its beginning", ("lane", "model"), TOKEN_BUCKETS_S
+        ),
+        "model_time_to_first_byte_seconds": Facts(
+            "From the request sent to the beginning of a model's answer", ("lane", "model"), DURATION_BUCKETS_S
         ),
         "prompt_tokens": Facts(
             "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)
@@ -104,20 +126,26 @@ class ContextCounters:
     """The counts of one process: `contracts.Counters`. A name or label that is not in the tables is a KeyError."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, defaultdict[tuple[str, ...], int]] = {name: defaultdict(int) for name in COUNTERS}
+        self._counts: dict[str, defaultdict[tuple[str, ...], float]] = {name: defaultdict(int) for name in COUNTERS}
         self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in HISTOGRAMS}
 
-    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+    def count(self, name: str, by: float = 1, /, **labels: str) -> None:
         counts = self._counts[name]
         counts[_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))] += by
 
     def observe(self, name: str, value: float, **labels: str) -> None:
+        self._histogram(name, labels).observe(value)
+
+    def observe_all(self, name: str, values: Sequence[float], /, **labels: str) -> None:
+        self._histogram(name, labels).observe_all(values)
+
+    def _histogram(self, name: str, labels: Mapping[str, str]) -> Histogram:
         histograms, facts = self._histograms[name], HISTOGRAMS[name]
-        values = _values(facts, labels, histograms, HISTOGRAM_LIMIT)
+        values = _values(facts, labels, histograms, LIMITS.get(name, HISTOGRAM_LIMIT))
         histogram = histograms.get(values)
         if histogram is None:
             histogram = histograms[values] = Histogram(facts.bounds)
-        histogram.observe(value)
+        return histogram
 
     def counted(self) -> Iterator[Counted]:
         """Yield everything that was counted until now."""

@@ -35,6 +35,7 @@ _LARGEST = frozenset(
         "gateway_approvals_oldest_seconds",
         "gateway_approvals_pending",
         "gateway_build_info",
+        "gateway_limit_used_ratio",
         RELOADS,
         "gateway_runs",
         "gateway_runs_stuck",

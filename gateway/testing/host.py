@@ -60,16 +60,20 @@ class FakeCounters:
         self.calls: list[tuple[str, dict[str, str]]] = []
         self.observed: list[tuple[str, float]] = []
 
-    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+    def count(self, name: str, by: float = 1, /, **labels: str) -> None:
         if name not in COUNTERS or set(labels) != set(COUNTERS[name].labels):
             raise KeyError(f"the gateway has no counter {name!r} with the labels {sorted(labels)}")
-        self.counted[(name, *labels.values())] += by
+        self.counted[(name, *labels.values())] += by  # type: ignore[assignment]
         self.calls.append((name, labels))
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         if name not in HISTOGRAMS or set(labels) != set(HISTOGRAMS[name].labels):
             raise KeyError(f"the gateway has no histogram {name!r} with the labels {sorted(labels)}")
         self.observed.append((name, value))
+
+    def observe_all(self, name: str, values: Sequence[float], /, **labels: str) -> None:
+        for value in values:
+            self.observe(name, value, **labels)
 
 
 class FakeRuns:

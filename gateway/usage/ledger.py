@@ -16,11 +16,11 @@ from typing import Final
 
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
-from gateway.contracts.usage import MOST_USAGE, StoredUsage
+from gateway.contracts.usage import COST_UNITS, MOST_USAGE, StoredUsage
 from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, may_be_shared, shared_name
 from gateway.standing import standing
 from gateway.usage.prices import Price, Prices
-from gateway.usage.tokens import Usage
+from gateway.usage.tokens import Times, Usage
 
 log = logging.getLogger("gateway")
 
@@ -74,6 +74,7 @@ class Ledger:
         self._all_models: set[str] = set()
         self._known: dict[tuple[str, str], _Known] = {}  # by tenant and model
         self._combined: set[str] = set()  # names of rows of several budgets
+        self._answered: set[str] = set()  # names of rows whose model has answered
         self._day = ""
         self._day_begins_s = self._day_ends_s = 0.0
         self._wake = asyncio.Event()
@@ -81,8 +82,17 @@ class Ledger:
         self._failed = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    def recorded(self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str) -> None:
-        """Add finished requests, whatever became of them."""
+    def recorded(
+        self,
+        usage: Usage,
+        key: str,
+        tenant: str,
+        model: str,
+        upstream: str,
+        lane: str,
+        times: Times | None = None,
+    ) -> None:
+        """Add finished requests, whatever became of them. `times` are those of a model's answers."""
         now_s = self._clock.time()
         if not self._day_begins_s <= now_s < self._day_ends_s:  # the clock may have been set back
             self._begin_day(now_s)
@@ -109,6 +119,8 @@ class Ledger:
             row[7] += reasoning
         if price is not None:
             row[8] += price.cost(tokens)
+        if times is not None:
+            self._observe(times, lane=lane, model=name)
 
     @property
     def prices(self) -> Prices:
@@ -241,17 +253,36 @@ class Ledger:
             self._all_models.add(model)
         return True
 
+    def _observe(self, times: Times, *, lane: str, model: str) -> None:
+        """Observe the times of answers, for metrics."""
+        labels = {"lane": lane, "model": model or OTHER}
+        self._counters.observe_all("model_time_to_first_byte_seconds", times.first_byte_s, **labels)
+        self._counters.observe_all("model_duration_seconds", times.duration_s, **labels)
+        if times.token_s:
+            self._counters.observe_all("model_time_per_output_token_seconds", times.token_s, **labels)
+
     def _count(self, usage: StoredUsage) -> None:
-        """Count what is stored, for metrics."""
-        labels = {"lane": usage.lane, "model": usage.model or OTHER}
+        """Count what is stored, for metrics. A model that has answered nobody is what a client made up, perhaps."""
+        count, model = self._counters.count, usage.model
+        if usage.requests > usage.rejected:
+            self._answered.add(model)
+        labels = {"lane": usage.lane, "model": model if model and model in self._answered else OTHER}
+        who = {"tenant": usage.tenant, "key": usage.key}
         outcomes = {"rejected": usage.rejected, "cut": usage.cut}
         outcomes["ok"] = usage.requests - usage.rejected - usage.cut
         for outcome, requests in outcomes.items():
             if requests:
-                self._counters.count("usage_requests", requests, **labels, outcome=outcome)
+                count("usage_requests", requests, **labels, outcome=outcome)
+                count("usage_key_requests", requests, **who, outcome=outcome)
         for kind in ("input", "cached", "output", "reasoning"):
             if tokens := getattr(usage, kind):
-                self._counters.count("usage_tokens", tokens, **labels, type=kind)
+                count("usage_tokens", tokens, **labels, type=kind)
+                if kind in ("input", "output"):
+                    count("usage_key_tokens", tokens, **who, type=kind)
+        if usage.estimated:
+            count("usage_estimated", usage.estimated, **labels)
+        if usage.currency and usage.cost:
+            count("usage_cost", usage.cost / COST_UNITS, **labels, currency=usage.currency)
 
 
 def _nothing() -> None:

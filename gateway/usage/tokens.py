@@ -4,7 +4,7 @@ OpenAI counts cached tokens within those of the input. Anthropic counts those be
 to it. Here all of them are input, and `cached` and `written` are parts of it, as `reasoning` is a part of the output.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 #: No upstream counts so many in one answer.
@@ -40,8 +40,26 @@ class Usage(NamedTuple):
     requests: int = 1
 
 
-#: Records finished requests: their usage, key, tenant, model, upstream and lane (`gateway.usage.ledger.Ledger`).
-Recorded: TypeAlias = Callable[[Usage, str, str, str, str, str], None]
+class Times(NamedTuple):
+    """The times of answers of one model, in seconds, each from the request sent: to its first byte, and to its end.
+
+    `token_s`: the time of each token behind the first byte, of those that are streams.
+    """
+
+    first_byte_s: Sequence[float]
+    duration_s: Sequence[float]
+    token_s: Sequence[float] = ()
+
+
+def times_of(sent: float, came: float, ended: float, *, streamed_tokens: int) -> Times:
+    """Return the times of an answer, of seconds of one clock. `streamed_tokens` 0: it is no stream, or unknown."""
+    token_s = ((ended - came) / (streamed_tokens - 1),) if streamed_tokens > 1 else ()
+    return Times((came - sent,), (ended - sent,), token_s)
+
+
+#: Records finished requests: their usage, key, tenant, model, upstream and lane, and the times of what a model answered
+#: (`gateway.usage.ledger.Ledger`).
+Recorded: TypeAlias = Callable[[Usage, str, str, str, str, str, Times | None], None]
 
 
 def tokens_of(told: object) -> Tokens | None:

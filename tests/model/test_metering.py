@@ -5,19 +5,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
 
+import orjson
 import pytest
 from gateways import until
 
+from gateway.contracts.caller import Bounds, Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.model.metering import Metering
+from gateway.records import replace
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, event, serve
 from gateway.testing.upstream import Script
 from gateway.upstream.group import GroupRules, QueueRules
-from gateway.usage.tokens import Tokens, Usage
+from gateway.usage.tokens import Times, Tokens, Usage
 from tests.agent.doubles import samples
 from tests.agent.models import STREAM, Models, exchange, models, stream
 from tests.agent.models import chunk as said
@@ -117,14 +120,41 @@ async def test_an_answer_that_breaks_off_is_cut() -> None:
 
 
 async def test_the_ledger_hears_who_answered() -> None:
-    """With the model that the answer names, or the one that was asked; of a refusal nobody."""
+    """With the model that the answer names, or the one that was asked, as of a refusal."""
     found, _ = await counted(sends(WHOLE), half(said("Hi")), serve(answer(400, b"{}")), times=3)
-    assert [facts[1:] for facts in found.heard] == [
+    assert [facts[1:6] for facts in found.heard] == [
         ("c", "t", "m-1", "up0", "context"),
         ("c", "t", "m", "up0", "context"),
-        ("c", "t", "", "", "context"),
+        ("c", "t", "m", "up0", "context"),
     ]
     assert found.usage[-1] == Usage(rejected=True)
+
+
+async def test_a_call_that_is_refused_before_it_is_sent_names_its_model() -> None:
+    """And its upstream, where the key may not use it; a name that can be none is no name."""
+    found = Counted()
+    bound = Caller("c", "t", frozenset(("context",)), Bounds(models=("other-*",)))
+    async with models(FINE, metering=found.metering) as answering:
+        for asked in (exchange(), exchange(model="m" * 201), exchange(model="a\x00b")):
+            asked = replace(asked, caller=bound)
+            with pytest.raises(GatewayError):
+                await answering.ask(asked)
+    assert [facts[3:5] for facts in found.heard] == [("m", "up0"), ("", ""), ("", "up0")]
+    assert found.usage == [Usage(rejected=True)] * 3
+
+
+async def test_the_times_of_an_answer() -> None:
+    """Its beginning comes before its end; tokens have a time only in a stream that is whole and says them."""
+    single = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": TOLD["usage"]}
+    whole = sends(answer(200, orjson.dumps(single), [("Content-Type", "application/json")]))
+    found, _ = await counted(sends(WHOLE), whole, half(TOLD), serve(answer(400, b"{}")), times=4)
+    *times, refused = [facts[6] for facts in found.heard]
+    assert refused is None
+    for one in times:
+        assert isinstance(one, Times)
+        ((came,), (ended,)) = one.first_byte_s, one.duration_s
+        assert 0 < came <= ended
+    assert [len(one.token_s) for one in times if isinstance(one, Times)] == [1, 0, 0]
 
 
 async def test_a_call_that_nobody_can_take_is_rejected_once() -> None:

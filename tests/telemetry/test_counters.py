@@ -75,6 +75,15 @@ def test_too_many_label_values_share_one() -> None:
     assert skips["s0",] == 2 and skips["other",] == 500 - COUNTER_LIMIT
 
 
+def test_several_values_count_as_one_by_one() -> None:
+    counters = ContextCounters()
+    counters.observe_all("model_duration_seconds", [0.5, 1.5], lane="context", model="m")
+    counters.observe("model_duration_seconds", 3.0, lane="context", model="m")
+    found = samples(counters)
+    assert found["gateway_model_duration_seconds_sum", ("context", "m")] == 5
+    assert found["gateway_model_duration_seconds_count", ("context", "m")] == 3
+
+
 def test_bounds_rise() -> None:
     """As Prometheus wants them."""
     for facts in HISTOGRAMS.values():

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from gateways import until, until_read
+from metrics_page import check_by_promtool, page_of
+from metrics_page import samples as metric_samples
 
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import DIMENSIONS, StoredUsage
@@ -16,7 +18,7 @@ from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.usage.ledger import COMBINED, MODELS, MODELS_OF_TENANT, Ledger, day_of
 from gateway.usage.prices import Price, Prices
-from gateway.usage.tokens import Tokens, Usage
+from gateway.usage.tokens import Times, Tokens, Usage, times_of
 from tests.limits.limiting import WallClock
 
 #: 2026-11-26 23:59:58 UTC.
@@ -313,7 +315,85 @@ async def test_metrics_count_what_is_stored(store: FailingStore) -> None:
         ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "cached")): (4,),
         ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "output")): (7,),
         ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "reasoning")): (3,),
+        ("gateway_usage_estimated", ("passthrough", "gpt-4.1")): (1,),
+        ("gateway_usage_key_requests", ("acme", "alice", "ok")): (1,),
+        ("gateway_usage_key_requests", ("acme", "alice", "cut")): (1,),
+        ("gateway_usage_key_requests", ("acme", "alice", "rejected")): (1,),
+        ("gateway_usage_key_tokens", ("acme", "alice", "input")): (11,),
+        ("gateway_usage_key_tokens", ("acme", "alice", "output")): (7,),
     }
+
+
+async def test_metrics_count_costs_by_their_currency(store: FailingStore) -> None:
+    """In one of it. What has no price has no cost here, whatever a budget thinks of it."""
+    counters = ContextCounters()
+    one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
+    one.prices = Prices("EUR", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
+    one.recorded(Usage(Tokens(250_000, output=125_000)), *WHO)
+    one.recorded(Usage(Tokens(1000)), "alice", "acme", "unknown", "openai", "passthrough")
+    await one.flush()
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await one.flush()
+    costs = {labels: values for (family, labels), values in counters.counted() if family == "gateway_usage_cost"}
+    assert costs == {("EUR", "passthrough", "gpt-4.1"): (pytest.approx(1.500002),)}
+
+
+async def test_metrics_name_a_model_once_it_has_answered(store: FailingStore) -> None:
+    """A client that makes up names takes no series from the models that are there; the usage has each name."""
+    counters = ContextCounters()
+    one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
+    for number in range(100):
+        one.recorded(Usage(rejected=True), "k", "t", f"made up {number}", "up", "context")
+    await one.flush()
+    one.recorded(Usage(Tokens(1)), "k", "t", "there", "up", "context")
+    one.recorded(Usage(rejected=True), "k", "t", "there", "up", "context")
+    await one.flush()
+    counts = {labels: values for (family, labels), values in counters.counted() if family == "gateway_usage_requests"}
+    assert counts == {
+        ("context", "other", "rejected"): (100,),
+        ("context", "there", "rejected"): (1,),
+        ("context", "there", "ok"): (1,),
+    }
+    assert len(await rows(store)) == 101
+
+
+async def test_metrics_have_the_times_of_models(store: FailingStore) -> None:
+    """By the name of their row, as soon as they are recorded."""
+    counters = ContextCounters()
+    one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
+    one.recorded(Usage(Tokens(1), requests=2), *WHO, Times([0.1, 0.2], [1.0, 2.0]))
+    one.recorded(Usage(Tokens(1)), *WHO, times_of(5.0, 6.0, 8.0, streamed_tokens=5))
+    one.recorded(Usage(rejected=True), *WHO)
+    sums = {family: values[-1] for (family, _), values in counters.counted()}
+    assert sums == {
+        "gateway_model_time_to_first_byte_seconds": pytest.approx(1.3),
+        "gateway_model_duration_seconds": 6.0,
+        "gateway_model_time_per_output_token_seconds": 0.5,
+    }
+
+
+async def test_metrics_are_bounded_whatever_keys_and_models_are_called(store: FailingStore) -> None:
+    """A thousand keys, a thousand models, hostile names: all are counted, in few series of valid text."""
+    counters = ContextCounters()
+    one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
+    one.prices = Prices("USD", [Price(model="*", input=2, cached=1, cache_write=2, output=8)])
+    hostile = ['a"b', "c\\d", "e{f}", "other", "中文", "x" * 200, "# HELP gateway", "1 2 3"]
+    models = [*hostile, *(f"m{number}" for number in range(1000 - len(hostile)))]
+    keys = [*hostile, *(f"k{number}" for number in range(1000 - len(hostile)))]
+    for number, (key, model) in enumerate(zip(keys, models, strict=True)):
+        facts = key, f"t{number % 100}", model, "up", ("passthrough", "context")[number % 2]
+        one.recorded(Usage(Tokens(10, 4, 1, 7, 3), estimated=True), *facts, Times([0.1], [0.2], [0.01]))
+        one.recorded(Usage(rejected=True), *facts)
+        one.recorded(Usage(Tokens(1), cut=True), *facts)
+    await one.flush()
+    text = page_of(counters.counted())
+    check_by_promtool(text)
+    found = metric_samples(text)
+    print(f"\n{len(found)} series of 1,000 keys and 1,000 models")
+    assert len(found) <= 1300
+    for name, total in (("requests", 3000), ("key_requests", 3000), ("estimated", 1000)):
+        assert sum(value for key, value in found.items() if key[0] == f"gateway_usage_{name}_total") == total
+    assert sum(value for key, value in found.items() if key[0] == "gateway_model_duration_seconds_count") == 1000
 
 
 async def test_an_error_that_nobody_has_thought_of_does_not_end_the_storing(

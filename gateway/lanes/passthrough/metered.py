@@ -39,7 +39,7 @@ from gateway.limits.holds import give_back, leave, owe, settle
 from gateway.usage.answers import SHORT_BYTES, has_id, name_of, of_native, of_stream, of_whole, text_tokens
 from gateway.usage.decoding import Decoding, Undecoded, decoding_of, is_plain
 from gateway.usage.kept import Kept
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Times, Tokens, Usage, times_of
 
 log = logging.getLogger("gateway")
 
@@ -102,7 +102,8 @@ class MeteredAccounting(Accounting):
     kept: Kept | None = None
     decoding: Decoding | None = None  # of the answer, if it is compressed
     _left: int | None = None  # the status that the answer had when the client left
-    came = forwarded = 0.0  # of a short whole answer, which is counted later (`Unread`)
+    came = ended = 0.0  # its first byte, and its end
+    forwarded = 0.0  # of a short whole answer, which is counted later (`Unread`)
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         # Each request makes one and asks for its hold, so this neither calls the base class nor looks there for it.
@@ -112,8 +113,9 @@ class MeteredAccounting(Accounting):
         self.hold = None
 
     def head_forwarded(self, came: float) -> None:
+        self.came = came
         if self.status == 200 and self.beginning and self.sent_bytes <= SHORT_BYTES and self.plan.unread is not None:
-            self.came, self.forwarded = came, perf_counter()
+            self.forwarded = perf_counter()
         else:
             Accounting.head_forwarded(self, came)
 
@@ -129,6 +131,7 @@ class MeteredAccounting(Accounting):
         request_id: str | None = None,
     ) -> None:
         if not self.forwarded:
+            self.ended = perf_counter()
             Accounting.close(self, outcome, listener, error, request_id)
             self._read_at_end(outcome, is_refused=error is not None)
             return
@@ -171,7 +174,13 @@ class MeteredAccounting(Accounting):
         except Exception:  # it may be read for somebody else, who is not to suffer from it
             log.exception("the usage in an answer could not be read, so it is estimated by the request")
             usage, model = Usage(self._asked_tokens(), cut=cut, estimated=True), ""
-        return self._record(usage, model)
+        return self._record(usage, model, self._times(usage) if model and self.came else None)
+
+    def _times(self, usage: Usage) -> Times:
+        """Return the times of an answer of a model."""
+        is_told = self.streaming and not (usage.cut or usage.estimated)
+        streamed = usage.tokens.output if is_told else 0
+        return times_of(self.sent_at, self.came, self.forwarded or self.ended, streamed_tokens=streamed)
 
     def read_late(self, *, cut: bool = False) -> None:
         """Read the answer after it has waited, and settle what was reserved for its request.
@@ -188,11 +197,11 @@ class MeteredAccounting(Accounting):
         if (hold := self.held()) is not None:
             settle(owe(hold, used))
 
-    def _record(self, usage: Usage, model: str = "") -> int:
+    def _record(self, usage: Usage, model: str = "", times: Times | None = None) -> int:
         if not model and self.asked_model:
             usage, model = usage._replace(asked=True), self.asked_model
         self.tokens = usage.tokens.input + usage.tokens.output
-        tell(self.plan, usage, model)
+        tell(self.plan, usage, model, times)
         return self.tokens
 
     def _usage(self, cut: bool) -> tuple[Usage, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.lanes.plan import Plan
 from gateway.limits.counter import LATE
 from gateway.usage.decoding import Undecoded
-from gateway.usage.tokens import Usage
+from gateway.usage.tokens import Times, Usage
 
 if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
@@ -80,11 +80,11 @@ class Unread:
         self.read()
 
 
-def tell(plan: Plan, usage: Usage, model: str) -> None:
-    """Record the usage of a plan's requests."""
+def tell(plan: Plan, usage: Usage, model: str, times: Times | None = None) -> None:
+    """Record the usage of a plan's requests, and the times of what a model answered."""
     meter, caller = plan.meter, plan.caller
     assert meter is not None
-    meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
+    meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE, times)
 
 
 def _count(accounts: Iterable["MeteredAccounting"]) -> None:

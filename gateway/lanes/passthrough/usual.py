@@ -6,6 +6,7 @@ nested deeper than a thousand times. Import this module only where answers are r
 """
 
 from collections.abc import Iterable
+from operator import sub
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import DecodeError, Meta, Struct
@@ -15,7 +16,7 @@ from gateway.lanes.passthrough.unread import tell
 from gateway.lanes.plan import Plan
 from gateway.limits.holds import Owed, Share, end_together, is_urgent, owe_together, settle
 from gateway.usage.answers import name_of
-from gateway.usage.tokens import MOST, Tokens, Usage
+from gateway.usage.tokens import MOST, Times, Tokens, Usage
 
 if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
@@ -56,7 +57,7 @@ class Usual:
     `most`: so many answers are recorded without being asked to, and what their requests owe where that is urgent.
     """
 
-    __slots__ = ("_model", "_most", "_owed", "_plan", "_requests", "_sums")
+    __slots__ = ("_model", "_most", "_owed", "_plan", "_requests", "_sums", "_times")
 
     def __init__(self, *, most: int) -> None:
         self._most = most
@@ -65,10 +66,11 @@ class Usual:
         self._requests = 0
         self._sums = _NO_SUMS
         self._owed: Owed = []
+        self._times: list[float] = []  # of each answer: when its request was sent, when it came, when it ended
 
     def read(self, accounts: Iterable["MeteredAccounting"]) -> None:
         """Read answers, and add what they used to the sum. Another sum is recorded before."""
-        plan, model, requests, owed = self._plan, self._model, self._requests, self._owed
+        plan, model, requests, owed, times = self._plan, self._model, self._requests, self._owed, self._times
         asked, cached, answered, reasoning = self._sums
         share: Share | None = None  # of the latest answers, which are so many, and used so much of it
         sharing = used_of_it = 0
@@ -88,9 +90,10 @@ class Usual:
                 self._requests, self._sums = requests, (asked, cached, answered, reasoning)
                 self.record()
                 self._plan, self._model = plan, model = its_plan, its_model
-                owed = self._owed
+                owed, times = self._owed, self._times
                 requests = asked = cached = answered = reasoning = 0
             requests += 1
+            times += account.sent_at, account.came, account.forwarded
             asked += its_asked
             its_answered = usage.completion_tokens
             answered += its_answered
@@ -126,5 +129,8 @@ class Usual:
         asked, cached, answered, reasoning = self._sums
         requests, self._requests = self._requests, 0
         owed, self._sums, self._owed = self._owed, _NO_SUMS, []
-        tell(self._plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), self._model)
+        times, self._times = self._times, []
+        sent, came, ended = times[::3], times[1::3], times[2::3]
+        taken = Times([*map(sub, came, sent)], [*map(sub, ended, sent)])
+        tell(self._plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), self._model, taken)
         settle(owed)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from prometheus_client.core import GaugeMetricFamily, Metric
+
 from gateway.config import Settings
 from gateway.config.schema.allowances import AllowanceSettings
 from gateway.contracts.allowance import Allowance
@@ -10,6 +12,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock, Counters
 from gateway.lanes.keys import KeyRing
 from gateway.limits.budgets import Budgets, Counted, Scope
+from gateway.limits.fullest import Limited, fullest
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader
@@ -62,20 +65,46 @@ def budget_reader(shared: "Shared", settings: Callable[[], Settings], keys: Call
     )
 
 
-def _with_budget(settings: Settings, callers: Iterable[Caller]) -> Iterator[Counted]:
-    """Yield what has a budget: by the configuration, or as a key of the store."""
+def limit_families(
+    shared: "Shared", settings: Callable[[], Settings], keys: Callable[[], KeyRing]
+) -> Callable[[], Iterator[Metric]]:
+    """Return what yields the metric of how full the limits of the configuration and of the keys in use are."""
+
+    def families() -> Iterator[Metric]:
+        limited = _limited(settings(), keys().callers())
+        parts = fullest(limited, meters=shared.meters, budgets=shared.budgets, now_s=shared.clock.monotonic())
+        family = GaugeMetricFamily(
+            "gateway_limit_used_ratio", "Used part of the fullest limit of its kind", labels=["scope", "limit"]
+        )
+        for (scope, limit), part in parts.items():
+            family.add_metric([scope, limit], part)
+        yield family
+
+    return families
+
+
+def _limited(settings: Settings, callers: Iterable[Caller]) -> Iterator[Limited]:
+    """Yield what has limits: by the configuration, or as a key of the store."""
     for caller in callers:
-        if (limits := caller.bounds.limits) is not None and limits.has_budget:
-            yield "key", key_id(caller.tenant, caller.name)
-    sections: Mapping[Scope, Mapping[str, AllowanceSettings | None]] = {
+        if (limits := caller.bounds.limits) is not None:
+            yield "key", key_id(caller.tenant, caller.name), limits
+    for scope, named in _sections(settings).items():
+        for name, section in named.items():
+            if section is not None:
+                yield scope, name, section.allowance
+
+
+def _sections(settings: Settings) -> Mapping[Scope, Mapping[str, AllowanceSettings | None]]:
+    return {
         "tenant": settings.limits.tenants,
         "model": settings.limits.models,
         "upstream": {one.name: one.limits for one in settings.upstreams},
     }
-    for scope, named in sections.items():
-        for name, section in named.items():
-            if section is not None and section.allowance.has_budget:
-                yield scope, name
+
+
+def _with_budget(settings: Settings, callers: Iterable[Caller]) -> Iterator[Counted]:
+    """Yield what has a budget: by the configuration, or as a key of the store."""
+    return ((scope, name) for scope, name, limits in _limited(settings, callers) if limits.has_budget)
 
 
 def _allowances(sections: Mapping[str, AllowanceSettings]) -> Mapping[str, Allowance]:

@@ -15,7 +15,7 @@ from gateway.testing.messages import Request
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
 from gateway.testing.upstream import Script
-from gateway.usage.tokens import Tokens, Usage
+from gateway.usage.tokens import Times, Tokens, Usage
 
 BODY = b'{"model":"x","messages":[]}!'
 MODEL = "gpt-4.1-2025-04-14"
@@ -31,8 +31,12 @@ class Heard:
 
     usage: list[Usage] = field(default_factory=list)
     who: list[tuple[str, ...]] = field(default_factory=list)
+    times: list[Times | None] = field(default_factory=list)
 
-    def __call__(self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str) -> None:
+    def __call__(
+        self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str, times: Times | None
+    ) -> None:
+        self.times.append(times)
         self.usage.append(usage)
         self.who.append((key, tenant, model, upstream, lane))
 
@@ -107,6 +111,49 @@ async def test_every_framing_and_coding(pieces: list[bytes], usage: Usage, versi
     assert told[0] == told[1] and told[0]
     assert heard.usage == [usage]
     assert heard.who == [("local", "local", MODEL, "up", "passthrough")]
+
+
+@pytest.mark.parametrize(
+    ("answered", "streamed"),
+    [
+        (whole(text(CHAT)), 0),
+        (whole(text({**CHAT, "x": "y" * 20_000})), 0),
+        (head(200, [SSE, CHUNKED]) + chunk(STREAM) + LAST_CHUNK, 1),
+        (head(200, [SSE, CHUNKED]) + chunk(STREAM[: len(STREAM) // 2]) + LAST_CHUNK, 0),
+    ],
+)
+async def test_the_times_of_an_answer(answered: bytes, streamed: int) -> None:
+    """Its first byte comes before its end; tokens have a time only in a stream that says them."""
+    heard = Heard()
+    async with assembled(serve(answered), recorded=heard) as lane:
+        async with lane.client() as client:
+            await client.send(post() * 2)
+            for _ in range(2):
+                assert (await client.read_response()).status == 200
+        await lane.until_idle()
+    assert sum(usage.requests for usage in heard.usage) == 2
+    for usage, times in zip(heard.usage, heard.times, strict=True):
+        assert times is not None
+        assert len(times.first_byte_s) == len(times.duration_s) == usage.requests
+        assert all(0 < came <= ended for came, ended in zip(times.first_byte_s, times.duration_s, strict=True))
+        assert len(times.token_s) == streamed * usage.requests
+
+
+async def test_what_no_model_answered_has_no_times() -> None:
+    """An error, a look, and an answer that names no model."""
+
+    def answered(request: Request) -> bytes:
+        return answer(500, text(CHAT)) if b"/messages" in request.target else ok()
+
+    heard = Heard()
+    async with assembled(serve(answered), recorded=heard) as lane:
+        look = b"GET /v1/models HTTP/1.1\r\nHost: gw\r\n\r\n"
+        async with lane.client() as client:
+            for request in (post(b"/v1/messages"), look, post()):
+                await client.send(request)
+                await client.read_response()
+        await lane.until_idle()
+    assert heard.times == [None] * 3
 
 
 def in_step(events: list[bytes]) -> tuple[Script, asyncio.Queue[int]]:

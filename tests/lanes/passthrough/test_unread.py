@@ -51,7 +51,8 @@ class Sums:
         self.counted: Counter[tuple[object, ...]] = Counter()
         self.calls: list[Usage] = []
 
-    def __call__(self, usage: Usage, *who: str) -> None:
+    def __call__(self, usage: Usage, *facts: object) -> None:
+        *who, _times = facts
         self.calls.append(usage)
         of = (*who, usage.rejected, usage.cut, usage.estimated, usage.asked)
         self.counted[*of, "requests"] += usage.requests

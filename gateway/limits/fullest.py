@@ -1,0 +1,40 @@
+"""The used part of the fullest limit of each kind, for a metric. A look at limits is no use of them."""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from gateway.contracts.allowance import Allowance, Limit
+from gateway.limits.budgets import Budgets, Scope
+from gateway.limits.meters import Meters
+
+#: A scope, the name under which something is counted in it, and its limits.
+Limited: TypeAlias = tuple[Scope, str, Allowance]
+
+
+def fullest(
+    limited: Iterable[Limited], *, meters: Meters, budgets: Budgets, now_s: float
+) -> Mapping[tuple[Scope, Limit], float]:
+    """Return the largest used part of each limit of a scope; 1: it is reached. Soft limits may have more.
+
+    Of limits per minute this is what the worker knows: those that it has used in the last minutes. `now_s` is of the
+    clock of the meters.
+    """
+    parts: dict[tuple[Scope, Limit], float] = {}
+
+    def note(scope: Scope, limit: Limit, used: float, most: float) -> None:
+        part = used / most if most else 1.0
+        parts[scope, limit] = max(parts.get((scope, limit), 0.0), part)
+
+    for scope, name, allowance in limited:
+        meter = meters.in_use(scope, name)
+        if (most := allowance.requests_per_minute) is not None:
+            note(scope, "requests_per_minute", 0 if meter is None else meter.seen("requests", now_s), most)
+        if (most := allowance.tokens_per_minute) is not None:
+            note(scope, "tokens_per_minute", 0 if meter is None else meter.seen("tokens", now_s), most)
+        if (most := allowance.concurrent) is not None:
+            note(scope, "concurrent", 0 if meter is None else meter.present(), most)
+        if allowance.has_budget:
+            for limit, figure, used in budgets.used(scope, name, allowance):
+                if figure is not None:
+                    note(scope, limit, used, figure)
+    return parts
