@@ -20,11 +20,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers and not servers and not wheel and not browser
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not prometheus and not mcp_servers and not servers and not wheel and not browser
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-servers test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 
 test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
 	$(PY) -m pytest -m postgres $(addprefix tests/,e2e judged plugins/tools/execute_sql) $(ARGS)
+
+test-prometheus: $(VENV)/.dev ## a bad night that a real Prometheus watches, and the alerts (Debian: apt-get install prometheus)
+	$(PY) -m pytest -m prometheus tests/deploy $(ARGS)
 
 test-judged: $(VENV)/.dev ## run for real what the judges call harmless, and confined what they do not, 19,000 times
 	$(PY) -m pytest -n auto -m judged $(addprefix tests/,judged plugins/assessors plugins/tools) $(ARGS)

@@ -262,7 +262,7 @@ class Ledger:
             self._counters.observe_all("model_time_per_output_token_seconds", times.token_s, **labels)
 
     def _count(self, usage: StoredUsage) -> None:
-        """Count what is stored, for metrics. A model that has answered nobody is what a client made up, perhaps."""
+        """Count what is stored, for metrics. A model that has not answered yet may be one that a client made up."""
         count, model = self._counters.count, usage.model
         if usage.requests > usage.rejected:
             self._answered.add(model)

@@ -18,16 +18,20 @@ class Prometheus:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def value(self, query: str) -> Mapping[str, float]:
-        """Return its present answer, by the value of the first label; {} until it has anything."""
+    async def found(self, query: str) -> list[tuple[Mapping[str, str], float]]:
+        """Return its present answer: labels and value of each series; [] until it has anything."""
         async with self._session.get(f"/api/v1/query?query={quote(query)}") as response:
             answer = await response.json()
         assert answer["status"] == "success", answer
-        found = {}
-        for one in answer["data"]["result"]:
-            labels = {k: v for k, v in one["metric"].items() if k not in ("__name__", "instance", "job")}
-            found[next(iter(labels.values()), "")] = float(one["value"][1])
-        return found
+        own = ("__name__", "instance", "job")
+        return [
+            ({k: v for k, v in one["metric"].items() if k not in own}, float(one["value"][1]))
+            for one in answer["data"]["result"]
+        ]
+
+    async def value(self, query: str) -> Mapping[str, float]:
+        """Return its present answer, by the value of the first label; {} until it has anything."""
+        return {next(iter(labels.values()), ""): value for labels, value in await self.found(query)}
 
 
 async def is_ready(session: aiohttp.ClientSession) -> bool:

@@ -206,6 +206,7 @@ def test_prometheus_may_ask_for_the_metrics() -> None:
     assert host in settings().allowed_hosts
     assert services()["prometheus"]["volumes"] == [
         "./prometheus/scrape.yml:/etc/prometheus/prometheus.yml:ro",
+        "./prometheus/alerts.yml:/etc/prometheus/alerts.yml:ro",
         "metrics:/prometheus",
     ]
 
