@@ -40,6 +40,7 @@ class Seen:
     began_ns: int
     ended_ns: int
     resource: Mapping[str, Any]
+    schema: str
 
     @property
     def text(self) -> str:
@@ -116,6 +117,7 @@ def spans_in(request: ExportTraceServiceRequest) -> list[Seen]:
             began_ns=span.start_time_unix_nano,
             ended_ns=span.end_time_unix_nano,
             resource=_plain(of_resource.resource.attributes),
+            schema=of_scope.schema_url,
         )
         for of_resource in request.resource_spans
         for of_scope in of_resource.scope_spans

@@ -120,7 +120,7 @@ class RunDriver:
             wrote=parts.feed.nudge,
         )
         self._questions = Questions(parts, exchange, self._record)
-        self._reports = Reports(exchange, self._record, self._progress, parts.in_use, self._hidden.marks.mark_calls)
+        self._reports = Reports(exchange, self._record, self._progress, parts, self._hidden.marks.mark_calls)
         self._patience = Patience(self._record, self._budget, clock=clock, counters=counters)
 
     async def remember(self) -> None:
@@ -305,6 +305,7 @@ class RunDriver:
         numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
         self._progress.rounds.append((self._loop.content, numbers, self._loop.beside))
         self._progress.is_open = True
+        self._reports.note_refused(action.planned)
         return self._new_round(action.planned, numbers, {}, reopened=False)
 
     async def _reopened(self) -> Round | Finish:

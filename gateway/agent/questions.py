@@ -22,8 +22,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.runs import call_events
 from gateway.runs.recorder import RunRecorder
-from gateway.runs.run_span import approval_span
-from gateway.tools.in_use import InUse
+from gateway.runs.run_span import approval_span, send_refused
 
 #: Sends the client a chunk of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
@@ -153,7 +152,7 @@ class Reports:
     exchange: Exchange
     recorder: RunRecorder
     progress: Progress
-    in_use: InUse
+    parts: AgentParts
     mark: Mark
 
     @property
@@ -168,7 +167,7 @@ class Reports:
         if self.exchange.shows_calls:
             step = replace(self.recorder.steps[number], arguments=canonical(planned.call.arguments))
             step = step if approval is None else replace(step, approval_id=approval.id)
-            await say(call_events.started(step, self.in_use.judge.catalog))
+            await say(call_events.started(step, self.parts.in_use.judge.catalog))
         elif self.exchange.events:
             await say(chunks.event({**_named(planned, place), "type": "tool.started"}))
 
@@ -178,15 +177,24 @@ class Reports:
         if self.exchange.shows_calls:
             if number in self.progress.strangers:
                 await self.mark((number,), self.recorder.steps)
-            await say(call_events.finished(self.recorder.steps[number], self.in_use.judge.catalog))
+            await say(call_events.finished(self.recorder.steps[number], self.parts.in_use.judge.catalog))
         elif self.exchange.events:
             await say(chunks.event({**_named(planned, place), "type": "tool.finished"}))
+
+    def note_refused(self, planned: Sequence[PlannedCall]) -> None:
+        """Note in the trace of the run those of these calls that do not run."""
+        trace, tracer = self.exchange.trace, self.parts.tracer
+        if trace is None or tracer is None:
+            return
+        for one in planned:
+            if one.refusal is not None:
+                send_refused(one, tracer, parent=trace.context, run_id=self.exchange.id)
 
     async def refused(self, number: int, say: Say) -> None:
         """Report that a call does not run, and why, to a client that is shown calls."""
         self._ended(number)
         if self.exchange.shows_calls:
-            await say(call_events.finished(self.recorder.steps[number], self.in_use.judge.catalog))
+            await say(call_events.finished(self.recorder.steps[number], self.parts.in_use.judge.catalog))
 
     def _ended(self, number: int) -> None:
         if (watcher := self.exchange.watcher) is not None:

@@ -216,6 +216,7 @@ class Round:
         if (now.verdict, now.refusal) != (was.verdict, was.refusal):
             self._replan(i, replace(self.planned[i], verdict=now.verdict, refusal=now.refusal))
             self.recorder.judged(number, self.planned[i])
+            self.reports.note_refused([self.planned[i]])
             approval = self._approvals.get(number)
             if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
                 self.recorder.outdated(approval)
@@ -272,6 +273,7 @@ class Round:
         refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.exchange)
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
+            self.reports.note_refused([self.planned[i]])
         elif (grant := await self._grant(i)) is not None:
             self._granted.add(self.numbers[i])
             self.recorder.granted(self.numbers[i], grant.id, grant.granted_by)

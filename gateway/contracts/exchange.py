@@ -192,6 +192,7 @@ class AnsweredBy(Protocol):
     """The upstream and its endpoint that answer a model call, and the model as it is named there.
 
     They change if another one takes the call over, which happens only while the client has nothing of the answer.
+    `provider` is the name of whoever runs it, `host` and `port` are its address, and `streams`: a stream is asked for.
     """
 
     @property
@@ -200,6 +201,14 @@ class AnsweredBy(Protocol):
     def endpoint(self) -> str: ...
     @property
     def model(self) -> str: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def streams(self) -> bool: ...
 
 
 async def release_nothing() -> None:

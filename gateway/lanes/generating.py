@@ -60,6 +60,21 @@ _RUNS: Final = (b"/runs", b"/submit_tool_outputs")
 _STORES: Final = re.compile(rb"/threads/[\w-]+/messages/?\Z", re.IGNORECASE)
 
 
+#: What OpenTelemetry calls the operation at a path, by its end; `chat` at the other ones where a model answers.
+_OPERATIONS: Final = (
+    ("text_completion", (b"/completions", b"/completion", b"/complete", b"/infill", b"/generate", b"/generate_stream")),
+    ("generate_content", (b":generatecontent", b":streamgeneratecontent", b":generateanswer", b"/interactions")),
+    ("embeddings", (b"/embeddings", b"/embed", b"/embedding", b":embedcontent", b":batchembedcontents", b"/pooling")),
+)
+
+
+def operation_of(path: bytes) -> str | None:
+    """Return the name that spans give to what a model does at a path; None: no model answers there, or no such name."""
+    is_chat = b"/chat/" in unquote_to_bytes(path).lower()
+    named = next((name for name, ends in _OPERATIONS if not is_chat and may_end_with(path, ends)), None)
+    return named or ("chat" if generates(path) else None)
+
+
 def generates(path: bytes) -> bool:
     """Return whether a model may answer requests to a path with text, however the path is spelled."""
     if _STORES.search(path) is not None:

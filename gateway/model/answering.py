@@ -45,6 +45,10 @@ class By:
     upstream: str = ""
     endpoint: str = ""
     model: str = ""
+    provider: str = "openai"
+    host: str = ""
+    port: int = 0
+    streams: bool = True
 
 
 class Answering:
@@ -203,7 +207,9 @@ class Answering:
         if self._released:
             tries.ended(failed=None)
             raise GatewayError("upstream_error", "The call of the model was given up.")
+        endpoint = member.pool.endpoint
         self.by.upstream, self.by.endpoint, self.by.model = tries.group.name, member.name, model
+        self.by.provider, self.by.host, self.by.port = endpoint.provider, endpoint.host, endpoint.port
         self._target = Target(member.pool, tries.group.tally)
         self._begin_span(member, count=tries.count)
         try:
@@ -224,7 +230,7 @@ class Answering:
         quirks = first = self._quirks.of(asked, configured=endpoint.quirks)
         trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
         while True:
-            named = self._candidate.model
+            named, self.by.streams = self._candidate.model, "no_stream" not in quirks
             request = chat_request(self._exchange, target, quirks, model=named, credential=credential, trace=trace)
             if len(request) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # others go on between writing a request and sending it
@@ -267,7 +273,7 @@ class Answering:
             "http.request.resend_count": count - 1 or None,
             "server.address": endpoint.host,
             "server.port": endpoint.port,
-            "url.path": endpoint.path(CHAT).decode("latin-1"),
+            "url.full": self._target.url(CHAT),
             "twolane.upstream": self.by.upstream,
             "twolane.endpoint": member.name,
         }

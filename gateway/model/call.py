@@ -19,6 +19,7 @@ from gateway.model.listing import Asking, ModelLists
 from gateway.model.metering import Metering
 from gateway.model.target import Upstream
 from gateway.tracing.tracer import Tracer
+from gateway.upstream.endpoint import OPENAI
 from gateway.usage.answers import name_of
 from gateway.usage.tokens import Usage
 
@@ -58,6 +59,14 @@ class ModelCall:
         """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
         configured = (member.pool.endpoint.quirks for member in upstream.group.members)
         return self.quirks.of_model(upstream.name, model, whose=key_identity(caller)).union(*configured)
+
+    def provider_of(self, body: Mapping[str, object]) -> str:
+        """Return the name of the provider that is asked first for a request; "openai": there is none."""
+        try:
+            group = self._table.of(body).models[0].upstream.group
+        except GatewayError:
+            return OPENAI
+        return group.members[0].pool.endpoint.provider
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""

@@ -48,10 +48,8 @@ class Target:
         return self.pool.endpoint.path(path)
 
     def url(self, path: bytes) -> str:
-        """Return the URL of a path of the API, for people."""
-        endpoint = self.pool.endpoint
-        scheme = "http" if endpoint.tls is None else "https"
-        return f"{scheme}://{endpoint.authority.decode('latin-1')}{self.path(path).decode('latin-1')}"
+        """Return the URL of a path of the API, for people and spans."""
+        return f"{self.pool.endpoint.origin}{self.path(path).decode('latin-1')}"
 
     def broken(self, reason: str) -> GatewayError:
         """Return the error of an answer that cannot be used."""

@@ -1,5 +1,7 @@
 """Spans of model calls, in OpenTelemetry's names for GenAI. Nothing of what is said is in them."""
 
+from collections.abc import Callable
+from time import perf_counter
 from typing import Final
 
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
@@ -23,32 +25,40 @@ _SETTINGS: Final = (
 _MOST: Final = 1 << 63
 
 
-def traced_model(core: Handler, tracer: Tracer) -> Handler:
-    """Return `core` with a span for each call, from the request to the end of the answer."""
+def traced_model(core: Handler, tracer: Tracer, *, provider_of: Callable[[Json], str]) -> Handler:
+    """Return `core` with a span for each call, from the request to the end of the answer.
+
+    `provider_of` returns who is asked first for a body.
+    """
 
     async def handle(exchange: Exchange) -> Reply:
         model = str(exchange.body.get("model") or "")
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "openai",
+            "gen_ai.provider.name": provider_of(exchange.body),
             "gen_ai.request.model": model or None,
             "gen_ai.conversation.id": exchange.conversation,
         }
         span = tracer.begin(f"chat {model}".rstrip(), "client", attributes, parent=CURRENT.get())
         if span.is_sampled:
             _note_settings(span, exchange.body)
+        asked = perf_counter()
         with span.current():
             reply = await core(exchange)
-        return _followed(reply, span) if span.is_sampled else reply
+        return _followed(reply, span, asked=asked) if span.is_sampled else reply
 
     return handle
 
 
-def _followed(reply: Reply, span: Span) -> Reply:
-    """Return a reply whose end is that of the span."""
+def _followed(reply: Reply, span: Span, *, asked: float) -> Reply:
+    """Return a reply whose end is that of the span. It was asked for at this time of `perf_counter`."""
+    first_s: float | None = None
 
     async def stream(emit: Emit) -> None:
         def take(chunk: Chunk) -> Pause | None:
+            nonlocal first_s
+            if first_s is None:
+                first_s = perf_counter() - asked
             if not isinstance(chunk, str):
                 _note_chunk(span, chunk)
             return emit(chunk)
@@ -57,7 +67,7 @@ def _followed(reply: Reply, span: Span) -> Reply:
             try:
                 await reply.stream(take)
             finally:
-                _note_answerer(span, reply)
+                _note_answerer(span, reply, first_s=first_s)
         span.end()
 
     async def release() -> None:
@@ -74,14 +84,20 @@ def _note_settings(span: Span, body: Json) -> None:
             span.attributes[attribute] = value
 
 
-def _note_answerer(span: Span, reply: Reply) -> None:
-    """Name the model that was asked at last: an alias stands for several."""
-    if reply.by is not None and reply.by.upstream:
-        span.name = f"chat {reply.by.model}"
+def _note_answerer(span: Span, reply: Reply, *, first_s: float | None) -> None:
+    """Name the model that was asked at last, as an alias stands for several, and when its answer began."""
+    by = reply.by
+    if by is not None and by.upstream:
+        span.name = f"chat {by.model}"
         span.attributes |= {
-            "gen_ai.request.model": reply.by.model,
-            "twolane.upstream": reply.by.upstream,
-            "twolane.endpoint": reply.by.endpoint,
+            "gen_ai.provider.name": by.provider,
+            "gen_ai.request.model": by.model,
+            "gen_ai.request.stream": by.streams or None,
+            "gen_ai.response.time_to_first_chunk": first_s if by.streams else None,
+            "server.address": by.host or None,
+            "server.port": by.port or None,
+            "twolane.upstream": by.upstream,
+            "twolane.endpoint": by.endpoint,
         }
 
 
@@ -103,5 +119,6 @@ def _note_chunk(span: Span, chunk: Json) -> None:
             "gen_ai.usage.input_tokens": tokens.input,
             "gen_ai.usage.output_tokens": tokens.output,
             "gen_ai.usage.cache_read.input_tokens": tokens.cached or None,
+            "gen_ai.usage.cache_write.input_tokens": tokens.written or None,
             "gen_ai.usage.reasoning.output_tokens": tokens.reasoning or None,
         }

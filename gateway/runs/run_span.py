@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time_ns
 
+from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import APPROVED, Approval, Journal, StoredRun, Via
 from gateway.runs.snapshot import exchange_of
@@ -42,6 +43,24 @@ def approval_span(approval: Approval, context: TraceContext, *, now_s: float) ->
     }
     times = int(approval.created_s * 1e9), int(ended_s * 1e9)
     return Record(f"approval {approval.tool}", "internal", context, *times, attributes)
+
+
+def send_refused(planned: PlannedCall, tracer: Tracer, *, parent: TraceContext, run_id: str) -> None:
+    """Send the span of a call that does not run, with the basis of the verdict against it as its error, or `refused`.
+
+    Models make names of tools up, so a name that no tool has is no part of the span's name.
+    """
+    tool = planned.call.tool
+    attributes: dict[str, Attribute] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.call.id": planned.call.id,
+        "twolane.run.id": run_id,
+    }
+    name = "execute_tool" if planned.spec is None else f"execute_tool {planned.spec.name}"
+    verdict = planned.verdict
+    error = verdict.basis if verdict.decision in ("error", "deny") else "refused"
+    tracer.begin(name, "internal", attributes, parent=parent).end(error)
 
 
 async def send_cancelled(

@@ -201,7 +201,7 @@ async def build_context_lane(
     limiter = limiter_of(settings, shared)
     metering = Metering(counters, shared.usage.recorded if settings.usage.enabled else None)
     core = _core(settings, _upstreams(settings, groups), clock, metering, limiter, tracer)
-    model = core if tracer is None else traced_model(core, tracer)
+    model = core if tracer is None else traced_model(core, tracer, provider_of=core.provider_of)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)

@@ -2,7 +2,7 @@
 
 import ssl
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 #: The names that `upstreams[].quirks` takes.
 QuirkName: TypeAlias = Literal[
@@ -26,6 +26,10 @@ QuirkName: TypeAlias = Literal[
 ]
 
 
+#: The provider of an upstream that the configuration does not name one for.
+OPENAI: Final = "openai"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """Facts about one upstream, built once from configuration.
@@ -33,7 +37,7 @@ class Endpoint:
     `authority` is the Host it is sent; `base_path` ("" or "/x/y") replaces the matched prefix of a target; `api_key`
     replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `quirks` are what its models
     refuse in the context lane (gateway/model/adaptation/quirks.py), and `client_ids` whether they get the ids of the
-    client there.
+    client there. `provider` is the name that spans give to whoever runs it.
     """
 
     name: str
@@ -50,6 +54,12 @@ class Endpoint:
     idle_s: float = 300.0
     quirks: frozenset[QuirkName] = frozenset()
     client_ids: bool = False
+    provider: str = OPENAI
+
+    @property
+    def origin(self) -> str:
+        """Return the URL of the endpoint without a path."""
+        return f"{'http' if self.tls is None else 'https'}://{self.authority.decode('latin-1')}"
 
     def path(self, path: bytes) -> bytes:
         """Return a path of the API at this endpoint: its base path replaces `/v1`."""

@@ -69,7 +69,10 @@ async def test_a_run_is_one_trace_with_models_a_tool_an_approval_and_a_server(tm
             by_name["chat m"].attributes.items()
             >= {
                 "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "openai",
                 "gen_ai.request.model": "m",
+                "gen_ai.request.stream": True,
+                "server.address": "127.0.0.1",
                 "gen_ai.response.model": "upstream-model",
                 "gen_ai.response.finish_reasons": ("stop",),
                 "gen_ai.usage.input_tokens": 11,
@@ -237,6 +240,21 @@ async def test_a_rejected_call_and_a_failed_run_say_so(tmp_path: Path) -> None:
         assert [one.attributes["error.type"] for one in spans if one.name == "chat m" and one.failed] == [
             "upstream_rejected"
         ]
+
+
+async def test_a_call_that_is_refused_leaves_a_span(tmp_path: Path) -> None:
+    """Once, below its run, also where a person decides on another call of its group first."""
+    async with Collector() as collector:
+        answers = asks(birth("Ed"), call("no_such_tool")), says("Done.")
+        async with talking(*answers, tools=ranch(tmp_path), tracing={"endpoint": collector.url}) as world:
+            (approval,) = (await world.chat(GO, headers=PARENT)).asks
+            await world.decide(approval["id"], "approve")
+            await until_state(world, approval["run_id"], "completed")
+        spans = of_trace(collector.spans)
+        (refused,) = [one for one in spans if one.name == "execute_tool"]
+        (run,) = [one for one in spans if one.name == "invoke_agent assistant"]
+        assert refused.parent == run.id and refused.attributes["error.type"] == "unknown_tool"
+        assert refused.attributes["gen_ai.tool.name"] == "no_such_tool"
 
 
 async def test_a_workflow_has_its_name(tmp_path: Path) -> None:

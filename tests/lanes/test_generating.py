@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.lanes.generating import computes, generates
+from gateway.lanes.generating import computes, generates, operation_of
 
 TEXT = [
     "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/complete", "/v1/realtime",
@@ -16,6 +16,23 @@ OTHER = [
     "/v1/embeddings", "/api/embed", "/v1beta/models/g:batchEmbedContents", "/v1/rerank", "/v1/audio/speech",
     "/embedding", "/reranking", "/classify", "/pooling", "/v1/models/o/m/predictions",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "operation"),
+    [
+        ("/v1/chat/completions", "chat"),
+        ("/v1/responses", "chat"),
+        ("/v1/messages", "chat"),
+        ("/v1/completions", "text_completion"),
+        ("/v1beta/models/g:streamGenerateContent", "generate_content"),
+        ("/v1/embeddings/", "embeddings"),
+        ("/v1/images/generations", None),
+        ("/v1/files", None),
+    ],
+)
+def test_operations_have_the_names_of_opentelemetry(path: str, operation: str | None) -> None:
+    assert operation_of(path.encode()) == operation
 
 
 @pytest.mark.parametrize("path", TEXT)

@@ -45,9 +45,13 @@ def model(
             seen.append(CURRENT.get())
         if refused:
             raise GatewayError("upstream_unavailable", "no")
-        return Reply(stream, release, by=By("up", "up-1", "m-there"))
+        return Reply(stream, release, by=By("up", "up-1", "m-there", "mistral_ai", "up.example", 443))
 
     return core
+
+
+def anthropic(_: object) -> str:
+    return "anthropic"
 
 
 def tracer_to(sent: list[Record], share: float = 1.0) -> Tracer:
@@ -62,17 +66,23 @@ async def test_a_span_says_who_answered_why_it_ended_and_what_it_took() -> None:
     sent, told = list[Record](), list[Chunk]()
     seen: list[TraceContext | None] = []
     chunks: Sequence[Chunk] = ("hidden", END, {"choices": [], "usage": USED})
-    reply = await traced_model(model(*chunks, seen=seen), tracer_to(sent))(EXCHANGE)
+    reply = await traced_model(model(*chunks, seen=seen), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
     assert sent == []
     await reply.stream(lambda chunk: told.append(chunk))  # type: ignore[func-returns-value]
     await reply.release()
     (span,) = sent
     assert told == list(chunks) and seen == [span.context] and CURRENT.get() is None
     assert (span.name, span.kind, span.error) == ("chat m-there", "client", "")
+    first_s = span.attributes["gen_ai.response.time_to_first_chunk"]
+    assert isinstance(first_s, float) and 0 < first_s <= (span.ended_ns - span.began_ns) / 1e9
     assert {name: value for name, value in span.attributes.items() if value is not None} == {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
+        "gen_ai.provider.name": "mistral_ai",
         "gen_ai.request.model": "m-there",
+        "gen_ai.request.stream": True,
+        "gen_ai.response.time_to_first_chunk": span.attributes["gen_ai.response.time_to_first_chunk"],
+        "server.address": "up.example",
+        "server.port": 443,
         "gen_ai.conversation.id": "talk",
         "gen_ai.request.temperature": 0.5,
         "gen_ai.request.max_tokens": 9,
@@ -93,7 +103,7 @@ async def test_a_span_says_who_answered_why_it_ended_and_what_it_took() -> None:
 )
 async def test_an_answer_that_breaks_off_fails_its_span(error: BaseException, said: str) -> None:
     sent: list[Record] = []
-    reply = await traced_model(model("a", error=error), tracer_to(sent))(EXCHANGE)
+    reply = await traced_model(model("a", error=error), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
     with pytest.raises(type(error)):
         await reply.stream(nowhere)
     await reply.release()
@@ -103,9 +113,10 @@ async def test_an_answer_that_breaks_off_fails_its_span(error: BaseException, sa
 async def test_a_refused_call_and_one_that_nobody_reads_end_their_spans() -> None:
     sent: list[Record] = []
     with pytest.raises(GatewayError):
-        await traced_model(model(refused=True), tracer_to(sent))(EXCHANGE)
-    await (await traced_model(model("a"), tracer_to(sent))(EXCHANGE)).release()
+        await traced_model(model(refused=True), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
+    await (await traced_model(model("a"), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).release()
     assert [one.error for one in sent] == ["upstream_unavailable", "cancelled"]
+    assert sent[0].attributes["gen_ai.provider.name"] == "anthropic"
 
 
 @pytest.mark.parametrize(
@@ -113,12 +124,12 @@ async def test_a_refused_call_and_one_that_nobody_reads_end_their_spans() -> Non
 )
 async def test_odd_chunks_are_none_of_our_concern(odd: Chunk) -> None:
     sent: list[Record] = []
-    await (await traced_model(model(odd), tracer_to(sent))(EXCHANGE)).stream(nowhere)
+    await (await traced_model(model(odd), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).stream(nowhere)
     assert "gen_ai.response.model" not in sent[0].attributes and sent[0].error == ""
 
 
 async def test_an_unsampled_call_is_left_alone() -> None:
     sent: list[Record] = []
     core = model("a")
-    reply = await traced_model(core, tracer_to(sent, 0.0))(EXCHANGE)
+    reply = await traced_model(core, tracer_to(sent, 0.0), provider_of=anthropic)(EXCHANGE)
     assert reply.stream.__qualname__ == (await core(EXCHANGE)).stream.__qualname__ and sent == []

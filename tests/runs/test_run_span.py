@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange
-from gateway.runs.run_span import send_failed
+from gateway.contracts.risk import Verdict
+from gateway.contracts.tools import ToolCall, ToolSpec
+from gateway.runs.run_span import send_failed, send_refused
 from gateway.runs.snapshot import first_of
 from gateway.trace_context import RunTrace, TraceContext
 from gateway.tracing.tracer import Record, Tracer
@@ -34,6 +37,25 @@ def test_its_ids_and_its_begin_are_those_that_are_stored() -> None:
         "internal_error",
     )
     assert span.attributes["twolane.run.outcome"] == "failed" and span.attributes["twolane.key"] == "ci"
+
+
+def test_a_refused_call_has_a_span_whose_name_no_model_makes_up() -> None:
+    sent: list[Record] = []
+    tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
+    spec = ToolSpec(name="files", description="Reads.", parameters={"type": "object"})
+    for known, verdict in (
+        (None, Verdict("error", "unknown_tool", "unknown_tool")),
+        (spec, Verdict("deny", "operator", "deny")),
+    ):
+        planned = PlannedCall(ToolCall(id="c1", tool="made up", arguments={}), known, verdict, "Not run.")
+        send_refused(planned, tracer, parent=CONTEXT, run_id="run_1")
+        send_refused(planned, tracer, parent=replace(CONTEXT, sampled=False), run_id="run_1")
+    assert [(one.name, one.error) for one in sent] == [
+        ("execute_tool", "unknown_tool"),
+        ("execute_tool files", "operator"),
+    ]
+    assert {one.context.parent_id for one in sent} == {CONTEXT.span_id}
+    assert sent[0].attributes["gen_ai.tool.name"] == "made up"
 
 
 def test_a_run_without_a_sampled_trace_sends_none() -> None:

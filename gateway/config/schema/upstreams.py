@@ -8,7 +8,7 @@ from pydantic import Field
 from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, PathPrefix, parse_prefix
-from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Name, Text, counted
+from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, counted
 from gateway.config.values.units import Duration, Share, sized
 from gateway.config.values.value import Value
 from gateway.upstream.endpoint import QuirkName
@@ -155,6 +155,11 @@ class Upstream(Section):
         default=False,
         description="Whether its models get the headers of the context lane's clients that name a person, a program, a "
         "machine or a session. docs/security.md lists them.",
+    )
+    provider: Label = Field(
+        default="openai",
+        description="Name of the provider in traces, such as `anthropic`, `azure.ai.openai` or `mistral_ai` "
+        "(`gen_ai.provider.name`).",
     )
     timeouts: Timeouts = Field(default_factory=Timeouts, description="Longest waits for this upstream.")
     tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")

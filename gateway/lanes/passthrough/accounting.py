@@ -9,6 +9,7 @@ from gateway.lanes.transaction import AccessLog, Client, Clients
 
 if TYPE_CHECKING:
     from gateway.limits.holds import Hold, Share
+    from gateway.usage.tokens import Usage
 
 CLIENT_LEFT = 499
 
@@ -28,6 +29,8 @@ class Accounting:
     sent_bytes = 0
     beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
+    used: "tuple[Usage, str] | None" = None  # in full, and the model that its answer names
+    asked_model = ""  # that the request names, where its upstream is chosen by that
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any
     share: "Share | None" = None  # in place of them: those that it shares with requests like it
     tries = 0  # where the endpoint was chosen

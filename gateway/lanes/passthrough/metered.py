@@ -98,7 +98,6 @@ def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: byt
 class MeteredAccounting(Accounting):
     """The account of one transaction, with what is kept of its answer."""
 
-    asked_model = ""  # that the request names, where its upstream is chosen by that
     kept: Kept | None = None
     decoding: Decoding | None = None  # of the answer, if it is compressed
     _left: int | None = None  # the status that the answer had when the client left
@@ -198,6 +197,7 @@ class MeteredAccounting(Accounting):
             settle(owe(hold, used))
 
     def _record(self, usage: Usage, model: str = "", times: Times | None = None) -> int:
+        self.used = usage, model
         if not model and self.asked_model:
             usage, model = usage._replace(asked=True), self.asked_model
         self.tokens = usage.tokens.input + usage.tokens.output

@@ -11,6 +11,7 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.http.response_head import ResponseHead
+from gateway.lanes.generating import operation_of
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.hedging import Hedging
@@ -20,9 +21,10 @@ from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.server_spans import method_of, sender_of, server_span
 from gateway.lanes.transaction import Client, Clients
 from gateway.trace_context import TraceContext
-from gateway.tracing.tracer import Record, Tracer
+from gateway.tracing.tracer import Attributes, Record, Tracer
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
+from gateway.usage.tokens import Tokens, Usage
 
 #: Outcomes of requests that no endpoint was asked for.
 _UNASKED: Final = frozenset(("limited", "unavailable"))
@@ -61,6 +63,11 @@ class TracedAccounting(Accounting):
         self.trace_id = self.trace.trace_id
         self.follows_tries = self.trace.sampled or self._tracer.passthrough
         self._asked: list[Try] = []
+        self._first_s: float | None = None  # to the first byte of the answer
+
+    def head_forwarded(self, came: float) -> None:
+        self._first_s = came - self.sent_at
+        super().head_forwarded(came)
 
     def ask(self, plan: Plan) -> Plan:
         """Note that a try begins. Return its plan, with the trace context of its span where that is sent on."""
@@ -113,11 +120,40 @@ class TracedAccounting(Accounting):
         facts = (self.trace, began_ns, now_ns, method, path, route, "passthrough", self.status)
         failure = (error.code if error is not None else "") or ("" if outcome in ("ok", "error") else outcome)
         self._tracer.send(server_span(*facts, failure=failure, attributes=attributes))
+        answering = self._answering()
         for number, one in enumerate(self._asked):
             if one.outcome not in _UNASKED:
-                self._tracer.send(self._try_span(one, number, now_ns - int(now * 1e9)))
+                more = self._model_facts(one.plan) if one is answering else {}
+                self._tracer.send(self._try_span(one, number, now_ns - int(now * 1e9), more))
 
-    def _try_span(self, one: Try, number: int, epoch_ns: int) -> Record:
+    def _answering(self) -> Try | None:
+        """Return the last try with the plan of the answer that the client got."""
+        return next((one for one in reversed(self._asked) if one.plan is self.plan), None)
+
+    def _model_facts(self, plan: Plan) -> Attributes:
+        """Return what is known of the model that answered, in OpenTelemetry's names for GenAI."""
+        operation = operation_of(plan.path) if plan.method == b"POST" else None
+        if operation is None:
+            return {}
+        usage, model = self.used or (Usage(), "")
+        is_told = self.used is not None and not (usage.rejected or usage.asked)
+        tokens = usage.tokens if is_told and usage.tokens != Tokens() else None
+        return {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": plan.pool.endpoint.provider,
+            "gen_ai.request.model": self.asked_model or None,
+            "gen_ai.request.stream": self.streaming or None,
+            "gen_ai.response.model": model if is_told and model else None,
+            "gen_ai.response.time_to_first_chunk": self._first_s if self.streaming else None,
+            "gen_ai.usage.input_tokens": tokens and tokens.input,
+            "gen_ai.usage.output_tokens": tokens and tokens.output,
+            "gen_ai.usage.cache_read.input_tokens": (tokens and tokens.cached) or None,
+            "gen_ai.usage.cache_write.input_tokens": (tokens and tokens.written) or None,
+            "gen_ai.usage.reasoning.output_tokens": (tokens and tokens.reasoning) or None,
+            "twolane.tokens.estimated": usage.estimated or None,
+        }
+
+    def _try_span(self, one: Try, number: int, epoch_ns: int, more: Attributes) -> Record:
         """Return the span of a try; `epoch_ns` is the Unix time at which perf_counter was 0."""
         plan, endpoint = one.plan, one.plan.pool.endpoint
         method, status = method_of(plan.method), 0 if one.status == CLIENT_LEFT else one.status
@@ -134,10 +170,11 @@ class TracedAccounting(Accounting):
                 "http.response.status_code": status or None,
                 "server.address": endpoint.host,
                 "server.port": endpoint.port,
-                "url.path": plan.path.decode("latin-1"),
+                "url.full": endpoint.origin + _target_of(plan),
                 "twolane.upstream": endpoint.name,
                 "twolane.endpoint": plan.endpoint,
                 "twolane.outcome": one.outcome,
+                **more,
             },
             error=failure or (str(status) if status >= _REFUSED else ""),
         )
@@ -224,6 +261,11 @@ def traced(plan: Plan, tracer: Tracer, head: RequestHead) -> Plan:
     """Return the plan of a request whose transactions have traces."""
     kind = extended(plan.splice, "Traced", TracedAccounting, _TRACING)
     return replace(plan, splice=kind, trace=PlanTrace(tracer, tracer.trusted(sender_of(head))))
+
+
+def _target_of(plan: Plan) -> str:
+    """Return the path of a plan at its endpoint, without the query, which may hold keys."""
+    return plan.before.split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")
 
 
 def _with_fields(plan: Plan, context: TraceContext) -> Plan:

@@ -115,6 +115,7 @@ def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | 
         idle_s=upstream.timeouts.idle,
         quirks=frozenset(upstream.quirks),
         client_ids=upstream.client_ids,
+        provider=upstream.provider,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import pytest
 from collector import SENDER, TRACE, TRACEPARENT, Collector, Seen, tree
@@ -20,11 +21,14 @@ from functional.through import (
     through,
 )
 from gateways import until
+from usage.shapes import CHAT as CHAT_ANSWER
+from usage.shapes import text
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, event, head, serve, sse
 from gateway.testing.upstream import FakeUpstream
+from gateway.tracing.export import SCHEMA_URL
 
 PARENT = f"traceparent: {TRACEPARENT}".encode()
 STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]) + sse(
@@ -91,6 +95,8 @@ async def test_a_request_has_a_span_below_its_senders_and_one_for_its_try() -> N
             "twolane.key": "local",
         }
         assert client.attributes["server.port"] == upstream.port and not client.remote
+        assert client.attributes["url.full"] == f"{upstream.base_url}{CHAT.decode()}"
+        assert client.schema == SCHEMA_URL
         assert server.began_ns <= client.began_ns <= client.ended_ns <= server.ended_ns
 
 
@@ -102,6 +108,51 @@ async def test_log_lines_have_the_trace() -> None:
         await ask(gateway, get(b"/v1/x", PARENT))
         await ask(gateway, get(b"/context/runs", PARENT))
         assert gateway.logged().count(f'"trace_id":"{TRACE}"') == 2
+
+
+MODEL_FACTS = ("gen_ai.", "twolane.tokens.")
+
+
+def model_facts(span: Seen) -> dict[str, object]:
+    return {name: value for name, value in span.attributes.items() if name.startswith(MODEL_FACTS)}
+
+
+async def test_the_try_that_answered_says_what_its_model_took() -> None:
+    """In the names for GenAI, which the request's own span does not repeat: whoever adds up would count twice."""
+    told = text({**CHAT_ANSWER, "model": "claude-1"})
+    answers = serve(answer(503, b"no")), serve(answer(200, told, [("Content-Type", "application/json")]))
+    settings = {"usage": {"enabled": True}}
+    async with Collector() as collector:
+        rules: dict[str, object] = {"retry": {"tries": 3, "on": ["503"]}, "provider": "anthropic"}
+        tracing = {"tracing": {"endpoint": collector.url}, **settings}
+        async with several(*answers, settings=tracing, **rules) as one:
+            assert (await ask(one.gateway, post(BODY, CHAT))).status == 200
+        spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
+        server, failed, fine = sorted(spans, key=lambda one: (one.kind != "server", one.began_ns))
+        assert model_facts(server) == model_facts(failed) == {}
+        assert model_facts(fine) == {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "anthropic",
+            "gen_ai.response.model": "claude-1",
+            "gen_ai.usage.input_tokens": 19,
+            "gen_ai.usage.output_tokens": 10,
+            "gen_ai.usage.cache_read.input_tokens": 4,
+            "gen_ai.usage.reasoning.output_tokens": 3,
+        }
+
+
+async def test_a_stream_says_when_it_began_and_an_estimate_that_it_is_one() -> None:
+    facts = {"usage": {"enabled": True}, "passthrough": {"by_model": True}}
+    async with Collector() as collector:
+        async with through(serve(STREAM), tracing={"endpoint": collector.url}, **facts) as (gateway, _):
+            await ask(gateway, post(b'{"model": "m"}', CHAT))
+            await ask(gateway, post(b"", b"/v1/files"))
+        spans = await collector.until(where=lambda spans: len(spans) == 4)
+        streamed, other = sorted((one for one in spans if one.kind == "client"), key=lambda one: one.began_ns)
+        assert streamed.attributes["gen_ai.request.model"] == "m" and streamed.attributes["gen_ai.request.stream"]
+        assert 0 < streamed.attributes["gen_ai.response.time_to_first_chunk"] < streamed.ended_ns - streamed.began_ns
+        assert streamed.attributes["twolane.tokens.estimated"] and "gen_ai.response.model" not in streamed.attributes
+        assert model_facts(other) == {}
 
 
 async def test_what_a_client_marks_as_unsampled_has_no_spans() -> None:
@@ -120,13 +171,18 @@ async def test_an_error_and_a_client_that_leaves_fail_their_spans() -> None:
             await client.read_until(b"abc")
         await ask(gateway, get(b"/v1/busy"))
         spans = await collector.until(where=lambda spans: len(spans) == 4)
-        failed = {(one.attributes["url.path"], one.kind): one.attributes["error.type"] for one in spans if one.failed}
+        failed = {(path_of(one), one.kind): one.attributes["error.type"] for one in spans if one.failed}
         assert failed == {
             ("/v1/left", "server"): "cancelled",
             ("/v1/left", "client"): "cancelled",
             ("/v1/busy", "server"): "503",
             ("/v1/busy", "client"): "503",
         }
+
+
+def path_of(span: Seen) -> str:
+    """The path of a request, which a try has in its URL."""
+    return urlsplit(span.attributes.get("url.full") or span.attributes["url.path"]).path
 
 
 def tries_in(spans: Sequence[Seen]) -> list[tuple[str, str]]:
