@@ -121,8 +121,8 @@ wheel: $(VENV)/.dev ## build the wheel into dist/
 
 lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(LOCK) -o requirements.txt
-	$(LOCK) --extra mcp -o requirements-mcp.txt
-	$(LOCK) --extra mcp --extra tracing -o requirements-tracing.txt
+	$(LOCK) --extra mcp --extra codings -o requirements-mcp.txt
+	$(LOCK) --extra mcp --extra codings --extra tracing -o requirements-tracing.txt
 	$(LOCK) --extra dev -o requirements-dev.txt
 	$(LOCK) --extra dev --extra clients -o requirements-clients.txt
 	$(LOCK) --extra clients-all -o requirements-clients-all.txt

@@ -78,6 +78,7 @@ LAZY = {
     ("gateway/__main__.py", "gateway.cli.main"),
     ("gateway/cli/doctor/command.py", "gateway.cli.doctor.examination"),
     ("gateway/lanes/passthrough/unread.py", "gateway.lanes.passthrough.usual"),
+    ("gateway/usage/decoding.py", "gateway.usage.codings"),
     ("gateway/server/app.py", "gateway.demo.app"),
     ("gateway/server/lanes/tracing.py", "gateway.tracing.export"),
     ("gateway/server/console.py", "gateway.approvals.link_desk"),

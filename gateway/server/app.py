@@ -149,7 +149,7 @@ class Gateway:
         limits = limit_families(self._shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families, limits)
         self._metrics.sources += [listener.families, *further]
-        self._metrics.further.append(self._counters.counted)
+        self._metrics.further += [self._counters.counted, self._shared.unread.undecoded.counted]
         if admin is not None:
             entry = build_admin_entry(settings, metrics=self._metrics)
             self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._pages.services))

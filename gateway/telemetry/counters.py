@@ -11,7 +11,7 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Fa
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 151 + 2 x 101 + 65 + 41 x 3 + 81 + 9 + 5 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 17 x (17 + 17 + 15) + 37
+#: at most 151 + 2 x 101 + 65 + 41 x 3 + 81 + 9 + 5 + 4 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 17 x 49 + 37
 #: series beside those of `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more, or fewer.
@@ -33,6 +33,7 @@ LIMITS: Mapping[str, int] = MappingProxyType(
         "usage_key_tokens": 100,
         "usage_requests": 40,
         "usage_tokens": 80,
+        "usage_undecoded": 3,
     }
 )
 OTHER = "other"
@@ -73,6 +74,9 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "usage_estimated": Facts("Requests in the usage whose tokens are estimated", ("lane", "model")),
         "usage_key_requests": Facts("Requests in the usage, of both lanes, by key", ("tenant", "key", "outcome")),
         "usage_key_tokens": Facts("Tokens in the usage, of both lanes, by key", ("tenant", "key", "type")),
+        "usage_undecoded": Facts(
+            "Compressed answers that could not be decoded, so that their usage is estimated", ("encoding",)
+        ),
         "usage_requests": Facts(
             "Finished requests, and calls of models in the context lane, in the usage", ("lane", "model", "outcome")
         ),

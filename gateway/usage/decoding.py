@@ -7,12 +7,17 @@ before it is decoded; its usage is read when it is. What takes too much is left 
 """
 
 import asyncio
+import logging
 import zlib
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
+from gateway.telemetry.shared_counts import Counted
 from gateway.usage.kept import Kept
+
+log = logging.getLogger("gateway")
 
 #: Decoded by one call.
 STEP_BYTES: Final = 32768
@@ -34,8 +39,9 @@ MOST_BYTES: Final = 32 << 20
 #: Turns that are made up for when the worker ends: half a second.
 LAST_TURNS: Final = 1000
 _GZIP, _ZLIB, _RAW = 31, 15, -15
-#: The first byte of each member of gzip.
-_MEMBER = b"\x1f"
+#: Codings whose libraries come with an extra.
+_OF_EXTRA: Final = (b"br", b"zstd")
+_FAMILY: Final = "gateway_usage_undecoded"
 
 
 class Decoder(Protocol):
@@ -53,7 +59,8 @@ class Decoder(Protocol):
 class Decoding:
     """Decodes a compressed answer into `kept`, in bounded steps. Where it cannot, the rest is left out.
 
-    Members of gzip follow each other (RFC 1952 section 2.2); zeros behind them are padding.
+    Members of gzip follow each other (RFC 1952 section 2.2), and zeros behind them are padding; so do frames of zstd.
+    `member` is the first byte of each; b"": there is only one.
     """
 
     __slots__ = (
@@ -64,6 +71,7 @@ class Decoding:
         "_has_more",
         "_kept",
         "_leave_out",
+        "_member",
         "_new",
         "_part",
         "_pieces",
@@ -72,11 +80,12 @@ class Decoding:
         "_undecoded",
     )
 
-    def __init__(self, kept: Kept, new: Callable[[], Decoder], undecoded: "Undecoded") -> None:
+    def __init__(self, kept: Kept, new: Callable[[], Decoder], undecoded: "Undecoded", *, member: bytes = b"") -> None:
         self._leave_out: Callable[[int], None] | None = None  # takes the lengths of what is not decoded
         self._then: Callable[[], None] | None = None
         self._kept = kept
         self._new = new
+        self._member = member
         self._undecoded = undecoded
         self._decoder = new()
         self._came = self._grown = 0
@@ -172,14 +181,14 @@ class Decoding:
             return 0
         self._kept.keep(decoded)
         self._part = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
-        self._has_more = length == STEP_BYTES and not (self._part or decoder.eof)
+        self._has_more = length >= STEP_BYTES and not (self._part or decoder.eof)
         return length
 
     def _behind(self) -> int:
         """Begin with the next member, or leave out what is none."""
-        if self._new is _gzip:
+        if self._member:
             self._part = self._part.lstrip(b"\0")
-            if self._part.startswith(_MEMBER):
+            if self._part.startswith(self._member):
                 self._decoder = self._new()
         if self._part and self._decoder.eof:
             self._leave_out = self._kept.pass_over
@@ -193,14 +202,31 @@ class Decoding:
 
 
 class Undecoded:
-    """The answers of one worker that wait to be decoded, `size` compressed bytes. Used on one event loop only."""
+    """The answers of one worker that wait to be decoded, `size` compressed bytes. Used on one event loop only.
 
-    __slots__ = ("_is_timed", "_waiting", "size")
+    It counts those that cannot be decoded, too, and logs the first one of each coding.
+    """
+
+    __slots__ = ("_is_timed", "_unknown", "_waiting", "size")
 
     def __init__(self) -> None:
         self.size = 0
+        self._unknown: Counter[str] = Counter()  # answers by the coding that nothing decodes
         self._waiting: deque[Decoding] = deque()
         self._is_timed = False
+
+    def note_unknown(self, coding: bytes) -> None:
+        """Count an answer with a Content-Encoding that nothing decodes."""
+        name = coding.decode() if coding in _OF_EXTRA else "other"
+        if not self._unknown[name]:
+            hint = "pip install 'twolane[codings]' counts it" if coding in _OF_EXTRA else "no decoder knows it"
+            log.warning("answers come with the Content-Encoding %s, so their usage is estimated: %s", name, hint)
+        self._unknown[name] += 1
+
+    def counted(self) -> Iterator[Counted]:
+        """Yield how many answers could not be decoded, by their coding."""
+        for name, count in self._unknown.items():
+            yield (_FAMILY, (name,)), (count,)
 
     def add(self, decoding: Decoding) -> None:
         """Decode an answer in this turn of the loop, if nothing else was, and in the next ones."""
@@ -250,12 +276,27 @@ def _has_zlib_header(piece: bytes) -> bool:
 
 
 _DECODERS: Final = {b"gzip": _gzip, b"x-gzip": _gzip, b"deflate": _zlib}
+_MEMBERS: Final[Mapping[bytes, bytes]] = MappingProxyType({b"gzip": b"\x1f", b"x-gzip": b"\x1f", b"zstd": b"\x28"})
 
 
 def decoding_of(kept: Kept, coding: bytes, undecoded: Undecoded) -> Decoding | None:
-    """Return what decodes an answer with this Content-Encoding; None: nothing does."""
-    new = _DECODERS.get(coding.strip().lower())
-    return None if new is None else Decoding(kept, new, undecoded)
+    """Return what decodes an answer with this Content-Encoding; None: nothing does, which is counted unless plain."""
+    coding = coding.strip().lower()
+    new = _decoder_of(coding)
+    if new is not None:
+        return Decoding(kept, new, undecoded, member=_MEMBERS.get(coding, b""))
+    if not is_plain(coding):
+        undecoded.note_unknown(coding)
+    return None
+
+
+def _decoder_of(coding: bytes) -> Callable[[], Decoder] | None:
+    if coding in _OF_EXTRA:
+        # Late: only the answers of some upstreams need these libraries.
+        from gateway.usage.codings import new_brotli, new_zstandard
+
+        return new_brotli() if coding == b"br" else new_zstandard()
+    return _DECODERS.get(coding)
 
 
 def is_plain(coding: bytes) -> bool:

@@ -6,10 +6,12 @@ import random
 import zlib
 from collections.abc import Callable
 
+import brotli
 import pytest
 from usage.packing import packed
 from usage.test_kept import BODY, pieces
 
+from gateway.usage.codings import zstd
 from gateway.usage.decoding import (
     AT_ONCE_BYTES,
     MOST_BYTES,
@@ -48,7 +50,22 @@ def raw(body: bytes) -> bytes:
     return coder.compress(body) + coder.flush()
 
 
-CODINGS = [(b"gzip", gzip.compress), (b"x-gzip", gzip.compress), (b"deflate", zlib.compress), (b" Deflate ", raw)]
+CODINGS = [
+    (b"gzip", gzip.compress),
+    (b"x-gzip", gzip.compress),
+    (b"deflate", zlib.compress),
+    (b" Deflate ", raw),
+    (b"ZSTD", zstd.compress),
+]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+async def test_an_answer_of_brotli_is_decoded_as_it_comes(size: int) -> None:
+    """The format has no member behind the first one."""
+    kept = await decoded(brotli.compress(BODY[:200_000], quality=5), size, b"br")
+    assert (kept.length, kept.unread) == (200_000, 0)
+    head, tail = kept.ends()
+    assert head == BODY[:HEAD_BYTES] and tail and BODY[:200_000].endswith(tail)
 
 
 @pytest.mark.parametrize(("coding", "compress"), CODINGS)
@@ -65,10 +82,11 @@ async def test_a_compressed_answer_is_decoded_as_it_comes(
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
 @pytest.mark.parametrize("part", [100, 30_000])
-async def test_all_members_of_gzip_are_decoded(part: int, size: int) -> None:
+@pytest.mark.parametrize(("coding", "compress"), [(b"gzip", gzip.compress), (b"zstd", zstd.compress)])
+async def test_all_members_are_decoded(coding: bytes, compress: Callable[[bytes], bytes], part: int, size: int) -> None:
     """RFC 1952 section 2.2: they follow each other. Zeros behind them are padding, also between pieces."""
     body = BODY[:200_000]
-    kept = await decoded(b"".join(map(gzip.compress, pieces(body, part))) + b"\0" * 30, size)
+    kept = await decoded(b"".join(map(compress, pieces(body, part))) + b"\0" * 30, size, coding)
     assert (kept.length, kept.unread) == (200_000, 0)
     head, tail = kept.ends()
     assert head == BODY[:HEAD_BYTES] and tail and body.endswith(tail)
@@ -112,11 +130,20 @@ async def test_what_cannot_or_must_not_be_decoded_is_left(body: bytes) -> None:
     assert kept.length < 32 << 20 and not tail and kept.unread
 
 
-def test_codings_that_need_a_library_are_not_decoded() -> None:
-    """No coding at all is plain."""
-    for coding in (b"br", b"zstd", b"gzip, br"):
-        assert decoding_of(Kept(), coding, Undecoded()) is None and not is_plain(coding)
-    assert is_plain(b"") and is_plain(b" Identity ")
+def test_codings_that_nothing_decodes_are_counted_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the libraries of the extra, and those that are unknown; no coding at all is plain."""
+    undecoded = Undecoded()
+    for library in ("brotli", "zstd"):
+        monkeypatch.setattr(f"gateway.usage.codings.{library}", None)
+    for coding in (b"br", b" ZSTD", b"gzip, br", b"br", b"made up"):
+        assert decoding_of(Kept(), coding, undecoded) is None and not is_plain(coding)
+    for coding in (b"", b" Identity "):
+        assert decoding_of(Kept(), coding, undecoded) is None and is_plain(coding)
+    assert {labels[0]: count for (_, labels), (count,) in undecoded.counted()} == {"br": 2, "zstd": 1, "other": 2}
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3 and "pip install 'twolane[codings]'" in lines[0] and "Content-Encoding br" in lines[0]
 
 
 @pytest.mark.parametrize("count", [1, 4, 20])

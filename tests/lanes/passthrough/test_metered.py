@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import brotli
 import pytest
 from gateways import until
 from lanes.assembled import assembled, keyring
@@ -15,6 +16,7 @@ from gateway.testing.messages import Request
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
 from gateway.testing.upstream import Script
+from gateway.usage.codings import zstd
 from gateway.usage.tokens import Times, Tokens, Usage
 
 BODY = b'{"model":"x","messages":[]}!'
@@ -81,6 +83,8 @@ ANSWERS = {
         ("whole", text(CHAT), (), TOLD),
         ("stream", STREAM, (), TOLD),
         ("gzip", gzip.compress(STREAM), (("Content-Encoding", "gzip"),), TOLD),
+        ("brotli", brotli.compress(STREAM), (("Content-Encoding", "br"),), TOLD),
+        ("zstd", zstd.compress(STREAM), (("Content-Encoding", "zstd"),), TOLD),
         ("members", b"".join(map(gzip.compress, events_of(STREAM))), (("Content-Encoding", "gzip"),), TOLD),
         ("byte order mark", b"\xef\xbb\xbf" + text(CHAT), (), TOLD),
         ("cut emoji", text(CHAT).replace(b"Hello!", rb"Hello \ud83d"), (), TOLD),
@@ -538,7 +542,7 @@ async def test_a_websocket_is_a_request_without_tokens() -> None:
     assert heard.usage == [Usage()]
 
 
-@pytest.mark.parametrize("coding", ["br", "zstd"])
+@pytest.mark.parametrize("coding", ["compress", "gzip, br"])
 async def test_each_byte_that_cannot_be_decoded_is_a_token(coding: str) -> None:
     """It may be any text, and compressed it is much shorter than that."""
     heard = Heard()

@@ -1,0 +1,59 @@
+"""Decoders of Brotli and Zstandard: a bounded step each time, and the errors of zlib."""
+
+import random
+import zlib
+from collections.abc import Callable
+
+import brotli
+import pytest
+
+from gateway.usage.codings import WINDOW_LOG, new_brotli, new_zstandard, zstd
+from gateway.usage.decoding import STEP_BYTES, Decoder
+
+LONG = bytes(random.Random(7).choices(b"abcdefgh ", k=1 << 20))
+
+
+def new(name: str) -> Decoder:
+    made = new_brotli() if name == "br" else new_zstandard()
+    assert made is not None
+    return made()
+
+
+CODERS: dict[str, Callable[[bytes], bytes]] = {"br": brotli.compress, "zstd": zstd.compress}
+
+
+@pytest.mark.parametrize("name", CODERS)
+@pytest.mark.parametrize("body", [LONG, b"\0" * (32 << 20)], ids=["text", "bomb"])
+def test_a_step_is_bounded_and_nothing_is_left_out(name: str, body: bytes) -> None:
+    """However much an answer grows: what is not decoded waits in the decoder."""
+    decoder, found, largest = new(name), 0, 0
+    packed = CODERS[name](body)
+    for start in range(0, len(packed), 4096):
+        part = packed[start : start + 4096]
+        while not decoder.eof:
+            step = decoder.decompress(part, STEP_BYTES)
+            part, found, largest = b"", found + len(step), max(largest, len(step))
+            if len(step) < STEP_BYTES:
+                break
+    assert decoder.eof and found == len(body)
+    assert largest <= 3 * STEP_BYTES
+
+
+@pytest.mark.parametrize("name", CODERS)
+def test_what_is_none_fails_as_with_zlib(name: str) -> None:
+    with pytest.raises(zlib.error):
+        new(name).decompress(b"\xffno such thing" * 100, STEP_BYTES)
+
+
+def test_a_frame_says_what_stands_behind_it() -> None:
+    decoder = new("zstd")
+    assert decoder.decompress(zstd.compress(b"one") + b"behind", STEP_BYTES) == b"one"
+    assert decoder.eof and decoder.unused_data == b"behind"
+
+
+def test_a_window_of_more_than_a_client_has_to_take_is_refused() -> None:
+    """RFC 9659: 8 MiB."""
+    options = {zstd.CompressionParameter.window_log: WINDOW_LOG + 1}
+    coder = zstd.ZstdCompressor(options=options)
+    with pytest.raises(zlib.error):
+        new("zstd").decompress(coder.compress(b"x") + coder.flush(), STEP_BYTES)
