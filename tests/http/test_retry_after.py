@@ -1,10 +1,13 @@
 """The pause that an answer asks for, in each of its spellings."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from gateway.http.response_head import parse_response_head
 from gateway.http.retry_after import wanted_pause_s
 
+NOW = datetime(2026, 10, 21, 7, 28, 20, tzinfo=UTC)
 DATE = b"Date: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
 
 
@@ -19,7 +22,10 @@ DATE = b"Date: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
         (b"retry-after-ms: soon\r\nRetry-After: 1\r\n", 1.0),
         (DATE + b"Retry-After: Wed, 21 Oct 2026 07:28:30 GMT\r\n", 30.0),
         (DATE + b"Retry-After: Wed, 21 Oct 2026 07:00:00 GMT\r\n", 0.0),
-        (b"Retry-After: Wed, 21 Oct 2026 07:28:30 GMT\r\n", None),
+        (b"Retry-After: Wed, 21 Oct 2026 07:28:30 GMT\r\n", 10.0),
+        (DATE + b"Retry-After: Wednesday, 21-Oct-26 07:28:30 GMT\r\n", 30.0),
+        (DATE + b"Retry-After: Wed Oct 21 07:28:30 2026\r\n", None),
+        (b"Date: today\r\nRetry-After: Wed, 21 Oct 2026 07:28:30 GMT\r\n", None),
         (DATE + b"Retry-After: Wed, 21 Oct 2026 07:28:30\r\n", None),
         (DATE + b"Retry-After: -5\r\n", None),
         (DATE + b"Retry-After: 1e9\r\n", None),
@@ -27,6 +33,6 @@ DATE = b"Date: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
     ],
 )
 def test_the_pause(fields: bytes, pause_s: float | None) -> None:
-    """Seconds, milliseconds, or a date beside the answer's own; anything else says nothing."""
+    """Seconds, milliseconds, or a date beside the answer's own, else beside our clock; the rest says nothing."""
     head = b"HTTP/1.1 503 Busy\r\n" + fields + b"Content-Length: 0\r\n\r\n"
-    assert wanted_pause_s(parse_response_head(head, method=b"POST")) == pause_s
+    assert wanted_pause_s(parse_response_head(head, method=b"POST"), now=NOW) == pause_s

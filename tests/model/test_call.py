@@ -6,9 +6,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from gateway.contracts.caller import LOCAL
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.lanes.keys import LOCAL
 from gateway.model.listing import LIST_LIMIT_BYTES, Asking
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, serve
@@ -175,7 +175,9 @@ async def test_an_error_answer_becomes_an_error_that_clients_know(status: int, c
         ([], None),
         ([("Retry-After", "20")], 20),
         ([("Retry-After", "86400")], 60),
-        ([("Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT")], None),
+        ([("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT")], 0),
+        ([("Retry-After", "Wed, 21 Oct 2015 07:28:30 GMT"), ("Date", "Wed, 21 Oct 2015 07:28:00 GMT")], 30),
+        ([("Retry-After", "Wed, 21 Oct 2215 07:28:00 GMT")], 60),
         ([("Retry-After", "20"), ("retry-after-ms", "5")], 0.005),
         ([("Retry-After", "20"), ("retry-after-ms", "soon")], 20),
         ([("retry-after-ms", "9" * 40)], 60),
