@@ -46,6 +46,15 @@ class Caller:
     bounds: Bounds = field(default=UNBOUNDED)
     approvals: Literal["turn", "hold", "reject"] | None = None
 
+    def together(self, conversation: bytes) -> bytes:
+        """Return what belongs at one endpoint, whose cache has its prompts: a conversation, else the requests of a key.
+
+        Both lanes name a conversation by this. b"": the caller has no key and names no conversation.
+        """
+        if self == LOCAL and not conversation:
+            return b""
+        return self.tenant.encode() + b"\0" + (conversation or self.name.encode())
+
     def may_use_upstream(self, name: str) -> bool:
         """Return whether requests of the caller may go to the upstream of this name."""
         return not self.bounds.upstreams or name in self.bounds.upstreams
@@ -72,3 +81,7 @@ class Caller:
                 "another key.",
                 param="model",
             )
+
+
+#: Whoever asks a gateway without keys.
+LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "tools", "approve", "admin", "metrics")))

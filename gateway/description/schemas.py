@@ -289,7 +289,8 @@ def _upstream() -> Schema:
         **dict.fromkeys(("under_way", "concurrent"), maybe(WHOLE)),
         weight=WHOLE,
         models=many(TEXT),
-        **dict.fromkeys(("tries", "ejections"), maybe(OBJECT)),
+        **dict.fromkeys(("tries", "ejections", "answers"), maybe(OBJECT)),
+        last_status=maybe(WHOLE),
     )
     return record(
         object=only("upstream"),

@@ -26,6 +26,7 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
     )
     well = GaugeMetricFamily("gateway_upstream_endpoint_healthy", "1 unless its health checks fail", labels=labels)
     queue = GaugeMetricFamily("gateway_upstream_queued_requests", "Requests that wait for a place", labels=["upstream"])
+    last = GaugeMetricFamily("gateway_upstream_endpoint_last_status", "Status of its last answer", labels=labels)
     for group in groups:
         pools, now_s = [member.pool for member in group.members], group.clock()
         idle = sum(len(one.idle) for one in pools)
@@ -40,6 +41,8 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
             busy.add_metric([group.name, member.name], member.inflight)
             state.add_metric([group.name, member.name], _STATES[member.breaker.state(now_s)])
             wait.add_metric([group.name, member.name], member.waits_s(now_s))
+            if member.last_status.isdecimal():
+                last.add_metric([group.name, member.name], int(member.last_status))
             if group.checks is not None:
                 well.add_metric([group.name, member.name], float(member.healthy))
-    yield from (up, pool, able, busy, state, wait, well, queue)
+    yield from (up, pool, able, busy, state, wait, last, well, queue)

@@ -17,7 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Protocol
 
 from gateway.clock import Beats
-from gateway.contracts.caller import Caller, Network
+from gateway.contracts.caller import LOCAL, Caller, Network
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.credentials import GATEWAY_HEADER, KEY_HEADERS, fields_with, find_words, read_fields, token_of
@@ -60,9 +60,6 @@ class Key:
                 f"This gateway key may not be used from {peer or 'an unknown address'}: use it in one of its networks, "
                 "or have the operator of this gateway add yours.",
             )
-
-
-LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "tools", "approve", "admin", "metrics")))
 
 
 class Wire(Protocol):

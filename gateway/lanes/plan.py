@@ -102,17 +102,25 @@ class Ways:
     """The ways of a request to the endpoints of its upstream and of the fallbacks.
 
     A plan for each is made when it is first used, and kept; `first` is that of the first endpoint. `twice`: sending the
-    request twice does no harm. `sticky`: what belongs at the same endpoint (`balance: sticky`). `fallbacks` are those
-    that the caller may use.
+    request twice does no harm. `computes`: see `Tries`. `sticky`: what belongs at the same endpoint (`balance:
+    sticky`). `fallbacks` are those that the caller may use.
     """
 
-    __slots__ = ("_make", "_plans", "fallbacks", "group", "sticky", "twice")
+    __slots__ = ("_make", "_plans", "computes", "fallbacks", "group", "sticky", "twice")
 
     def __init__(
-        self, group: Group, first: Plan, make: Callable[[Group, Member], Plan], *, twice: bool, sticky: bytes
+        self,
+        group: Group,
+        first: Plan,
+        make: Callable[[Group, Member], Plan],
+        *,
+        twice: bool,
+        sticky: bytes,
+        computes: bool = False,
     ) -> None:
         self.group = group
         self.twice = twice
+        self.computes = computes
         self.sticky = sticky
         self._make = make
         self._plans: dict[Member, Plan] = {group.members[0]: first}
@@ -183,7 +191,12 @@ def may_repeat(head: RequestHead, path: bytes) -> bool:
     These are idempotent methods (RFC 9110 section 9.2.2), and requests that only compute. `path` is as the API has it
     (`Route.in_api`).
     """
-    return head.method in REPEATABLE or (head.method == b"POST" and _COMPUTES.fullmatch(path) is not None)
+    return head.method in REPEATABLE or computes(head, path)
+
+
+def computes(head: RequestHead, path: bytes) -> bool:
+    """Return whether a request only computes an answer from its body. `path` is as the API has it."""
+    return head.method == b"POST" and _COMPUTES.fullmatch(path) is not None
 
 
 def may_run_twice(head: RequestHead, path: bytes) -> bool:

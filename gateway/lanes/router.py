@@ -62,7 +62,7 @@ from gateway.lanes.passthrough.metered import METERED, Meter, meter_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.traced import traced
 from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.plan import ModelWays, Plan, Ways, may_repeat, may_run_twice, upstream_head
+from gateway.lanes.plan import ModelWays, Plan, Ways, computes, may_repeat, may_run_twice, upstream_head
 from gateway.lanes.plans import Heads, KnownHead, Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.lanes.spelling import may_make
@@ -240,12 +240,13 @@ class Router:
         route, plain = self._way(target)
         group, limiter = self.groups[route.index], self._limiter
         make = partial(self._plan_for, head, target, cut, route, plain)
-        twice = may_run_twice(head, route.in_api(path_of(plain)))
+        path = route.in_api(path_of(plain))
+        twice, is_computed = may_run_twice(head, path), computes(head, path)
 
         def ways_to(group: Group) -> Ways:
             first = make(group, group.members[0])
-            sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else first.caller.name.encode())
-            return Ways(group, first, make, twice=twice, sticky=sticky)
+            sticky = first.caller.together((head.value(_CONVERSATION) or b"").strip())
+            return Ways(group, first, make, twice=twice, sticky=sticky, computes=is_computed)
 
         if route.by_model and (head.length or head.chunked):
             groups = (group, *(served for served, _ in self._served))

@@ -31,6 +31,7 @@ from gateway.upstream.call import UpstreamCall
 from gateway.upstream.failures import UPSTREAMS_FAULT
 from gateway.upstream.member import Member
 from gateway.upstream.tries import Tries
+from gateway.upstream.verdicts import KEY_REFUSED
 
 log = logging.getLogger("gateway")
 
@@ -85,7 +86,7 @@ class Answering:
         self._call: UpstreamCall | None = None
         self._head: ResponseHead
         self._taken: Quirks = NONE  # with which the request was taken
-        self._reason = ""  # the last failure, in the words of `RetryRules.on`
+        self._reason = ""  # the failure of the last try, in the words of `RetryRules.on`
 
     async def begin(self) -> None:
         """Send the request until an endpoint accepts it. Raises the GatewayError of the last one."""
@@ -165,12 +166,23 @@ class Answering:
                 return True
             if is_last:
                 return False
-        if not self._left or not passes(error) or _is_rejection(self._reason):
+        is_refused = self._reason.startswith("4") and self._reason != "429"
+        may = self._is_ours() if is_refused else passes(error)
+        if not self._left or error.settled or not may:
             return False
         if tries is not None:
             tries.home.tally.retries["model"] += 1
         self._tries = None
         return True
+
+    def _is_ours(self) -> bool:
+        """Return whether the last failure is about our own key, our name of a model, or a wait: no client can mend it.
+
+        Other 4xx say that the request is wrong, for whichever model.
+        """
+        if self._reason in KEY_REFUSED:
+            return self._target.pool.endpoint.api_key is not None
+        return self._reason == "408" or (self._reason == "404" and self._candidate.model is not None)
 
     def _begun(self) -> Tries:
         """Return the tries of the next candidate.
@@ -189,7 +201,8 @@ class Answering:
         return Tries(
             group,
             twice=True,
-            sticky=b"" if again else _sticky(self._exchange),
+            computes=True,
+            sticky=b"" if again else caller.together((self._exchange.conversation or "").encode()),
             model=model or None,
             fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
             enter=None if self._limits is None else self._limits.enter,
@@ -200,6 +213,7 @@ class Answering:
     async def _try(self) -> None:
         """Send the request to the next endpoint. Raises GatewayError if there is none, or it does not answer."""
         self._meter.begin_try()
+        self._reason = ""
         if self._tries is None:
             self._tries = self._begun()
         tries, model = self._tries, self._candidate.named(self._exchange.body)
@@ -317,22 +331,11 @@ class Answering:
             raise
 
 
-def _sticky(exchange: Exchange) -> bytes:
-    """Return what belongs together at one endpoint, whose cache has its prompts: a conversation, else a key."""
-    caller = exchange.caller
-    return f"{caller.tenant}\0{exchange.conversation or caller.name}".encode()
-
-
 def _reason(error: GatewayError, call: UpstreamCall) -> str:
     """Return why an endpoint gave no usable answer, as retry rules name it."""
     if not call.sent:
         return "connect"
     return "timeout" if error.code == "upstream_timeout" else "reset"
-
-
-def _is_rejection(reason: str) -> bool:
-    """Return whether this status says that the request is wrong, for whichever model."""
-    return reason.startswith("4") and reason not in ("408", "429")
 
 
 def _is_json(head: ResponseHead) -> bool:

@@ -13,10 +13,11 @@ from aiohttp import web
 from gateway.api.decisions import go_on
 from gateway.config import Settings
 from gateway.context.lane import ContextLane
+from gateway.contracts.caller import LOCAL
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Store
 from gateway.errors import GatewayError
-from gateway.lanes.keys import LOCAL, Key, KeyRing, LentKeys
+from gateway.lanes.keys import Key, KeyRing, LentKeys
 from gateway.lanes.local import head_of
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.server.console_sockets import SocketFolder, remove_left_folders

@@ -41,6 +41,7 @@ _LARGEST = frozenset(
         "gateway_runs_stuck",
         "gateway_store_bytes",
         "gateway_upstream_breaker_state",
+        "gateway_upstream_endpoint_last_status",
         "gateway_upstream_endpoint_wait_seconds",
         "process_max_fds",
     )

@@ -48,10 +48,11 @@ OUTCOMES, RETRIES, FIRST_BYTE = (
     "gateway_upstream_retries",
     "gateway_upstream_time_to_first_byte_seconds",
 )
-REFUSED, EJECTIONS, TRIES = (
+REFUSED, EJECTIONS, TRIES, ANSWERS = (
     "gateway_upstream_refused",
     "gateway_upstream_endpoint_ejections",
     "gateway_upstream_endpoint_tries",
+    "gateway_upstream_endpoint_answers",
 )
 DISCONNECTS, DEADLINES, RELOADS = "gateway_client_disconnects", "gateway_deadlines", "gateway_config_reloads"
 DROPPED_LINES, LAG = "gateway_log_lines_dropped", "gateway_event_loop_lag_seconds"
@@ -68,6 +69,7 @@ HTTP_FACTS: Mapping[str, Facts] = MappingProxyType(
         REFUSED: Facts("Requests not sent, or not sent again", ("upstream", "reason")),
         EJECTIONS: Facts("Endpoints taken out, by what found them failing", ("upstream", "endpoint", "reason")),
         TRIES: Facts("Requests sent to an endpoint, by what they say of it", ("upstream", "endpoint", "outcome")),
+        ANSWERS: Facts("Answers of an endpoint, by their status", ("upstream", "endpoint", "code")),
         FIRST_BYTE: Facts("From the request sent to the first byte of the answer", ("upstream",), DURATION_BUCKETS_S),
         DISCONNECTS: Facts("Clients that left before their answer was whole"),
         DEADLINES: Facts("Connections ended by a deadline", ("deadline",)),
@@ -147,10 +149,10 @@ class UpstreamTally:
 
     `refused`: why a request was not sent (again): open, pausing, busy, wait, budget. `ejections` are by endpoint and
     reason, `tries` by endpoint and what they say of it: ok, failed, or none (the client left, or the request may be at
-    fault).
+    fault), and `answers` by endpoint and status.
     """
 
-    __slots__ = ("ejections", "first_byte", "outcomes", "refused", "retries", "tries")
+    __slots__ = ("answers", "ejections", "first_byte", "outcomes", "refused", "retries", "tries")
 
     def __init__(self) -> None:
         self.outcomes: defaultdict[str, int] = defaultdict(int)
@@ -158,6 +160,7 @@ class UpstreamTally:
         self.refused: defaultdict[str, int] = defaultdict(int)
         self.ejections: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.tries: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self.answers: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.first_byte = Histogram(DURATION_BUCKETS_S)
 
 
@@ -219,6 +222,8 @@ class Metrics:
                 yield (EJECTIONS, (name, endpoint, reason)), (count,)
             for (endpoint, outcome), count in tally.tries.items():
                 yield (TRIES, (name, endpoint, outcome)), (count,)
+            for (endpoint, code), count in _folded(tally.answers).items():
+                yield (ANSWERS, (name, endpoint, code)), (count,)
             yield (FIRST_BYTE, (name,)), tally.first_byte.values()
         yield (DISCONNECTS, ()), (self.client_disconnects,)
         for deadline, count in self.deadlines.items():
@@ -241,6 +246,14 @@ class Metrics:
 
 def counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, documentation, value=value)
+
+
+def _folded(answers: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
+    """Return counts by endpoint and status with the statuses folded into the closed set."""
+    folded: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for (endpoint, status), count in answers.items():
+        folded[endpoint, _code_label(int(status) if status.isdecimal() else 0)] += count
+    return folded
 
 
 def _code_label(code: int) -> str:

@@ -22,8 +22,9 @@ def choose(members: Sequence[Member], balance: Balance, sticky: bytes) -> Member
         score = _known_score if len(sticky) <= KNOWN_BYTES else _score
         return max(members, key=lambda member: score(member.name, member.weight, sticky))
     if balance == "least_loaded":
-        least = min(member.inflight / member.weight for member in members)
-        members = [member for member in members if member.inflight / member.weight == least]
+        loads = [member.load for member in members]
+        least = min(loads)
+        members = [member for member, load in zip(members, loads, strict=True) if load == least]
     return _next_turn(members)
 
 

@@ -74,11 +74,6 @@ class Breaker:
         self._sending_until_s = 0.0
         self._ejections = 0  # in a row: without a whole answer between them
 
-    @property
-    def is_failing(self) -> bool:
-        """Return whether the last answer was a failure, however many there were before."""
-        return self._failures > 0
-
     def state(self, now_s: float) -> State:
         """Return the state, for people and metrics."""
         if self.until_s is None:

@@ -34,6 +34,7 @@ from gateway.upstream.balance import Balance, choose
 from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
 from gateway.upstream.member import Member, Obstacle
+from gateway.upstream.verdicts import ELSEWHERE, FAILING, NOTHING_DONE, SUSPECT
 from gateway.upstream.waits import Waits
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gateway")
 
-#: Statuses that say that nothing was done. They may ask for a pause, too.
-NOTHING_DONE: Final = frozenset(("429", "503", "529"))
 #: What a client is told to wait for when all places are taken, in seconds.
 BUSY_RETRY_S: Final = 1.0
 
@@ -57,7 +56,7 @@ class RetryRules:
 
     tries: int = 3
     part: float = 0.2
-    on: frozenset[str] = frozenset(("connect", "reset", "timeout", "429", "502", "503", "504", "529"))
+    on: frozenset[str] = frozenset(("connect", "reset", "timeout", "429", "502", "503", "504", "529", *ELSEWHERE))
     body_bytes: int = 1 << 20
 
 
@@ -118,8 +117,7 @@ class Group:
         self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
         #: The requests whose endpoint is slow by `hedge_s`; None: nobody asks.
         self.hedges = Waits(self.rules.hedge_s) if self.rules.hedge_s is not None else None
-        #: Statuses whose answers are looked at before they go to a client.
-        self.telling = NOTHING_DONE | (self.rules.retry.on if self.rules.retry is not None else frozenset())
+        self._retried = NOTHING_DONE | FAILING | (self.rules.retry.on if self.rules.retry is not None else frozenset())
         #: Those who wait for a place.
         self.queue: list[_Waiting] = []
 
@@ -129,6 +127,15 @@ class Group:
         rules = self.rules
         alone = len(self.members) == 1 and self.members[0].most is None and not self.fallbacks and self.checks is None
         return alone and rules.breaker is None and rules.retry is None and rules.hedge_s is None
+
+    @property
+    def has_others(self) -> bool:
+        """Return whether another endpoint may answer in the place of one, here or at a fallback."""
+        return len(self.members) > 1 or bool(self.fallbacks)
+
+    def is_telling(self, status: str) -> bool:
+        """Return whether an answer with this status is looked at before it goes to a client."""
+        return status in self._retried or (status in SUSPECT and self.has_others)
 
     @property
     def has_places(self) -> bool:
@@ -167,15 +174,26 @@ class Group:
         ]
 
     def choose(
-        self, sticky: bytes, model: str | None, *, without: Collection[Member] = (), whole: bool = True
+        self,
+        sticky: bytes,
+        model: str | None,
+        *,
+        without: Collection[Member] = (),
+        whole: bool = True,
+        having: bool = False,
     ) -> Member | None:
         """Return the endpoint for a request, or None: none can take it now. It has no place there yet.
 
         `without`: those that were asked already. Then one whose last answer was a failure comes last: each try counts.
+        One that was seen to lack the model comes last, too, and not at all if it should be one `having` it.
         """
         found = self.candidates(model, without=without, whole=whole)
+        if model is not None and any(member.lacking.models for member in found):
+            now_s = self.clock()
+            fitting = [member for member in found if not member.lacking.passes_over(model, now_s)]
+            found = fitting if fitting or having else found
         if without:
-            found = [member for member in found if not member.breaker.is_failing] or found
+            found = [member for member in found if not member.strikes] or found
         return choose(found, self.rules.balance, sticky) if found else None
 
     def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
@@ -228,18 +246,43 @@ class Group:
         self.tally.tries[member.name, _SAID[failed]] += 1
         if failed is None:
             member.breaker.left(probe)
-        elif not failed:
+        elif failed:
+            member.strikes += 1
+            self.convict(member, probe)
+        else:
+            member.strikes = 0
             if member.breaker.succeeded(probe):
                 self._admitted(member)
-        elif member.breaker.failed(self.clock(), probe):
-            self._ejected(member, "breaker", for_s=member.breaker.waits_s(self.clock()))
         if self.queue:
             self.serve_queue()
 
+    def suspect(self, member: Member) -> None:
+        """Give a place back whose end is the endpoint's fault if another one answers well (`convict`)."""
+        member.inflight -= 1
+        member.strikes += 1
+        self.tally.tries[member.name, _SAID[True]] += 1
+        if self.queue:
+            self.serve_queue()
+
+    def convict(self, member: Member, probe: Probe | None) -> None:
+        """Let a failure count for the breaker of an endpoint."""
+        if member.breaker.failed(self.clock(), probe):
+            self._ejected(member, "breaker", for_s=member.breaker.waits_s(self.clock()))
+
+    def good_besides(self, member: Member) -> int:
+        """Return how many good answers other endpoints gave, here and at fallbacks."""
+        return sum(one.good for group in (self, *self.fallbacks) for one in group.members if one is not member)
+
     def answered(self, member: Member, *, probe: Probe | None) -> None:
-        """Note that a good answer began."""
+        """Note that an answer began, after which the endpoint may get requests."""
         if member.breaker.answered(probe):
             self._admitted(member)
+
+    def lacks(self, member: Member, model: str) -> None:
+        """Pass an endpoint over for a model that it does not have, although another one has it."""
+        if member.lacking.add(model, self.clock()):
+            facts = {"upstream": self.name, "endpoint": member.name, "model": model}
+            log.warning("endpoint lacks a model that others have", extra={"facts": facts})
 
     async def place(self, tries: "Tries") -> Member:
         """Wait in the queue for a place, which `tries` then has. Raises what `Tries.begin` raises.

@@ -2,10 +2,14 @@
 
 They are driven by the sweep of the listener, so they end with the configuration that asked for them. A request that
 fails is the business of the breaker; a check sees an endpoint also when no client asks for it.
+
+A server may know no such page, and a key may have no right to it. So a 404, and a refusal of the gateway's own key,
+fail a check only while another endpoint of the upstream answers its checks well.
 """
 
 import asyncio
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 from gateway.errors import GatewayError
@@ -13,8 +17,11 @@ from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
+from gateway.upstream.verdicts import KEY_REFUSED
 
-#: An answer below this is a good one: a server that refuses a key, or knows no such page, is at work.
+#: An answer below this is good whatever others say.
+WELL_BELOW: Final = 400
+#: An answer from this on fails a check whatever others say.
 FAILS_FROM: Final = 500
 #: How long the rest of an answer may take, so that its connection can be used again, in seconds.
 REST_S: Final = 1.0
@@ -41,6 +48,7 @@ class HealthChecks:
         self._group = group
         self._rules = rules
         self._due_s: dict[Member, float] = {}
+        self._well: set[Member] = set()  # those whose last answer was a good one by itself
         self._in_a_row: dict[Member, int] = dict.fromkeys(group.members, 0)  # against its present state
         self._checking: dict[Member, asyncio.Task[None]] = {}
 
@@ -71,18 +79,30 @@ class HealthChecks:
 
     async def _asked(self, member: Member) -> str | None:
         """Return why the endpoint failed the check, or None: it passed."""
+        endpoint, status, why = member.pool.endpoint, 0, ""
         call = UpstreamCall(member.pool, method=b"GET")
         try:
             async with asyncio.timeout(self._rules.timeout_s):
-                head = await call.send(check_request(member.pool.endpoint, self._rules.path))
+                status = (await call.send(check_request(endpoint, self._rules.path))).status
             call.leave(within_s=REST_S)
         except TimeoutError:
-            return f"no answer within {self._rules.timeout_s:g} s"
+            why = f"no answer within {self._rules.timeout_s:g} s"
         except GatewayError as error:
-            return error.message
+            why = error.message
         finally:
             call.close()
-        return None if head.status < FAILS_FROM else f"it answered {head.status}"
+        if 0 < status < WELL_BELOW:
+            self._well.add(member)
+        else:
+            self._well.discard(member)
+        if status >= FAILS_FROM or (self._well and _is_wrong(status, endpoint)):
+            why = f"it answered {status}"
+        return why or None
+
+
+def _is_wrong(status: int, endpoint: Endpoint) -> bool:
+    """Return whether an answer is a wrong one where another endpoint's is good."""
+    return status == HTTPStatus.NOT_FOUND or (endpoint.api_key is not None and str(status) in KEY_REFUSED)
 
 
 def check_request(endpoint: Endpoint, path: bytes) -> bytes:

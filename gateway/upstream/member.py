@@ -5,10 +5,13 @@ from typing import Final, Literal
 
 from gateway.model_names import is_named_by
 from gateway.upstream.breaker import Breaker, BreakerRules
+from gateway.upstream.lacking import Lacking
 from gateway.upstream.pool import Pool
 
 #: An endpoint that asks for a pause gets one of at most this many seconds.
 LONGEST_PAUSE_S: Final = 60.0
+#: So many failures in a row count as requests under way, at most: an endpoint that fails fast is not idle.
+MOST_STRIKES: Final = 5
 
 #: Reasons for an endpoint to get no request: health checks failed; its breaker is open; it asked for a pause
 #: (Retry-After); it has as many requests as it may.
@@ -20,20 +23,28 @@ class Member:
 
     `name` is used once in the group: in metrics, logs and pages. `weight` is its share of the requests. `most` is how
     many it may have at a time (None: any number). `models` are the patterns of the models that it serves; empty: all
-    of its upstream.
+    of its upstream. `lacking` are those that it was seen not to have.
+
+    `good` counts its good answers, and `strikes` its failures since the last one, those included that may be the fault
+    of a request. `last_status` is that of its last answer; "": there was none.
     """
 
     __slots__ = (
+        "_good_besides",
         "_paused_until_s",
         "breaker",
         "current",
+        "good",
         "healthy",
         "inflight",
+        "lacking",
+        "last_status",
         "limited",
         "models",
         "most",
         "name",
         "pool",
+        "strikes",
         "weight",
     )
 
@@ -58,6 +69,10 @@ class Member:
         self.current = 0  # of the weighted turns (balance.py)
         self._paused_until_s = 0.0
         self.limited = False  # the pause is that of a 429
+        self.lacking = Lacking()
+        self.good = self.strikes = 0
+        self.last_status = ""
+        self._good_besides: int | None = None  # of others, at the last failure that nobody else was asked about
 
     def __repr__(self) -> str:
         return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
@@ -65,6 +80,26 @@ class Member:
     def serves(self, model: str | None) -> bool:
         """Return whether it serves a model; None, a model that nobody knows, is served by all."""
         return model is None or not self.models or is_named_by(model, self.models)
+
+    @property
+    def load(self) -> float:
+        """Return what is under way for its weight. Failures count, too, until a breaker lets a request ask for more."""
+        strikes = min(self.strikes, MOST_STRIKES) if self.breaker.until_s is None else 0
+        return (self.inflight + strikes) / self.weight
+
+    def answered_well(self) -> None:
+        """Note a good answer."""
+        self.good += 1
+        self.strikes = 0
+        self._good_besides = None
+
+    def is_alone_with(self, good_besides: int) -> bool:
+        """Return whether a failure that nobody else was asked about counts: others answered well since the one before.
+
+        `good_besides` counts their good answers.
+        """
+        before, self._good_besides = self._good_besides, good_besides
+        return before is not None and good_besides > before
 
     def pause(self, seconds: float, now_s: float, *, limited: bool) -> None:
         """Give it no request for so long, as it asked for. `limited`: by a 429."""

@@ -2,29 +2,43 @@
 
 A request is sent again only before a byte of an answer went to the client, within the number of tries and the budget,
 for a configured reason, and only if that is safe: nothing was sent, the answer itself says that nothing was done (429,
-503), or doing it twice is harmless (`twice`). The order of endpoints: those not tried yet, in the queue if they are
-busy; those of the fallbacks; then one that was tried, after a pause. A try that found no connection counts only where
-the same endpoint would be asked again.
+503, a refusal of the gateway's own key), or doing it twice is harmless (`twice`). The order of endpoints: those not
+tried yet, in the queue if they are busy; those of the fallbacks; those that lack the model; then one that was tried,
+after a pause. A try that found no connection counts only where the same endpoint would be asked again.
+
+An answer may be the fault of the endpoint or of the request (`verdicts.is_suspect`). If another endpoint then answers
+well, the first one has failed. If no other endpoint can be asked, it has failed if others answered other requests well
+since its failure before.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gateway.errors import GatewayError
 from gateway.upstream.breaker import Probe
-from gateway.upstream.group import NOTHING_DONE, Group
+from gateway.upstream.group import Group
 from gateway.upstream.member import Member
+from gateway.upstream.verdicts import ELSEWHERE, KEY_REFUSED, NOTHING_DONE, is_fault, is_suspect
 
-#: Statuses of an endpoint that fails, whoever asks. A 500 can be the fault of the request, and one client's bad
-#: requests must not eject an endpoint for all others.
-FAILING: Final = frozenset(("502", "503", "504", "529"))
 #: The first pause before the same endpoint is asked again, in seconds; each next one is twice as long. Half of it is
 #: left to chance, so that requests that failed together do not come back together.
 PAUSE_S: Final = 0.1
 #: No pause is longer: a client waits.
 LONGEST_PAUSE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A try whose answer may be its endpoint's fault, and the probe of a breaker that it was."""
+
+    group: Group
+    member: Member
+    status: str
+    probe: Probe | None
+
 
 #: Where a try goes: an endpoint of an upstream, or (None) the queue of `home`.
 _Place: TypeAlias = tuple[Group, Member | None]
@@ -32,6 +46,8 @@ _Place: TypeAlias = tuple[Group, Member | None]
 
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
+
+    `computes`: an answer is computed from its body, so a 404 is about the model or the path, and no thing of a client.
 
     `whole`: its client has sent all of it; if not yet, call `sent` then.
 
@@ -44,12 +60,14 @@ class Tries:
 
     __slots__ = (
         "_chosen",
+        "_computes",
         "_enter",
         "_entered",
         "_fallbacks",
         "_probe",
         "_reason",
         "_refusal",
+        "_suspects",
         "_tried",
         "_twice",
         "_unreached",
@@ -69,6 +87,7 @@ class Tries:
         group: Group,
         *,
         twice: bool,
+        computes: bool = False,
         whole: bool = True,
         sticky: bytes = b"",
         model: str | None = None,
@@ -87,8 +106,10 @@ class Tries:
         self.failure: GatewayError | None = None
         self.whole = whole
         self._twice = twice
+        self._computes = computes
         self._tried: list[Member] = []
         self._unreached: list[Member] = []  # of these, those that took no connection
+        self._suspects: list[_Suspect] = []
         self.passed_over: Sequence[Member] = ()
         self._chosen: _Place | None = None
         self._probe: Probe | None = None
@@ -138,6 +159,8 @@ class Tries:
             self.home.tally.retries["fallback"] += 1
         self.group, self.member = group, member
         self._probe = group.take(member, whole=self.whole)
+        if self.model is not None:
+            member.lacking.ask(self.model, group.clock())
         self._tried.append(member)
 
     def sent(self) -> None:
@@ -146,10 +169,20 @@ class Tries:
         if self.member is not None and self._probe is not None:
             self.member.breaker.sent(self._probe, self.group.clock())
 
-    def answered(self) -> None:
-        """Note that a good answer began: from now on it goes to the client."""
-        if self.member is not None and self._probe is not None:
-            self.group.answered(self.member, probe=self._probe)
+    def answered(self, status: str = "200") -> None:
+        """Note that an answer began which goes to the client. It ends the doubts about those that were asked before."""
+        member = self.member
+        if member is None:
+            return
+        self._note(member, status)
+        if status < "4":
+            member.answered_well()
+            if self.model is not None:
+                member.lacking.remove(self.model)
+            if self._suspects:
+                self._convict(member)
+        if self._probe is not None:
+            self.group.answered(member, probe=self._probe)
 
     def ended(self, *, failed: bool | None) -> None:
         """End the try. `failed`: whether the endpoint was at fault; None: the end says nothing about it. Idempotent."""
@@ -166,6 +199,7 @@ class Tries:
         awaited: bool = False,
         told_not: bool = False,
         pause_s: float | None = None,
+        rival: bool = False,
     ) -> bool:
         """End a try without a good answer. Return whether another may follow: sleep `self.pause_s`, then `begin`.
 
@@ -173,28 +207,56 @@ class Tries:
         failure is not the endpoint's fault: it closed an idle connection. `awaited`: neither is it, because the
         endpoint waited for a client that is slow with the body; the budget counts such tries apart. `told_not`:
         `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone; an excused one
-        means this client.
+        means this client. `rival`: another try of the request is under way (`beside`), so none follows.
         """
-        member, group, excused = self.member, self.group, excused or awaited
-        if member is not None and pause_s is not None and not excused and _concerns_all(member, reason):
-            member.pause(pause_s, group.clock(), limited=reason == "429")
-        fault = _fault(reason)
-        if reason.isdigit() and fault is None:  # it answers, so others may ask it
-            self.answered()
-        self.ended(failed=None if fault and excused else fault)
-        if member is not None and reason == "connect":
-            self._unreached.append(member)
-        rules = self.home.rules.retry
-        if rules is None or told_not or not possible or reason not in rules.on or self._sent >= rules.tries:
+        member, excused = self.member, excused or awaited
+        suspect = member is not None and self._end_bad(member, reason, excused=excused, pause_s=pause_s)
+        if rival:
             return False
-        if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
+        follows = possible and not told_not and self._follows(reason, member, awaited=awaited, suspect=suspect)
+        if not follows:
+            self._acquit()
+        return follows
+
+    def _end_bad(self, member: Member, reason: str, *, excused: bool, pause_s: float | None) -> bool:
+        """End a try at an endpoint without a good answer. Return whether that is suspect, and nothing counts yet."""
+        group, is_paused = self.group, pause_s is not None and not excused and _concerns_all(member, reason)
+        if pause_s is not None and is_paused:
+            member.pause(pause_s, group.clock(), limited=reason == "429")
+        if reason.isdigit():
+            self._note(member, reason)
+        if (
+            not excused
+            and self.home.has_others
+            and is_suspect(reason, member.pool.endpoint, computes=self._computes, paused=is_paused)
+        ):
+            self.member = None
+            self._suspects.append(_Suspect(group, member, reason, self._probe))
+            group.suspect(member)
+            return True
+        fault = is_fault(reason)
+        if reason.isdigit() and fault is None and self._probe is not None:  # it answers, so others may ask it
+            group.answered(member, probe=self._probe)
+        self.ended(failed=None if fault and excused else fault)
+        if reason == "connect":
+            self._unreached.append(member)
+        return False
+
+    def _follows(self, reason: str, member: Member | None, *, awaited: bool, suspect: bool) -> bool:
+        """Return whether another try follows one that ended for this reason. It then has its place in the budget."""
+        rules = self.home.rules.retry
+        if rules is None or reason not in rules.on or self._sent >= rules.tries:
+            return False
+        if reason in ELSEWHERE and not suspect:
+            return False
+        if not (self._twice or reason == "connect" or reason in NOTHING_DONE or reason in KEY_REFUSED):
             return False
         is_bounded = reason != "connect"
         apart = awaited or (reason == "429" and member is not None and not _concerns_all(member, reason))
         if is_bounded and not self.home.budget.has_room(apart=apart):
             self.home.tally.refused["budget"] += 1
             return False
-        found = self._next()
+        found = self._next(elsewhere=reason in ELSEWHERE)
         if found is None:
             return False
         if is_bounded:
@@ -205,6 +267,35 @@ class Tries:
         self.pause_s = 0.0 if is_new else pause_s * random.uniform(0.5, 1.0)  # noqa: S311
         return True
 
+    def _note(self, member: Member, status: str) -> None:
+        """Count an answer by its status."""
+        member.last_status = status
+        self.group.tally.answers[member.name, status] += 1
+
+    def _convict(self, witness: Member) -> None:
+        """Let all that were suspected have failed, since another endpoint answers the same request well."""
+        suspects = tuple(self._suspects)
+        self._suspects.clear()
+        for one in suspects:
+            if one.member is witness:
+                continue
+            if one.status == "404" and self.model is not None:
+                one.member.breaker.left(one.probe)
+                one.group.lacks(one.member, self.model)
+            else:
+                one.group.convict(one.member, one.probe)
+
+    def _acquit(self) -> None:
+        """End the doubts, since no other endpoint answers: the request may be at fault."""
+        suspects = tuple(self._suspects)
+        self._suspects.clear()
+        is_only = len(self._tried) == 1
+        for one in suspects:
+            if is_only and one.member.is_alone_with(one.group.good_besides(one.member)):
+                one.group.convict(one.member, one.probe)
+            else:
+                one.member.breaker.left(one.probe)
+
     def beside(self) -> "Tries | None":
         """Return a second try of the same request beside the one under way (hedging), with a place; None: no room.
 
@@ -213,10 +304,10 @@ class Tries:
         rules = self.home.rules.retry
         if not self._twice or self.group is not self.home or rules is None or self._sent >= rules.tries:
             return None
-        member = self.home.choose(self.sticky, self.model, without=self._tried, whole=self.whole)
+        member = self.home.choose(self.sticky, self.model, without=self._tried, whole=self.whole, having=True)
         if member is None or not self.home.budget.take_beside():
             return None
-        second = copy(self)  # `_tried` and `_unreached` are those of both
+        second = copy(self)  # `_tried`, `_unreached` and `_suspects` are those of both
         second._chosen, second.pause_s, second._reason = None, 0.0, "hedge"
         second.use(self.home, member)
         return second
@@ -226,25 +317,36 @@ class Tries:
         """Return how many tries count, with those under way."""
         return len(self._tried) - len(self._unreached)
 
-    def _next(self) -> _Place | None:
-        """Return where the next try goes, or None: nobody can take it."""
+    def _next(self, *, elsewhere: bool = False) -> _Place | None:
+        """Return where the next try goes, or None: nobody can take it. `elsewhere`: to no endpoint for the second time.
+
+        Those that were seen to lack the model come after all that were not.
+        """
         home, tried, self._refusal = self.home, self._tried, None
-        member = home.choose(self.sticky, self.model, without=tried, whole=self.whole)
-        if member is not None and (self._enter is None or self._enters(home)):
-            return home, member
-        if self._refusal is None and self._may_wait(without=tried):
-            return home, None
-        for group in self._fallbacks:
-            member = group.choose(self.sticky, self.model, without=tried, whole=self.whole)
-            if member is not None and self._enters(group):
-                return group, member
+        for having in (True, False) if self._lacks else (False,):
+            member = home.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
+            if member is not None and self._refusal is None and self._enters(home):
+                return home, member
+            if self._refusal is None and self._may_wait(without=tried):
+                return home, None
+            for group in self._fallbacks:
+                member = group.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
+                if member is not None and self._enters(group):
+                    return group, member
         rules = home.rules.retry
-        if not tried or self._refusal is not None or rules is None or len(tried) >= rules.tries:
+        if elsewhere or not tried or self._refusal is not None or rules is None or len(tried) >= rules.tries:
             return None
         member = home.choose(self.sticky, self.model, whole=self.whole)
         if member is not None and self._enters(home):
             return home, member
         return (home, None) if self._refusal is None and self._may_wait(without=()) else None
+
+    @property
+    def _lacks(self) -> bool:
+        """Return whether an endpoint was seen to lack a model."""
+        if self.model is None:
+            return False
+        return any(member.lacking.models for group in (self.home, *self._fallbacks) for member in group.members)
 
     def _may_wait(self, *, without: Sequence[Member]) -> bool:
         """Return whether to wait for an endpoint of `home` that is busy, but for some; then its limits have room."""
@@ -266,16 +368,6 @@ class Tries:
             return False
         self._entered = group
         return True
-
-
-def _fault(reason: str) -> bool | None:
-    """Return whether an end without a good answer is the endpoint's fault; None: it may be the request's.
-
-    An endpoint that refuses a request is at work: a 4xx can be the fault of one client, and says so much for all.
-    """
-    if reason.startswith("4"):
-        return False
-    return None if reason.isdigit() and reason not in FAILING else True
 
 
 def _concerns_all(member: Member, reason: str) -> bool:

@@ -13,12 +13,12 @@ from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain
 from gateway.context.lane import ContextLane
-from gateway.contracts.caller import Caller
+from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.exchange import Emit, Exchange, Intent, Reply, StoredRun
 from gateway.contracts.store import Json
 from gateway.dialects.chat.dialect import DIALECT, asked_of
 from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import LOCAL, Identity
+from gateway.lanes.keys import Identity
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed

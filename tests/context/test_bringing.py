@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.context.bringing import bringing
+from gateway.contracts.caller import LOCAL
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.errors import GatewayError
-from gateway.lanes.keys import LOCAL
 from tests.scripted_replies import reply_of, told
 
 RUN = Exchange(id="run_1", body={"messages": []}, caller=LOCAL, chain="main")

@@ -9,11 +9,11 @@ from agent.doubles import Clock
 from gateways import Stopwatch
 
 from gateway.context.chain import Link, fold
+from gateway.contracts.caller import LOCAL
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Offer, Wishes
 from gateway.errors import GatewayError
-from gateway.lanes.keys import LOCAL
 from gateway.runs.asking import RequestKey
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock

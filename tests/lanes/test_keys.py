@@ -8,10 +8,10 @@ from itertools import permutations
 import pytest
 
 from gateway.clock import STILL_S
-from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.caller import LOCAL, Bounds, Caller
 from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
-from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing, LentKeys, StoredKeys, peer_of
+from gateway.lanes.keys import Identity, Key, KeyRing, LentKeys, StoredKeys, peer_of
 from gateway.testing.clock import ManualClock
 
 from .assembled import HERE, From

@@ -70,13 +70,12 @@ async def test_the_next_one_answers_in_the_place_of_one_that_fails(
     [
         answer(400, b'{"error": "too long"}'),
         answer(401, b"{}"),
-        answer(404, b'{"error": "no such model"}'),
         answer(429, b"{}", [("x-should-retry", "false")]),
         answer(503, b"{}", [("X-Should-Retry", "False")]),
     ],
 )
 async def test_what_another_one_would_not_help_is_told(failure: bytes) -> None:
-    """A request that is wrong, a wrong key, and what the upstream itself says is of no use to send again."""
+    """A request that is wrong, a client's wrong key, and what the upstream says is of no use to send again."""
     async with models(each=(serve(failure), NEVER), aliases=PAIR) as answering:
         with pytest.raises(GatewayError) as failed:
             await answering.ask(exchange(model="fast"))
@@ -206,3 +205,16 @@ async def test_a_stream_that_only_ends_is_no_answer(events: list[Json]) -> None:
         with pytest.raises(GatewayError, match="its answer is empty") as failed:
             await answering.ask()
         assert failed.value.code == "upstream_error"
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 408])
+async def test_what_no_client_can_mend_goes_to_the_next_one(status: int) -> None:
+    """The gateway's own key is wrong, or the name of a model that the operator wrote."""
+    failure = serve(answer(status, b'{"error": "no"}'))
+    async with models(each=(failure, serve(HELLO)), aliases=PAIR, api_key=b"sk-own") as answering:
+        chunks, upstream, model = await by(answering, exchange(model="fast"))
+        assert (chunks[:2], upstream, model) == (["Hel", "lo"], "up1", "small") and answering.asked == [1, 1]
+    async with models(each=(failure, failure), aliases=PAIR, api_key=b"sk-own") as answering:
+        with pytest.raises(GatewayError) as failed:
+            await answering.ask(exchange(model="fast"))
+        assert failed.value.facts.status == status and "'up1'" in failed.value.message

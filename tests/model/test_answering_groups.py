@@ -28,7 +28,7 @@ from tests.scripted_replies import told
 FINE = serve(HELLO)
 BUSY = serve(answer(503, b"{}"))
 LIMITED = serve(answer(429, b"{}", [("Retry-After", "7")]))
-NEVER = serve(answer(500, b"{}"))
+NEVER = serve(answer(501, b"{}"))
 CUT = sends(STREAM)
 RETRIES = GroupRules(retry=RetryRules())
 

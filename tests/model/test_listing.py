@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import orjson
 import pytest
 
-from gateway.contracts.caller import Caller
+from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.store import Json
-from gateway.lanes.keys import LOCAL
 from gateway.model.listing import PAUSE_S, Asking
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, serve

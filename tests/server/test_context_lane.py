@@ -9,11 +9,11 @@ from agent.doubles import Clock
 from tools.toolbox import Toolbox
 
 from gateway.config import ConfigError, Settings
-from gateway.contracts.caller import Caller
+from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.journal import StoredRun
 from gateway.errors import GatewayError
 from gateway.keys.in_use import KeysInUse
-from gateway.lanes.keys import LOCAL, StoredKeys
+from gateway.lanes.keys import StoredKeys
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
 from gateway.plugins.stores.sqlite import SqliteStore

@@ -6,6 +6,7 @@ from upstream.groups import member
 
 from gateway.testing.clock import ManualClock
 from gateway.upstream.balance import KNOWN_BYTES, choose
+from gateway.upstream.breaker import BreakerRules
 
 CLOCK = ManualClock()
 
@@ -42,3 +43,16 @@ def test_without_a_conversation_sticky_ones_take_turns() -> None:
     """A request of nobody belongs nowhere."""
     members = [member("a", CLOCK), member("b", CLOCK)]
     assert "".join(choose(members, "sticky", b"").name for _ in range(4)) == "abab"
+
+
+def test_failures_count_as_requests_under_way() -> None:
+    """An endpoint that fails fast is not idle. A good answer, or a breaker that lets one through, ends that."""
+    one, two = member("a", CLOCK, breaker=BreakerRules(failures=1)), member("b", CLOCK)
+    one.strikes = 2
+    two.inflight = 1
+    assert choose([one, two], "least_loaded", b"") is two
+    two.inflight = 3
+    assert choose([one, two], "least_loaded", b"") is one
+    one.breaker.failed(CLOCK(), None)
+    two.inflight = 1
+    assert choose([one, two], "least_loaded", b"") is one

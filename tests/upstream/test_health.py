@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from gateways import until
 
 from gateway.telemetry.metrics import UpstreamTally
@@ -91,3 +92,46 @@ async def test_a_check_is_due_only_after_its_interval() -> None:
         await asyncio.sleep(0)
         await until(lambda: not checked.checks._checking)
         assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "api_key"), [(401, b"k"), (403, b"k"), (404, None)])
+async def test_a_refusal_fails_a_check_while_another_endpoint_is_well(status: int, api_key: bytes | None) -> None:
+    """Where none is, it says only that the server is at work: it may know no such page, and the key no right to it."""
+    one, other = Checked(), Checked()
+    one.status = status
+    async with FakeUpstream(one.script) as first, FakeUpstream(other.script) as second:
+        endpoints = [
+            Endpoint(name="up", host="127.0.0.1", port=port, authority=b"a", api_key=api_key)
+            for port in (first.port, second.port)
+        ]
+        clock = one.clock
+        members = [Member(Pool(each, clock=clock), name=name) for name, each in zip("ab", endpoints, strict=True)]
+        one.group = Group("up", members, tally=UpstreamTally(), clock=clock)
+        one.checks = HealthChecks(one.group, RULES)
+        one.group.checks = one.checks
+        for _ in range(4):
+            await one.check()
+        assert not members[0].healthy and members[1].healthy
+        other.status = status
+        for _ in range(4):
+            await one.check()
+        assert members[0].healthy and members[1].healthy
+        one.group.close()
+
+
+async def test_a_refusal_of_no_key_is_a_good_answer() -> None:
+    """The gateway has none to send."""
+    one, other = Checked(), Checked()
+    one.status = 401
+    async with FakeUpstream(one.script) as first, FakeUpstream(other.script) as second:
+        members = [
+            Member(Pool(Endpoint(name="up", host="127.0.0.1", port=up.port, authority=b"a"), clock=one.clock), name="x")
+            for up in (first, second)
+        ]
+        one.group = Group("up", members, tally=UpstreamTally(), clock=one.clock)
+        one.checks = HealthChecks(one.group, RULES)
+        one.group.checks = one.checks
+        for _ in range(4):
+            await one.check()
+        assert all(member.healthy for member in members)
+        one.group.close()

@@ -65,12 +65,14 @@ def test_an_endpoint_that_has_just_failed_is_the_last_to_be_asked_again() -> Non
         ("reset", True, "ab"),
         ("timeout", True, "ab"),
         ("502", True, "ab"),
-        ("500", True, "a"),
+        ("500", True, "ab"),
+        ("500", False, "a"),
+        ("501", True, "a"),
     ],
 )
 def test_only_what_did_nothing_or_may_happen_twice_is_sent_again(reason: str, twice: bool, seen: str) -> None:
-    """And only for a configured reason: 500 is none."""
-    assert names(group("ab", ManualClock(), retry=RETRY), [reason, "500"], twice=twice) == seen
+    """And only for a configured reason: 501 is none."""
+    assert names(group("ab", ManualClock(), retry=RETRY), [reason, "501"], twice=twice) == seen
 
 
 def test_an_upstream_that_says_no_is_believed() -> None:
@@ -321,3 +323,132 @@ def test_a_second_try_that_found_no_connection_does_not_count_either() -> None:
     third = first.beside()
     assert third is not None and first.beside() is None
     third.ended(failed=None)
+
+
+# Answers that are the fault of the endpoint or of the request: another endpoint tells.
+
+
+def keyed(names: str, clock: ManualClock, *, failures: int = 3, **rules: object) -> Group:
+    """Endpoints with a key of the gateway's, which are out after so many failures."""
+    breaker = BreakerRules(failures=failures)
+    members = [member(name, clock, api_key=b"k", breaker=breaker) for name in names]
+    return group_of(*members, clock=clock, **({"retry": RETRY, "breaker": breaker} | rules))
+
+
+def ask(of: Group, answers: dict[str, str], *, model: str | None = None, **facts: bool) -> str:
+    """The endpoints that a request went to, which answer so."""
+    tries, found = Tries(of, model=model, **({"twice": True, "computes": True} | facts)), ""
+    while (begun := tries.begin()) is not None:
+        found += begun.name
+        if (status := answers[begun.name]) < "4":
+            tries.answered(status)
+            tries.ended(failed=False)
+            break
+        if not tries.again(status):
+            break
+    return found
+
+
+SUSPECT = ["401", "402", "403", "404", "408", "429", "500"]
+
+
+@pytest.mark.parametrize("balance", ["weighted", "least_loaded", "sticky"])
+@pytest.mark.parametrize("status", SUSPECT)
+def test_an_endpoint_has_failed_where_another_answers_well(status: str, balance: str) -> None:
+    """It is out after so many, and each client has a good answer."""
+    of = keyed("ab", ManualClock(), balance=balance)
+    asked = [ask(of, {"a": status, "b": "200"}) for _ in range(40)]
+    assert all(one.endswith("b") for one in asked) and "".join(asked).count("a") <= 3
+    assert of.tally.answers == {("a", status): "".join(asked).count("a"), ("b", "200"): 40}
+    assert of.tally.tries["a", "failed"] == "".join(asked).count("a")
+
+
+@pytest.mark.parametrize("status", SUSPECT)
+def test_a_request_that_all_refuse_counts_against_none(status: str) -> None:
+    """A client's bad requests take no endpoint out, and neither does a key that all refuse."""
+    of = keyed("ab", ManualClock(), failures=1)
+    for _ in range(9):
+        ask(of, {"a": status, "b": status})
+    assert len(of.candidates(None)) == 2 and not of.tally.ejections
+
+
+@pytest.mark.parametrize(("status", "own_key", "facts"), [("401", False, {}), ("404", True, {"computes": False})])
+def test_what_is_the_clients_affair_goes_nowhere_else(status: str, own_key: bool, facts: dict[str, bool]) -> None:
+    """Its own key, and a file that is not there."""
+    clock, key = ManualClock(), b"k" if own_key else None
+    members = [member(name, clock, api_key=key, breaker=BreakerRules(failures=1)) for name in "ab"]
+    of = group_of(*members, clock=clock, retry=RETRY)
+    for _ in range(9):
+        assert len(ask(of, {"a": status, "b": "200"}, **facts)) == 1
+    assert len(of.candidates(None)) == 2
+
+
+def test_the_same_endpoint_is_not_asked_again_for_a_status_that_stays() -> None:
+    """A refused key is refused the next time, too."""
+    assert [ask(keyed("a", ManualClock()), {"a": status}) for status in SUSPECT] == ["a"] * 5 + ["aaa", "a"]
+
+
+def test_a_refused_key_goes_on_also_for_what_may_not_happen_twice() -> None:
+    """Nothing was done; a 500 may have been."""
+    for status, seen in (("401", {"ab", "b"}), ("403", {"ab", "b"}), ("500", {"a", "b"}), ("408", {"a", "b"})):
+        of = keyed("ab", ManualClock())
+        assert {ask(of, {"a": status, "b": "200"}, twice=False) for _ in range(2)} == seen, status
+
+
+def test_without_another_try_others_good_answers_tell() -> None:
+    """One between each two failures, and none at the endpoint itself."""
+    of = keyed("ab", ManualClock(), retry=None)
+    asked = "".join(ask(of, {"a": "500", "b": "200"}) for _ in range(40))
+    assert asked.count("a") == 4 and of.tally.ejections == {("a", "breaker"): 1}
+    of = keyed("ab", ManualClock(), retry=None)
+    for _ in range(40):
+        ask(of, {"a": "500", "b": "500"})
+    assert not of.tally.ejections
+
+
+def test_a_fallback_is_another_endpoint() -> None:
+    """A single one whose key is refused leaves its requests to it."""
+    clock = ManualClock()
+    of, other = keyed("a", clock), keyed("x", clock)
+    of.fallbacks = (other,)
+    assert [ask(of, {"a": "401", "x": "200"}) for _ in range(5)] == ["ax", "ax", "ax", "x", "x"]
+
+
+def test_a_probe_that_is_refused_leaves_the_breaker_open() -> None:
+    """While another endpoint answers well; a good answer closes it."""
+    clock = ManualClock()
+    of = keyed("ab", clock, failures=1)
+    answers = {"a": "401", "b": "200"}
+    while not of.tally.ejections:
+        ask(of, answers)
+    for waited_s in (10.0, 20.0):
+        clock.advance(waited_s)
+        assert "".join(ask(of, answers) for _ in range(9)).count("a") == 1
+    clock.advance(40.0)
+    answers["a"] = "200"
+    assert "".join(ask(of, answers) for _ in range(9)).count("a") > 1
+
+
+def test_an_endpoint_without_a_model_has_others() -> None:
+    """It is passed over for that model, and asked for it where no other one can be."""
+    clock = ManualClock()
+    of = keyed("ab", clock, failures=1)
+    answers = {"a": "404", "b": "200"}
+    assert "".join(ask(of, answers, model="m") for _ in range(20)).count("a") == 1
+    assert len(of.candidates(None)) == 2 and not of.tally.ejections
+    assert "".join(ask(of, {"a": "200", "b": "200"}, model="other") for _ in range(4)).count("a") == 2
+    of.members[1].healthy = False
+    assert ask(of, {"a": "200"}, model="m") == "a"
+    of.members[1].healthy = True
+    assert "a" in "".join(ask(of, {"a": "200", "b": "200"}, model="m") for _ in range(2))
+
+
+def test_a_rival_under_way_may_still_answer_well() -> None:
+    """Then the endpoint that refused has failed."""
+    of = keyed("ab", ManualClock(), failures=1)
+    tries = Tries(of, twice=True)
+    first = tries.begin()
+    second = tries.beside()
+    assert first is not None and second is not None and not tries.again("401", rival=True)
+    second.answered()
+    assert of.candidates(None) == [second.member]

@@ -29,9 +29,10 @@ class EndpointFacts:
 
     `retry_in_s`: when breaker or pause let a request through, in seconds; None: at once, or once its health checks
     pass. `under_way` are requests now, of which each worker sends it `most` at a time (None: any number). `tries` are
-    counted by outcome, `ejections` by reason, since the gateway started. Both, and `under_way`, are None for the
-    single endpoint of an upstream without rules: the numbers of the upstream are its own. `quirks` are those that the
-    configuration names, and `learnt` those that this worker learnt, by model.
+    counted by outcome, `ejections` by reason, and `answers` by status, since the gateway started. These, and
+    `under_way`, are None for the single endpoint of an upstream without rules: the numbers of the upstream are its own.
+    `last_status` is that of its last answer, the largest of all workers; None: there was none. `quirks` are those that
+    the configuration names, and `learnt` those that this worker learnt, by model.
     """
 
     name: str
@@ -44,6 +45,8 @@ class EndpointFacts:
     models: Sequence[str]
     tries: Mapping[str, int] | None
     ejections: Mapping[str, int] | None
+    answers: Mapping[str, int] | None = None
+    last_status: int | None = None
     quirks: Sequence[str] = ()
     learnt: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -126,6 +129,8 @@ def upstream_view(upstream: UpstreamFacts) -> Json:
                 "models": list(one.models),
                 "tries": None if one.tries is None else dict(one.tries),
                 "ejections": None if one.ejections is None else dict(one.ejections),
+                "answers": None if one.answers is None else dict(sorted(one.answers.items())),
+                "last_status": one.last_status,
                 "quirks": list(one.quirks),
                 "learnt_quirks": {model: list(names) for model, names in one.learnt.items()},
             }

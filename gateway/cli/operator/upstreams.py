@@ -46,7 +46,16 @@ def _endpoint_line(view: View) -> str:
         parts.append(f"{under_way} under way")
         parts.append(f"{sum(tries.values())} tries, {tries.get('failed', 0)} failed")
         parts += [f"taken out: {sum(ejections.values())}"] if ejections else []
+        parts += [f"answers {counts}, the last {view.get('last_status')}"] if (counts := _answers(view)) else []
     return "; ".join(parts)
+
+
+def _answers(view: View) -> str:
+    """Return how many answers had which status; "": all of them were good."""
+    answers = _counts(view.get("answers"))
+    if all(status.startswith("2") for status in answers):
+        return ""
+    return ", ".join(f"{count} x {shown(status, _NAME_CHARS)}" for status, count in sorted(answers.items()))
 
 
 def _counts(value: object) -> Mapping[str, int]:

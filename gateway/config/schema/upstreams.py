@@ -72,7 +72,8 @@ class Breaker(Section):
         default=5,
         description=(
             "Failures in a row after which an endpoint gets no requests: no connection, a reset, a timeout, 502, 503, "
-            "504, 529 or an answer that was cut. Half of the last four times as many count, too. 0: never."
+            "504, 529 or an answer that was cut; 404, 408, 500, and 401, 402, 403 and 429 to the gateway's own key, if "
+            "another endpoint answers well. Half of the last four times as many count, too. 0: never."
         ),
     )
     open: Duration = Field(
@@ -85,7 +86,10 @@ class Breaker(Section):
 class Health(Section):
     path: Annotated[str, Value(kind="path", parse=parse_prefix)] = Field(
         default="/models",
-        description="Path below the endpoint's URL, asked for with its key. An answer below 500 is a good one.",
+        description=(
+            "Path below the endpoint's URL, asked for with its key. An answer below 500 is a good one; 404, and 401, "
+            "402 and 403 to the gateway's own key, are not while another endpoint answers well."
+        ),
     )
     interval: Duration = Field(default=10.0, description="Time between two checks of an endpoint, in each worker.")
     timeout: Duration = Field(default=2.0, description="Longest wait for an answer.")
@@ -99,11 +103,15 @@ class Retry(Section):
         default=0.2, description="Most requests that are sent again, as a part of those that clients sent."
     )
     on: tuple[RetryReason, ...] = Field(
-        default=("connect", "reset", "timeout", "429", "502", "503", "504", "529"),
+        default=(
+            *("connect", "reset", "timeout", "401", "402", "403", "404", "408", "429", "500", "502", "503", "504"),
+            "529",
+        ),
         description=(
             "Reasons: `connect` (no connection), `reset` (it ended before an answer), `timeout` "
-            "(`timeouts.first_byte`), or a status. What may not happen twice is sent again for `connect`, 429, 503 and "
-            "529 only."
+            "(`timeouts.first_byte`), or a status. What may not happen twice is sent again for `connect`, 401, 402, "
+            "403, 429, 503 and 529 only. 401, 402 and 403 count for the gateway's own key, 404 for requests that only "
+            "compute; these, 408 and 500 go to another endpoint, never to the same one."
         ),
     )
     body: Annotated[int, sized(0, 1 << 30)] = Field(

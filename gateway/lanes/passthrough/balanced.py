@@ -35,7 +35,8 @@ from gateway.lanes.plan import Plan, Ways
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.failures import UPSTREAMS_FAULT
 from gateway.upstream.member import Member
-from gateway.upstream.tries import FAILING, Tries
+from gateway.upstream.tries import Tries
+from gateway.upstream.verdicts import FAILING, KEY_REFUSED
 
 #: `HTTP/1.1 503`: with so many bytes the status is known.
 _STATUS_BYTES: Final = 12
@@ -76,6 +77,7 @@ class Balanced(Splice):
         self._tries = tries = Tries(
             ways.group,
             twice=ways.twice,
+            computes=ways.computes,
             whole=self._request is None,
             sticky=ways.sticky,
             model=model,
@@ -234,7 +236,7 @@ class Balanced(Splice):
         if self._seen:
             data = self._seen + data
         if data.startswith(b"2", 9) and b"\r\n\r\n" in data:  # nearly always; no reason for another try
-            self._pass(data)
+            self._pass(data, data[9:_STATUS_BYTES].decode("latin-1"))
             return
         if data.startswith(b"1", 9) and not (data := self._after_interim(data)):
             return
@@ -242,8 +244,12 @@ class Balanced(Splice):
         if end < 0 and may_become_head(data):
             self._seen = data  # if it ends here, nothing of it went to the client
             self._stale, self._again_with = False, None
-        elif end < 0 or status not in self._ways.group.telling or not self._refused_by(status, data, end + 4):
-            self._pass(data, good=status not in FAILING and not status.startswith("1"))
+        elif end < 0 or not self._is_telling(status) or not self._refused_by(status, data, end + 4):
+            self._pass(data, status)
+
+    def _is_telling(self, status: str) -> bool:
+        """Return whether an answer with this status is looked at before it goes to the client."""
+        return self._ways.group.is_telling(status)
 
     def _after_interim(self, data: bytes) -> bytes:
         """Return what follows interim answers that are not for the client: another endpoint can still answer."""
@@ -269,6 +275,7 @@ class Balanced(Splice):
         clean = whole and head.keep_alive and self._request is None
         text = f"Upstream {plan.pool.endpoint.name!r} answered {status}."
         code = "upstream_limited" if status == "429" else "upstream_error"
+        code = "upstream_refused" if status in KEY_REFUSED else code
         tries.failure = GatewayError(code, text, retry_after_s=wanted_pause_s(head))
         if not self._again(
             status, "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok", head=head, clean=clean
@@ -290,13 +297,13 @@ class Balanced(Splice):
             self._last = (plan, data)
         return head, whole
 
-    def _pass(self, data: bytes, *, good: bool = True) -> None:
-        """Let an answer go to the client, if it is one. `good`: it is no interim one, its endpoint not at fault."""
+    def _pass(self, data: bytes, status: str) -> None:
+        """Let an answer go to the client, if it is one. An interim one, and a failure, say nothing good."""
         self._judged, self._seen = True, b""
         if data.startswith(b"1", 9):
             self._kept = None  # what follows the interim answer may be none
-        if good and self._tries is not None:
-            self._tries.answered()
+        elif status not in FAILING and self._tries is not None:
+            self._tries.answered(status)
         super()._head_received(data)
         if self._judged:  # else it was malformed, and another try follows
             self._kept = None

@@ -1,4 +1,6 @@
-"""A balanced request that asks a second endpoint, too, when the first one is slow to answer; the first answer counts.
+"""A balanced request that asks a second endpoint, too, when the first one is slow; the first good answer counts.
+
+An error, and a head whose body does not begin, wait for the other endpoint while that one may still answer well.
 
 The request stays one: the second connection is no part of the splice until it answers, or until the first request
 fails. Then it takes the first one's place, and the loser's connection ends at once.
@@ -9,7 +11,7 @@ from contextlib import suppress
 from gateway.http.body import BodyError
 from gateway.http.response_head import ResponseError, ResponseHead
 from gateway.lanes.passthrough.balanced import Balanced
-from gateway.lanes.passthrough.second import Failure, Second
+from gateway.lanes.passthrough.second import Failure, Second, is_bare
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.member import Member
 from gateway.upstream.tries import Tries
@@ -51,7 +53,7 @@ class Hedging(Balanced):
         # The second request is already the next try.
         assert self._tries is not None
         stale = self._stale and reason == "reset"
-        self._tries.again(reason, possible=False, excused=stale, pause_s=self._wanted_pause(head))
+        self._tries.again(reason, rival=True, excused=stale, pause_s=self._wanted_pause(head))
         self._plan.upstream.outcomes[outcome] += 1
         super()._drop_upstream()
         self._forget_answer()
@@ -87,9 +89,10 @@ class Hedging(Balanced):
         if self._tries is not None and self._tries.member is not None:
             self._second = None
             pause_s = self._wanted_pause(failure.head)
-            second.tries.again(failure.reason, possible=False, excused=failure.stale, pause_s=pause_s)
+            second.tries.again(failure.reason, rival=True, excused=failure.stale, pause_s=pause_s)
             second.plan.upstream.outcomes[failure.outcome] += 1
-            second.plan.pool.failures.note(failure.error.message)
+            if failure.outcome != "ok":
+                second.plan.pool.failures.note(failure.error.message)
             return
         # It was still being connected, and nothing of it was sent.
         self._become(second)
@@ -117,9 +120,21 @@ class Hedging(Balanced):
         self._use(second.plan)
         self._again_with, self._pending, self._moved = None, [], None
 
-    def _pass(self, data: bytes, *, good: bool = True) -> None:
+    def _is_telling(self, status: str) -> bool:
+        """Return whether an answer is looked at: an error of one endpoint waits for the answer of the other."""
+        return (self._second is not None and status >= "4") or super()._is_telling(status)
+
+    def _head_received(self, data: bytes) -> None:
+        if self._second is not None and not self._judged:
+            data, self._seen = self._seen + data, b""
+            if is_bare(data, self._plan.method):  # if it ends here, the other answer counts
+                self._seen, self._stale, self._again_with = data, False, None
+                return
+        super()._head_received(data)
+
+    def _pass(self, data: bytes, status: str) -> None:
         self._drop_second()
-        super()._pass(data, good=good)
+        super()._pass(data, status)
 
     def _drop_upstream(self) -> None:
         self._drop_second()

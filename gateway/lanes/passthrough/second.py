@@ -1,30 +1,31 @@
 """The second request of a hedge: the same request at another endpoint, until one of the two answers.
 
-It holds its own connection and its own place. Of the answer it reads the head only: a final one that is no failure
-takes the connection to the splice, with all that came so far; anything else ends it. Exactly one of `drop`, `release`
-and a failure ends it.
+It holds its own connection and its own place. Of the answer it reads the head and the first byte behind it: if the head
+is a final one and no error, the splice takes the connection, with all that came so far; anything else ends it. Exactly
+one of `drop`, `release` and a failure ends it.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from gateway.errors import GatewayError
+from gateway.http.body import BodyError
 from gateway.http.response_head import (
     HEAD_LIMIT_BYTES,
     ResponseError,
     ResponseHead,
     after_interims,
+    body_of,
     may_become_head,
     parse_response_head,
 )
 from gateway.lanes.plan import Plan
 from gateway.upstream.connection import UpstreamConnection
-from gateway.upstream.tries import FAILING, Tries
-
-_FAILING: Final = FAILING | {"429"}
+from gateway.upstream.tries import Tries
 
 
 class Hedged(Protocol):
@@ -135,11 +136,11 @@ class Second:
         except ResponseError as error:
             self._fail(f"failed: {error}", outcome="invalid", reason="reset")
             return
-        status = str(head.status)
-        if status in _FAILING:
+        if head.status >= HTTPStatus.BAD_REQUEST:
+            outcome = "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok"
             answer = {"head": head, "answer": data[start:], "end": end - start}
-            self._fail(f"answered {status}", outcome="error", reason=status, **answer)
-        else:
+            self._fail(f"answered {head.status}", outcome=outcome, reason=str(head.status), **answer)
+        elif not _is_bare(head, data[end:]):
             self._owner.second_answers(self)
 
     def upstream_eof(self) -> bool:
@@ -161,3 +162,22 @@ class Second:
 
     def upstream_drained(self) -> None:
         """See `upstream_full`."""
+
+
+def is_bare(data: bytes, method: bytes) -> bool:
+    """Return whether an answer so far is a whole final head, no error, of whose body nothing is here yet."""
+    end = data.find(b"\r\n\r\n") + 4
+    if end < 4 or not data.startswith((b"2", b"3"), 9):
+        return False
+    with suppress(ResponseError):  # it is reported where it is read
+        return _is_bare(parse_response_head(data[:end], method=method), data[end:])
+    return False
+
+
+def _is_bare(head: ResponseHead, begun: bytes) -> bool:
+    """Return whether a body is to come that has not begun. One that ends with its connection may be empty."""
+    body = body_of(head, payload_only=True)
+    try:
+        return head.framing != "close" and not body.feed(begun) and not body.done
+    except BodyError:
+        return False

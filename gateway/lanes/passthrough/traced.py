@@ -188,6 +188,7 @@ class TracedWays(Ways):
     def __init__(self, ways: Ways, account: TracedAccounting) -> None:
         self.group = ways.group
         self.twice = ways.twice
+        self.computes = ways.computes
         self.sticky = ways.sticky
         self.fallbacks = ways.fallbacks
         self._ways = ways

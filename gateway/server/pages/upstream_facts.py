@@ -9,7 +9,7 @@ from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
 from gateway.model.adaptation.quirks import LearntQuirks
 from gateway.server.lanes.upstreams import given_endpoints, name_of, upstreams_in_use
-from gateway.telemetry.metrics import EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
+from gateway.telemetry.metrics import ANSWERS, EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge
 from gateway.telemetry.shared_counts import Counts
 
@@ -29,7 +29,7 @@ class UpstreamNumbers:
         }
         self._counts: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
         for (family, labels), values in counts.items():
-            if family in (OUTCOMES, RETRIES, REFUSED, EJECTIONS, TRIES):
+            if family in (OUTCOMES, RETRIES, REFUSED, EJECTIONS, TRIES, ANSWERS):
                 *whose, what = labels
                 self._counts[family, *whose][what] += int(values[0])
 
@@ -67,7 +67,7 @@ def _endpoint(
 ) -> EndpointFacts:
     name = name_of(endpoint)
     place = upstream.name, name
-    under_way = numbers.gauge("endpoint_requests", *place)
+    under_way, last_status = (numbers.gauge(f"endpoint_{kind}", *place) for kind in ("requests", "last_status"))
     is_counted = under_way is not None
     return EndpointFacts(
         name=name,
@@ -80,6 +80,8 @@ def _endpoint(
         models=endpoint.models,
         tries=numbers.counted(TRIES, *place) if is_counted else None,
         ejections=numbers.counted(EJECTIONS, *place) if is_counted else None,
+        answers=numbers.counted(ANSWERS, *place) if is_counted else None,
+        last_status=None if last_status is None else int(last_status),
         quirks=upstream.quirks,
         learnt=learnt.at(*place),
     )

@@ -21,11 +21,16 @@ async def test_upstreams_are_listed() -> None:
         lines = await told(lambda: listed(Remote(up.gateway.base_url, None), as_json=False))
         assert [re.sub(r"in 3[0-9.]+ s", "in N s", line) for line in lines] == [
             "up: 6 requests sent, 2 failed, 2 retried",
-            "  a: open, tried again in N s; 0 under way; 2 tries, 2 failed; taken out: 1",
+            "  a: open, tried again in N s; 0 under way; 2 tries, 2 failed; taken out: 1; "
+            "answers 2 x 502, the last 502",
             "  b: up; 0 under way; 4 tries, 0 failed",
         ]
         (line,) = await told(lambda: listed(Remote(up.gateway.base_url, None), as_json=True))
         assert json.loads(line)["endpoints"][0]["state"] == "open"
+        assert [(one["answers"], one["last_status"]) for one in json.loads(line)["endpoints"]] == [
+            ({"502": 2}, 502),
+            ({"200": 4}, 200),
+        ]
 
 
 async def test_an_upstream_without_rules_has_only_a_state() -> None:

@@ -22,7 +22,10 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert Retry().model_dump() == {
         "tries": 3,
         "budget": 0.2,
-        "on": ("connect", "reset", "timeout", "429", "502", "503", "504", "529"),
+        "on": (
+            *("connect", "reset", "timeout", "401", "402", "403", "404", "408", "429", "500", "502", "503", "504"),
+            "529",
+        ),
         "body": 1048576,
     }
 

@@ -110,7 +110,9 @@ async def test_another_endpoint_answers_for_one_that_fails(fails: object) -> Non
         (serve(BUSY), post(BODY, STORES), 200),
         (resets, post(BODY, STORES, b"Idempotency-Key: k"), 200),
         (resets, post(BODY, STORES, method=b"PUT"), 200),
-        (serve(answer(500)), chat(), 500),
+        (serve(answer(500)), post(BODY, STORES), 500),
+        (serve(answer(500)), chat(), 200),
+        (serve(answer(501)), chat(), 501),
     ],
 )
 async def test_a_request_that_may_not_happen_twice_is_sent_once(fails: object, request_: bytes, status: int) -> None:

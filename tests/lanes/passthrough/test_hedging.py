@@ -364,3 +364,58 @@ async def test_a_stale_idle_connection_of_the_second_is_no_fault() -> None:
         go_on.set()
         assert (await client.read_response()).status == 200
         assert up.group.members[1].obstacle(up.group.clock()) is None
+
+
+HEAD_ALONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("fails", [400, 401, 404, 500, "cut"])
+@pytest.mark.parametrize("number", [0, 1], ids=["first", "second"])
+async def test_an_error_waits_for_the_other_answer(fails: object, number: int) -> None:
+    """Of either endpoint, and also a head whose body ends before it begins."""
+    both, go_on = asyncio.Event(), asyncio.Event()
+
+    async def bad(peer: Peer) -> None:
+        await peer.read_request()
+        await both.wait()
+        await peer.send(answer(fails, b"bad") if isinstance(fails, int) else HEAD_ALONE)
+
+    async def good(peer: Peer) -> None:
+        await peer.read_request()
+        await go_on.wait()
+        await peer.send(answer(200, b"good"))
+
+    scripts = (bad, good) if number == 0 else (good, bad)
+    async with several(*scripts, hedge="50ms", retry={"tries": 2}) as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await until(lambda: up.counts == [1, 1])
+        both.set()
+        await until(lambda: up.inflight[number] == 0)
+        go_on.set()
+        assert (await client.read_response()).payload == b"good"
+        assert up.inflight == [0, 0]
+
+
+async def test_a_wrong_request_is_told_when_both_say_so() -> None:
+    """The client gets the answer that came last."""
+    async with several(serve(answer(400, b"bad")), serve(answer(400, b"bad")), hedge="1ms") as up:
+        response = await ask(up.gateway, chat())
+        assert (response.status, response.payload) == (400, b"bad")
+
+
+async def test_a_head_whose_body_comes_later_is_an_answer_all_the_same() -> None:
+    """It waits for the first byte of its body while the other request is under way."""
+    body = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(HEAD_ALONE)
+        await body.wait()
+        await peer.send(b"4\r\nslow\r\n0\r\n\r\n")
+
+    async with several(silent, slow, hedge="50ms") as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await up.endpoints[1].wait_requests(1)
+        body.set()
+        assert (await client.read_response()).payload == b"slow"
+        await up.endpoints[0].wait_open(0)

@@ -43,16 +43,23 @@ def test_counts_belong_to_their_endpoint() -> None:
         ("gateway_upstream_requests", ("other", "ok")): (9.0,),
         ("gateway_upstream_endpoint_tries", ("up", "a", "failed")): (2.0,),
         ("gateway_upstream_endpoint_tries", ("up", "gone", "ok")): (5.0,),
+        ("gateway_upstream_endpoint_answers", ("up", "a", "401")): (2.0,),
         ("gateway_upstream_endpoint_ejections", ("up", "b:2", "health")): (1.0,),
         ("gateway_upstream_time_to_first_byte_seconds", ("up",)): (1.0, 2.0),
     }
-    gauges = [gauge("endpoint_requests", 1.0), gauge("endpoint_requests", 0.0, "b:2")]
+    gauges = [
+        gauge("endpoint_last_status", 401.0),
+        gauge("endpoint_requests", 1.0),
+        gauge("endpoint_requests", 0.0, "b:2"),
+    ]
     (found,) = upstream_facts(
         SETTINGS, demo_url="http://demo", numbers=UpstreamNumbers(counts, gauges), learnt=LearntQuirks()
     )
     first, second = found.endpoints
     assert found.requests == {"ok": 3}
     assert (first.tries, first.ejections, first.under_way, first.most) == ({"failed": 2}, {}, 1, 4)
+    assert (first.answers, first.last_status) == ({"401": 2}, 401)
+    assert (second.answers, second.last_status) == ({}, None)
     assert (second.name, second.tries, second.ejections) == ("b:2", {}, {"health": 1})
 
 
