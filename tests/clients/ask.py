@@ -8,6 +8,11 @@ from typing import NamedTuple
 from tests.clients.provider import PROVIDER_KEY
 
 
+def turns(count: int) -> list[dict[str, str]]:
+    """Return the messages of so many earlier turns, each with a text of its own."""
+    return [{"role": role, "content": f"{role} {number}"} for number in range(count) for role in ("user", "assistant")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One prompt for the model `demo`; `root` is the base URL without `/v1`.
@@ -29,8 +34,7 @@ class Ask:
     @property
     def messages(self) -> list[dict[str, str]]:
         """The turns before the prompt, and the prompt."""
-        turns = [(role, f"{role} {number}") for number in range(self.history) for role in ("user", "assistant")]
-        return [{"role": role, "content": text} for role, text in (*turns, ("user", self.prompt))]
+        return [*turns(self.history), {"role": "user", "content": self.prompt}]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -85,6 +85,12 @@ def instructor() -> Iterator[Worker]:
 def litellm() -> Iterator[Worker]:
     with worker_of("litellm") as worker:
         yield worker
+
+
+@pytest.fixture
+def workers(request: pytest.FixtureRequest) -> Callable[[str], Worker]:
+    """Finds the process of a client that has one, by its language or name."""
+    return request.getfixturevalue
 
 
 @pytest.fixture

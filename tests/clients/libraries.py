@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -184,7 +185,7 @@ async def _pydantic_ai(ask: Ask) -> AsyncIterator[str | Usage]:
     async with openai.AsyncOpenAI(**_options(ask, path="/v1")) as client:
         provider = OpenAICompatibleProvider("gateway", openai_client=client)
         agent = Agent(OpenAIChatModel("demo", provider=provider))
-        history = [_pydantic_message(**message) for message in ask.messages[:-1]]
+        history = [pydantic_message(**message) for message in ask.messages[:-1]]
         if not ask.stream:
             whole = await agent.run(ask.prompt, message_history=history)
             yield whole.output
@@ -196,23 +197,30 @@ async def _pydantic_ai(ask: Ask) -> AsyncIterator[str | Usage]:
             yield Usage(result.usage.input_tokens, result.usage.output_tokens)
 
 
-def _pydantic_message(role: str, content: str) -> ModelMessage:
+def pydantic_message(role: str, content: str) -> ModelMessage:
     return ModelResponse([TextPart(content)]) if role == "assistant" else ModelRequest([UserPromptPart(content)])
+
+
+@contextmanager
+def llm_home(root: str, settings: str = "") -> Iterator[dict[str, str]]:
+    """Yield the environment of `llm` commands with a model `gateway-demo` at this root, and a folder of their own.
+
+    `settings` are more fields of the model in YAML's short form.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"model_id: gateway-demo, model_name: demo, api_base: '{root}/v1', api_key_name: gateway"
+        Path(folder, "extra-openai-models.yaml").write_text(f"- {{{', '.join(filter(None, [model, settings]))}}}")
+        yield {**os.environ, "LLM_USER_PATH": folder}
 
 
 def _llm(ask: Ask) -> Iterator[str | Usage]:
     """The command, as a user calls it; it always asks for the usage."""
-    with tempfile.TemporaryDirectory() as folder:
-        headers = "".join(f"\n    {name}: {json.dumps(value)}" for name, value in ask.headers.items())
-        Path(folder, "extra-openai-models.yaml").write_text(
-            f"- model_id: gateway-demo\n  model_name: demo\n  api_base: {ask.root}/v1\n  api_key_name: gateway\n"
-            + (f"  headers:{headers}\n" if headers else "")
-        )
+    with llm_home(ask.root, f"headers: {json.dumps(dict(ask.headers))}") as env:
         command = [sys.executable, "-m", "llm", "-m", "gateway-demo", "--key", ask.api_key]
         options = [*([] if ask.stream else ["--no-stream"]), *(["--usage"] if ask.usage else [])]
         with subprocess.Popen(
             [*command, *options, ask.prompt],
-            env={**os.environ, "LLM_USER_PATH": folder},
+            env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as program:

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -19,7 +19,7 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_openai import ChatOpenAI
 from openai.types.responses import Response
 
@@ -49,7 +49,7 @@ _SUNNY: Final = "Sunny"
 class Options:
     """The tools of the gateway that a client names (`label` None: none), and its answer to whatever it is asked.
 
-    `base_url` ends with `/v1`.
+    `base_url` ends with `/v1`. `history` are the messages before the conversation, each with a role and a text.
     """
 
     base_url: str
@@ -58,6 +58,7 @@ class Options:
     require_approval: str = "never"
     decision: Json | None = None
     api_key: str = PROVIDER_KEY
+    history: Sequence[Json] = ()
 
     @property
     def named(self) -> list[Any]:
@@ -102,7 +103,7 @@ class OpenAIConversation:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._client = openai.OpenAI(base_url=options.base_url, api_key=options.api_key, max_retries=0)
-        self._input: Items = []
+        self._input: Items = [*options.history]
 
     def say(self, text: str) -> Told:
         told = Told(text, [], [])
@@ -157,7 +158,7 @@ class LangChainConversation:
             use_responses_api=True,
         )
         self._model = model.bind_tools([*options.named, WEATHER])
-        self._messages: list[BaseMessage] = []
+        self._messages: list[BaseMessage] = convert_to_messages([*options.history])
 
     def say(self, text: str) -> Told:
         told = Told(text, [], [])
@@ -195,7 +196,7 @@ class AgentsConversation:
     def __init__(self, options: Options) -> None:
         set_tracing_disabled(True)
         self._options = options
-        self._history: Items = []
+        self._history: Items = [*options.history]
         self._told = Told("", [], [])
 
     def say(self, text: str) -> Told:

@@ -1,20 +1,20 @@
 """The features of anthropic-python beyond a chat, through the gateway."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anthropic
 import pytest
 
 from tests.clients.conftest import GATEWAY_KEY
 from tests.clients.provider import PROVIDER_KEY, Seen
+from tests.clients.talking import OF_MESSAGES, talk
+from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
 
 ASK: list[anthropic.types.MessageParam] = [{"role": "user", "content": "Say hello"}]
-CALL: list[anthropic.types.MessageParam] = [{"role": "user", "content": 'native lookup {"id": 7}'}]
 BETA = "context-1m-2025-08-07"
 BETA_ASK: list[anthropic.types.beta.BetaMessageParam] = [{"role": "user", "content": "Say hello"}]
-TOOL: anthropic.types.ToolParam = {"name": "lookup", "input_schema": {"type": "object"}}
 
 
 @pytest.fixture
@@ -38,15 +38,15 @@ def test_tokens_are_counted(client: anthropic.Anthropic) -> None:
     assert client.messages.count_tokens(model="demo", messages=ASK).input_tokens == 3
 
 
-@pytest.mark.cell("own tool", row="anthropic-python")
-def test_a_tool_is_used(client: anthropic.Anthropic) -> None:
-    """Whole and as a stream, which says the same."""
-    whole = client.messages.create(model="demo", max_tokens=100, messages=CALL, tools=[TOOL])
-    with client.messages.stream(model="demo", max_tokens=100, messages=CALL, tools=[TOOL]) as stream:
-        streamed = stream.get_final_message()
-    for answer in (whole, streamed):
-        assert answer.stop_reason == "tool_use" and answer.content[-1].type == "tool_use"
-        assert (answer.content[-1].name, answer.content[-1].input) == ("lookup", {"id": 7})
+@pytest.mark.cell("own tool", prefix="talk ")
+@pytest.mark.parametrize("name", OF_MESSAGES)
+def test_a_tool_is_used(
+    name: str, stream: bool, gateway: str, seen: list[Seen], workers: Callable[[str], Worker]
+) -> None:
+    """The client runs it, and its result comes back with the next request."""
+    with talk(name, gateway, stream=stream, worker=workers) as client:
+        said = client.say('native get_weather {"city": "Malmö", "days": 1}')
+    assert said == "Demo model: round 1 of tool calls is done. The result: Sunny" and len(seen) == 2
 
 
 def test_thinking_comes_as_a_block(client: anthropic.Anthropic) -> None:

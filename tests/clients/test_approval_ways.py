@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,6 +18,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from tests.clients.lane import Lane
+from tests.clients.libraries import llm_home
 from tests.clients.person import (
     DONE,
     HOLD,
@@ -209,22 +208,22 @@ async def test_pydantic_ai_keeps_the_conversation(lane: Lane, client_id: str) ->
     ended(lane, client_id, "approve")
 
 
-@pytest.mark.cell("approve", row="llm")
-def test_llm_keeps_the_conversation(lane: Lane, client_id: str, tmp_path: Path) -> None:
+@pytest.mark.cell("approval", row="llm")
+@by_both_decisions
+def test_llm_keeps_the_conversation(lane: Lane, client_id: str, decision: str) -> None:
     """`llm -c`, with the log that it keeps."""
-    tmp_path.joinpath("extra-openai-models.yaml").write_text(
-        f"- {{model_id: gateway-demo, model_name: demo, api_base: '{lane.root}/v1', api_key_name: gateway}}"
-    )
+    with llm_home(lane.root) as env:
 
-    def llm(*words: str) -> str:
-        command = [sys.executable, "-m", "llm", *words, "--key", PROVIDER_KEY, "--no-stream"]
-        env = {**os.environ, "LLM_USER_PATH": str(tmp_path)}
-        return subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout.strip()
+        def llm(*words: str) -> str:
+            command = [sys.executable, "-m", "llm", *words, "--key", PROVIDER_KEY, "--no-stream"]
+            return subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout.strip()
 
-    shown = llm("-m", "gateway-demo", insertion(client_id))
-    reply = line(pending(lane, client_id))
-    assert reply in shown and llm("-c", reply) == DONE
-    ended(lane, client_id, "approve")
+        shown = llm("-m", "gateway-demo", insertion(client_id))
+        approval = pending(lane, client_id)
+        assert line(approval) in shown
+        reply = line(approval) if decision == "approve" else f"{line(approval, 'reject')}: Not today"
+        assert llm("-c", reply) == (DONE if decision == "approve" else REJECTED)
+    ended(lane, client_id, decision)
 
 
 # By other ways.

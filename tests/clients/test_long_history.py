@@ -1,21 +1,23 @@
 """A conversation of 200 turns reaches the model whole and in order, in both lanes."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.clients.ask import Ask, Client
+from tests.clients.ask import Ask, Client, turns
 from tests.clients.lane import Lane
 from tests.clients.libraries import Libraries
-from tests.clients.provider import Seen
+from tests.clients.provider import Provider, Seen
+from tests.clients.talking import AGENTS, talk
 from tests.clients.test_context import clients
 from tests.clients.test_every_client import HELLO, PROGRAMS, every_client_but
+from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
 
 TURNS = 200
-HISTORY = [f"{role} {number}" for number in range(TURNS) for role in ("user", "assistant")]
+HISTORY = [message["content"] for message in turns(TURNS)]
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,29 @@ def test_it_is_the_context(client: Client, lane: Lane, seen: list[Seen]) -> None
     """Behind what the gateway says first."""
     assert client(Ask(root=lane.root, prompt="Say hello", history=TURNS)).text == HELLO
     assert said_in(seen)[-len(HISTORY) - 1 :] == [*HISTORY, "Say hello"]
+
+
+@pytest.mark.cell("long history", prefix="talk ")
+@pytest.mark.parametrize("name", AGENTS)
+def test_it_is_an_agents(
+    name: str, stream: bool, lane: Lane, seen: list[Seen], workers: Callable[[str], Worker]
+) -> None:
+    """State of an agent of a library."""
+    with talk(name, lane.root, stream=stream, history=turns(TURNS), worker=workers) as client:
+        assert client.say("Say hello") == HELLO
+    assert said_in(seen)[-len(HISTORY) - 1 :] == [*HISTORY, "Say hello"]
+
+
+@pytest.mark.cell("long history", row="llm")
+def test_it_is_a_chat_of_llms(
+    lane: Lane, provider: Provider, seen: list[Seen], workers: Callable[[str], Worker]
+) -> None:
+    """In one session, as many turns as a person has patience for."""
+    with talk("llm", lane.root, stream=True, worker=workers) as client:
+        said = [text for number in range(TURNS) for text in (f"user {number}", client.say(f"user {number}"))]
+        provider.seen.clear()
+        assert client.say("Say hello") == HELLO
+    assert said_in(seen)[-len(said) - 1 :] == [*said, "Say hello"]
 
 
 def said_in(seen: list[Seen]) -> list[str]:

@@ -1,10 +1,11 @@
 """Client libraries of the Responses API in the context lane: tools of the gateway beside their own, and approvals."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tests.clients.ask import turns
 from tests.clients.lane import Lane
 from tests.clients.mixed import DONE as BOTH_DONE
 from tests.clients.mixed import MixedModel
@@ -27,10 +28,12 @@ from tests.clients.responding import (
     SILENT_ABOUT_REASONS,
     UNSTORED,
     Conversation,
+    Json,
     Options,
 )
 from tests.clients.responding import conversation as begin
 from tests.clients.test_every_client import HELLO
+from tests.clients.test_long_history import HISTORY, TURNS, said_in
 from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
@@ -69,6 +72,7 @@ class Client:
         decision: str | None = None,
         label: str | None = "gateway",
         api_key: str = PROVIDER_KEY,
+        history: Sequence[Json] = (),
     ) -> Conversation:
         """A conversation in this lane; without a decision it must not be asked."""
         options = Options(
@@ -78,6 +82,7 @@ class Client:
             require_approval="never" if decision is None else "always",
             decision=None if decision is None else DECISIONS[decision],
             api_key=api_key,
+            history=history,
         )
         return begin(self.name, options, worker=self._worker)
 
@@ -179,6 +184,14 @@ def test_it_is_asked_once_beside_its_own_tool(client: Client, mixed_lane: Lane, 
     ended(mixed_lane, client_id, "approve")
     assert conversation.say("And again?").text == BOTH_DONE
     ended(mixed_lane, client_id, "approve")
+
+
+@pytest.mark.cell("long history")
+@by_every_client
+def test_a_long_history_reaches_the_model(client: Client, lane: Lane, seen: list[Seen]) -> None:
+    """Whole and in order."""
+    assert client.at(lane, history=turns(TURNS)).say("Say hello").text == HELLO
+    assert said_in(seen)[-len(HISTORY) - 1 :] == [*HISTORY, "Say hello"]
 
 
 @pytest.mark.cell("error")

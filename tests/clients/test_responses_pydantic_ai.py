@@ -8,16 +8,20 @@ import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeToolReturnPart
 from pydantic_ai.capabilities import NativeTool
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.native_tools import MCPServerTool
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+from tests.clients.ask import turns
 from tests.clients.lane import Lane
+from tests.clients.libraries import pydantic_message
 from tests.clients.mixed import DONE as BOTH_DONE
 from tests.clients.mixed import MixedModel
 from tests.clients.person import DONE, HOLD, REJECTED, asking, behind_question, ended, insertion, line, pending, person
-from tests.clients.provider import PROVIDER_KEY, Provider
+from tests.clients.provider import PROVIDER_KEY, Provider, Seen
 from tests.clients.test_every_client import HELLO
+from tests.clients.test_long_history import HISTORY, TURNS, said_in
 
 pytestmark = pytest.mark.clients
 
@@ -43,8 +47,8 @@ def mixed_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
         yield lane
 
 
-async def served(root: str, **options: Any) -> AsyncIterator[OpenAIResponsesModel]:
-    async with openai.AsyncOpenAI(base_url=f"{root}/v1", api_key=PROVIDER_KEY, max_retries=0, **options) as client:
+async def served(root: str, *, api_key: str = PROVIDER_KEY, **options: Any) -> AsyncIterator[OpenAIResponsesModel]:
+    async with openai.AsyncOpenAI(base_url=f"{root}/v1", api_key=api_key, max_retries=0, **options) as client:
         yield OpenAIResponsesModel("demo", provider=OpenAICompatibleProvider("gateway", openai_client=client))
 
 
@@ -88,6 +92,23 @@ async def test_it_sees_the_calls_of_tools_that_it_names(model: OpenAIResponsesMo
     result = await run(Agent(model, capabilities=[NativeTool(named)]), SELECT, stream=stream)
     returned = [part for each in result.all_messages() for part in each.parts if isinstance(part, NativeToolReturnPart)]
     assert "apple" in str(returned[-1].content) and "apple" in str(await said(result))
+
+
+@pytest.mark.cell("long history", row="pydantic-ai, responses")
+async def test_a_long_history_reaches_the_model(model: OpenAIResponsesModel, stream: bool, seen: list[Seen]) -> None:
+    """Whole and in order."""
+    history = [pydantic_message(**message) for message in turns(TURNS)]
+    assert await said(await run(Agent(model), "Say hello", stream=stream, message_history=history)) == HELLO
+    assert said_in(seen)[-len(HISTORY) - 1 :] == [*HISTORY, "Say hello"]
+
+
+@pytest.mark.cell("error", row="pydantic-ai, responses")
+async def test_a_refusal_of_the_provider_is_told(lane: Lane, stream: bool) -> None:
+    """With its status and its words."""
+    async for model in served(lane.root, api_key="wrong"):
+        with pytest.raises(ModelHTTPError, match=r"Incorrect API key provided\.") as raised:
+            await run(Agent(model), "Say hello", stream=stream)
+        assert raised.value.status_code == 401
 
 
 @pytest.mark.cell("structured output", row="pydantic-ai, responses")

@@ -72,20 +72,27 @@ class Worker:
         return self._exchange({"method": method, "argument": argument, "ask": asdict(ask)})
 
     def talk(self, name: str, messages: list[Json], tool: Json, *, root: str, stream: bool) -> Json:
-        """What this client answers with a tool of its own, and its messages for the next turn; Node only."""
+        """What this client answers with a tool of its own, and its messages for the next turn; Node and LiteLLM."""
         ask = Ask(root=root, prompt="", stream=stream)
-        return self._exchange({"talk": name, "messages": messages, "tool": tool, "ask": asdict(ask)})
+        return self._succeeding({"talk": name, "messages": messages, "tool": tool, "ask": asdict(ask)})
+
+    def shape(self, name: str, ask: Ask) -> Json:
+        """The object that this client makes of the answer; Node and LiteLLM."""
+        return self._succeeding({"object": name, "ask": {**asdict(ask), "messages": ask.messages}})
 
     def converse(self, name: str, conversation: str, text: str, options: Json) -> Json:
         """What a client of the Responses API answers in this conversation, which begins with `options`; Node only."""
         question = {"responses": name, "conversation": conversation, "text": text, "options": options}
-        told: Json = self._exchange(question)
-        assert "failure" not in told, told
-        return told
+        return self._succeeding(question)
 
     def visit(self, visit: Json) -> Json:
         """What an official client of MCP found at a gateway and got for its calls; `mcp` only."""
         told: Json = self._exchange(visit)
+        return told
+
+    def _succeeding(self, question: Json) -> Json:
+        told = self._exchange(question)
+        assert "failure" not in told, told
         return told
 
     def _exchange(self, question: Json) -> Json:

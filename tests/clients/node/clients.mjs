@@ -4,11 +4,13 @@ import readline from "node:readline";
 
 import Anthropic from "@anthropic-ai/sdk";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { mapChatMessagesToStoredMessages, mapStoredMessagesToChatMessages, ToolMessage } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
-import { generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 
-import { said } from "./responses.mjs";
+import { OBJECTS } from "./objects.mjs";
+import { said, SUNNY, whole } from "./responses.mjs";
 
 const MAX_TOKENS = 20_000;
 
@@ -89,41 +91,6 @@ async function* aiSdk(ask) {
   }
 }
 
-const SHAPE = {
-  type: "object",
-  properties: { id: { type: "integer" } },
-  required: ["id"],
-  additionalProperties: false,
-};
-
-async function* openaiObject(ask) {
-  const json_schema = { name: "found", schema: SHAPE, strict: true };
-  const request = { model: "demo", messages: ask.messages, response_format: { type: "json_schema", json_schema } };
-  const answer = await new OpenAI(options(ask, "/v1")).chat.completions.parse(request);
-  yield JSON.stringify(answer.choices[0].message.parsed);
-}
-
-async function* openaiResponsesObject(ask) {
-  const format = { type: "json_schema", name: "found", schema: SHAPE, strict: true };
-  const request = { model: "demo", input: ask.messages, text: { format } };
-  yield JSON.stringify((await new OpenAI(options(ask, "/v1")).responses.parse(request)).output_parsed);
-}
-
-async function* aiSdkObject(ask) {
-  const { baseURL, apiKey } = options(ask, "/v1");
-  const given = { name: "gateway", baseURL, apiKey, headers: ask.headers, supportsStructuredOutputs: true };
-  const model = createOpenAICompatible(given)("demo");
-  const { object } = await generateObject({ model, schema: jsonSchema(SHAPE), messages: ask.messages, maxRetries: 0 });
-  yield JSON.stringify(object);
-}
-
-async function* langchainObject(ask) {
-  const { apiKey, maxRetries, ...configuration } = options(ask, "/v1");
-  const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration });
-  const shaping = model.withStructuredOutput(SHAPE, { name: "found", method: "jsonSchema", strict: true });
-  yield JSON.stringify(await shaping.invoke(ask.messages));
-}
-
 const CLIENTS = {
   openai,
   "openai .stream()": openaiHelper,
@@ -131,10 +98,6 @@ const CLIENTS = {
   anthropic,
   langchain,
   "ai-sdk": aiSdk,
-  "openai object": openaiObject,
-  "openai responses object": openaiResponsesObject,
-  "ai-sdk object": aiSdkObject,
-  "langchain object": langchainObject,
 };
 
 function options(ask, path) {
@@ -190,31 +153,83 @@ async function called({ method, argument, ask }) {
 
 // One turn of a client with a tool of its own: its answer, and the messages that it goes on with.
 const TALKS = {
-  openai: async ({ ask, messages, tool }) => {
-    const client = new OpenAI(options(ask, "/v1"));
-    const said = [...messages];
-    for (;;) {
-      const request = { model: "demo", messages: said, tools: [tool] };
-      const answer = ask.stream
-        ? await client.chat.completions.stream(request).finalChatCompletion()
-        : await client.chat.completions.create(request);
-      const { message } = answer.choices[0];
-      said.push(message);
-      if (!message.tool_calls?.length) return { text: message.content, messages: said };
-      for (const call of message.tool_calls) said.push({ role: "tool", tool_call_id: call.id, content: "Sunny" });
-    }
-  },
+  openai: (question) => openaiTalk(question, (client, request, stream) => created(client, request, stream)),
+  "openai .stream()": (question) =>
+    openaiTalk(question, async (client, request, stream) => {
+      const running = client.chat.completions.stream(request);
+      if (stream) for await (const _ of running);
+      return (await running.finalChatCompletion()).choices[0].message;
+    }),
   "ai-sdk": async ({ ask, messages, tool: wanted }) => {
     const { baseURL, apiKey } = options(ask, "/v1");
     const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey });
     const { name, description, parameters } = wanted.function;
-    const own = tool({ description, inputSchema: jsonSchema(parameters), execute: async () => "Sunny" });
+    const own = tool({ description, inputSchema: jsonSchema(parameters), execute: async () => SUNNY });
     const request = { model: provider("demo"), messages, tools: { [name]: own }, stopWhen: stepCountIs(5) };
     const result = ask.stream ? streamText(request) : await generateText(request);
     const text = await result.text;
     return { text, messages: [...messages, ...(await result.response).messages] };
   },
+  langchain: async ({ ask, messages, tool }) => {
+    const { apiKey, maxRetries, ...configuration } = options(ask, "/v1");
+    const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration }).bindTools([tool]);
+    const said = messages.map((each) => (each.role ? each : mapStoredMessagesToChatMessages([each])[0]));
+    for (;;) {
+      const message = ask.stream ? await whole(await model.stream(said)) : await model.invoke(said);
+      said.push(message);
+      if (!message.tool_calls.length) break;
+      for (const call of message.tool_calls) said.push(new ToolMessage({ content: SUNNY, tool_call_id: call.id }));
+    }
+    const stored = said.map((each) => (each.role ? each : mapChatMessagesToStoredMessages([each])[0]));
+    return { text: said.at(-1).content, messages: stored };
+  },
+  anthropic: async ({ ask, messages, tool: { function: wanted } }) => {
+    const client = new Anthropic(options(ask, ""));
+    const tools = [{ name: wanted.name, description: wanted.description, input_schema: wanted.parameters }];
+    const said = [...messages];
+    for (;;) {
+      const request = { model: "demo", max_tokens: MAX_TOKENS, messages: said, tools };
+      const { content } = ask.stream
+        ? await client.messages.stream(request).finalMessage()
+        : await client.messages.create(request);
+      said.push({ role: "assistant", content });
+      const used = content.filter((block) => block.type === "tool_use");
+      if (!used.length) return { text: content.map((block) => block.text ?? "").join(""), messages: said };
+      said.push({
+        role: "user",
+        content: used.map(({ id }) => ({ type: "tool_result", tool_use_id: id, content: SUNNY })),
+      });
+    }
+  },
 };
+
+async function openaiTalk({ ask, messages, tool }, message_of) {
+  const client = new OpenAI(options(ask, "/v1"));
+  const said = [...messages];
+  for (;;) {
+    const message = await message_of(client, { model: "demo", messages: said, tools: [tool] }, ask.stream);
+    said.push(message);
+    if (!message.tool_calls?.length) return { text: message.content, messages: said };
+    for (const call of message.tool_calls) said.push({ role: "tool", tool_call_id: call.id, content: SUNNY });
+  }
+}
+
+// The message of an answer; that of a stream as every tutorial assembles it.
+async function created(client, request, stream) {
+  if (!stream) return (await client.chat.completions.create(request)).choices[0].message;
+  const message = { role: "assistant", content: null };
+  for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
+    const { content, tool_calls: pieces } = chunk.choices[0].delta;
+    if (content) message.content = (message.content ?? "") + content;
+    for (const { index, id, function: piece } of pieces ?? []) {
+      message.tool_calls ??= [];
+      message.tool_calls[index] ??= { id, type: "function", function: { name: "", arguments: "" } };
+      message.tool_calls[index].function.name += piece.name ?? "";
+      message.tool_calls[index].function.arguments += piece.arguments ?? "";
+    }
+  }
+  return message;
+}
 
 function failure(error) {
   const headers = error.headers ?? error.responseHeaders ?? {};
@@ -226,12 +241,15 @@ function failure(error) {
   };
 }
 
+async function answered(question) {
+  if (question.responses) return said(question);
+  if (question.talk) return TALKS[question.talk](question);
+  if (question.object) return OBJECTS[question.object](question.ask);
+  return question.method ? called(question) : outcome(question);
+}
+
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const question = JSON.parse(line);
-  const answer = await (question.responses
-    ? said(question).catch((error) => ({ failure: failure(error) }))
-    : question.talk
-      ? TALKS[question.talk](question)
-      : question.method ? called(question) : outcome(question));
+  const answer = await answered(question).catch((error) => ({ failure: failure(error) }));
   process.stdout.write(JSON.stringify(answer) + "\n");
 }

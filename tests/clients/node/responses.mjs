@@ -2,7 +2,7 @@
 // gateway unless `label` is null, and decides as `decision` says about calls that it is asked about.
 
 import { createOpenAI } from "@ai-sdk/openai";
-import { HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
 import { Agent, OpenAIProvider, Runner, RunState, hostedMcpTool, setTracingDisabled, tool as agentsTool } from "@openai/agents";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
@@ -11,11 +11,11 @@ import OpenAI from "openai";
 setTracingDisabled(true);
 globalThis.AI_SDK_LOG_WARNINGS = false; // they would go to where the answers go
 
-const SUNNY = "Sunny";
+export const SUNNY = "Sunny";
 
 function openai(options) {
   const client = new OpenAI({ baseURL: options.base_url, apiKey: options.api_key, maxRetries: 0 });
-  const input = [];
+  const input = [...options.history];
   return async (text) => {
     const told = { asked: [], calls: [] };
     input.push({ role: "user", content: text });
@@ -48,7 +48,9 @@ function langchain(options) {
     useResponsesApi: true,
     configuration: { baseURL: options.base_url },
   }).bindTools([...named(options), { type, function: described }]);
-  const messages = [];
+  const messages = options.history.map(({ role, content }) =>
+    role === "user" ? new HumanMessage(content) : new AIMessage(content),
+  );
   return async (text) => {
     const told = { asked: [], calls: [] };
     messages.push(new HumanMessage(text));
@@ -65,7 +67,7 @@ function langchain(options) {
   };
 }
 
-async function whole(chunks) {
+export async function whole(chunks) {
   let message;
   for await (const chunk of chunks) message = message ? message.concat(chunk) : chunk;
   return message;
@@ -98,7 +100,11 @@ function agents(options, { interrupted = false } = {}) {
     await result.completed;
     return result;
   };
-  let history = [];
+  let history = options.history.map(({ role, content: text }) =>
+    role === "user"
+      ? { role, content: text }
+      : { role, status: "completed", content: [{ type: "output_text", text }] },
+  );
   return async (text) => {
     told.asked = [];
     let result = await run([...history, { role: "user", content: text }]);
@@ -124,7 +130,7 @@ function aiSdk(options, { providerOptions } = {}) {
   const tools = { [name]: tool({ description, inputSchema: jsonSchema(parameters), execute: async () => SUNNY }) };
   for (const { server_label: serverLabel, require_approval: requireApproval } of named(options))
     tools.gateway = provider.tools.mcp({ serverLabel, serverUrl: serverLabel, requireApproval }); // it wants both
-  const messages = [];
+  const messages = [...options.history];
   return async (text) => {
     const told = { asked: [], calls: [] };
     messages.push({ role: "user", content: text });
