@@ -13,21 +13,25 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
-from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, read_user, via_of, word_of
+from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, read_user, time_of, via_of, word_of
 from gateway.api.site import Route, readable
-from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer, preview_view
+from gateway.api.views import decided_view, error_view, group_view, json_answer, list_answer, page_answer, preview_view
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import Decision, not_found
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, ApprovalState
-from gateway.contracts.lists import ApprovalOrder
+from gateway.contracts.lists import ApprovalGrouping, ApprovalOrder, NarrowedApprovals
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
 ORDERS: Final[tuple[ApprovalOrder, ...]] = get_args(ApprovalOrder)
+GROUPINGS: Final[tuple[ApprovalGrouping, ...]] = get_args(ApprovalGrouping)
+#: What narrows pending approvals only: of all of them there are too many to look at each.
+OF_PENDING: Final = ("tool", "caller", "q", "equal_to", "since", "until")
+QUERY_CHARS: Final = 200
 WAIT_MOST_S = 60.0
 BATCH_MOST = 100
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
@@ -61,6 +65,7 @@ class ApprovalPages:
         one = APPROVALS + "/{id}"
         return [
             *readable(APPROVALS, self._list),
+            *readable(APPROVALS + "/groups", self._groups),
             *readable(one, self._get),
             *readable(one + "/preview", self._preview),
             ("POST", APPROVALS + "/batch", self._decide_all),
@@ -75,23 +80,31 @@ class ApprovalPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, "status", "conversation", "run", "order", "after", "limit")
+        query = query_of(request, "status", "conversation", "run", *OF_PENDING, "order", "after", "limit")
         after, limit = query.get("after"), limit_of(query)
-        order, status = _order_of(query), word_of(query, "status", STATES)
+        order, narrowed = _order_of(query), _narrowed(query)
         if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
             raise gone("after")
         await self._api.approvals().expire_due(tenant=caller.tenant)
         approvals = await self._api.store.approvals(
             tenant=caller.tenant,
-            state=status,
-            conversation=query.get("conversation"),
-            run_id=query.get("run"),
             order=order,
             after=after,
             limit=limit + 1,
+            **narrowed,
         )
         following = approvals[limit - 1].id if len(approvals) > limit else None
         return page_answer([approval_view(approval) for approval in approvals[:limit]], following=following)
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        caller = self._api.authorise(request, *VIEWING)
+        query = query_of(request, "by", "conversation", "run", *OF_PENDING, "limit")
+        by = cast("ApprovalGrouping", word_of(query, "by", GROUPINGS) or "call")
+        limit, narrowed, store = limit_of(query), _narrowed({**query, "status": "pending"}), self._api.store
+        await self._api.approvals().expire_due(tenant=caller.tenant)
+        groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit, **narrowed)
+        firsts = [(group, await store.approval(group.first, tenant=caller.tenant)) for group in groups]
+        return list_answer([group_view(group, first, by=by) for group, first in firsts if first is not None])
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -188,6 +201,28 @@ def _order_of(query: Mapping[str, str]) -> ApprovalOrder:
             param="order",
         )
     return cast("ApprovalOrder", order or "oldest")
+
+
+def _narrowed(query: Mapping[str, str]) -> NarrowedApprovals:
+    """Return what a list is narrowed by. Raises GatewayError (invalid_field)."""
+    given = next((name for name in OF_PENDING if name in query), None)
+    if given is not None and query.get("status") != "pending":
+        text = f"Only pending approvals are narrowed by {given!r}: send 'status=pending' too."
+        raise GatewayError("invalid_field", text, param=given)
+    if len(query.get("q", "")) > QUERY_CHARS:
+        text = f"The text to look for is too long: send {QUERY_CHARS} characters at most."
+        raise GatewayError("invalid_field", text, param="q")
+    return {
+        "state": word_of(query, "status", STATES),
+        "conversation": query.get("conversation"),
+        "run_id": query.get("run"),
+        "tool": query.get("tool"),
+        "caller": query.get("caller"),
+        "text": query.get("q"),
+        "equal_to": query.get("equal_to"),
+        "since_s": time_of(query, "since"),
+        "until_s": time_of(query, "until"),
+    }
 
 
 def _wait_of(text: str | None) -> float:

@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.agent.model_calls import model_calls_of
 from gateway.approvals.view import approval_view
 from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
-from gateway.contracts.lists import Tally
+from gateway.contracts.lists import ApprovalGroup, ApprovalGrouping, Tally
 from gateway.contracts.store import Json
 from gateway.contracts.tools import NoPreview, Preview
 from gateway.errors import GatewayError
@@ -26,6 +26,18 @@ def list_answer(entries: Sequence[Json]) -> web.Response:
 def page_answer(entries: Sequence[Json], *, following: str | None) -> web.Response:
     """Return one page of a list. `following` is the `after` of the next page, or None at the end."""
     return json_answer({"object": "list", "data": entries, "next": following})
+
+
+def group_view(group: ApprovalGroup, first: Approval, *, by: ApprovalGrouping) -> Json:
+    """Return a group of pending approvals; what they need not share is null: the tool, or who asked."""
+    return {
+        "count": group.count,
+        "calls": group.calls,
+        "tool": None if by == "caller" else first.tool,
+        "asked_by": first.caller if by == "caller" else None,
+        "expires_at": group.next_s,
+        "first": approval_view(first),
+    }
 
 
 def shown_state(run: StoredRun, *, pending: int) -> str:

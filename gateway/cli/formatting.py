@@ -66,6 +66,14 @@ def approval_summary(view: View) -> Iterator[str]:
         yield f"  approvals: {count}"
 
 
+def group_lines(view: View) -> Iterator[str]:
+    """Format a group of pending approvals: how many, what they share, and the id of the one that expires first."""
+    first = first if isinstance(first := view.get("first"), dict) else {}
+    shared = call_line(first) if view.get("calls") == 1 else word(view, "tool") or word(view, "asked_by")
+    yield f"{word(view, 'count')} approvals, {word(view, 'calls')} different: {shared}"
+    yield f"  the first until {time_of(view, 'expires_at')}: {word(first, 'id')}"
+
+
 def approval_lines(view: View) -> Iterator[str]:
     """Format all of an approval: the call that runs if it is approved, and the commands that decide on exactly that."""
     approval_id = word(view, "id")

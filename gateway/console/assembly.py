@@ -8,7 +8,9 @@ from typing import Protocol, TypeAlias
 from gateway.approvals.link_desk import LinkDesk
 from gateway.console.client import ApiClient
 from gateway.console.live import Live
-from gateway.console.pages.inbox import Inbox
+from gateway.console.pages.approvals.approval import ApprovalPage
+from gateway.console.pages.approvals.inbox import Inbox
+from gateway.console.pages.approvals.several import Several
 from gateway.console.pages.keys import Keys
 from gateway.console.pages.limits import Limits
 from gateway.console.pages.link import LinkPage
@@ -83,8 +85,9 @@ def assemble(
     async def is_valid(visit: Visit) -> bool:
         return await console.is_valid(visit)
 
-    inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
+    inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid), now_s)
     others = (
+        *(Several(now_s), ApprovalPage()),
         *(RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered()),
         *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Limits(now_s)),
         *(Status(), Upstreams(now_s)),

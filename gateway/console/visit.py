@@ -37,6 +37,9 @@ DONE: Final[Mapping[str, str]] = {
     "revoked": "Revoked. The gateway asks again.",
     "key_revoked": "Revoked. The key opens nothing any more.",
     "unasked": "Revoked. Calls of the conversation ask only where the gate does.",
+    "all_approved": "Approved: {0} calls. Their runs go on.",
+    "all_rejected": "Rejected: {0} calls. None of them runs.",
+    "all_counted": "Your approval counts for {0} calls. Some wait for another one, of another key.",
     "nothing": "Nothing was selected, so nothing was done.",
 }
 
@@ -123,11 +126,16 @@ class Visit:
         """Return the text of a template, with what every page has."""
         return self.rendering.render(template, self.language, {**self._common(), **values})
 
+    def _done(self) -> str | None:
+        """Return what the page says was done. Of the address it takes a word of ours, and a number."""
+        word, count = self.query.get("done", ""), self.query.get("count", "")
+        return self.t(DONE[word], count if count.isascii() and count.isdigit() else "?") if word in DONE else None
+
     def _common(self) -> Mapping[str, Any]:
         return {
             "caller": self.caller,
             "console": CONSOLE,
-            "done": self.t(DONE[word]) if (word := self.query.get("done", "")) in DONE else None,
+            "done": self._done(),
             "entries": [entry for entry in ENTRIES if self.may(*entry.scopes)],
             "keyless": self.keyless,
             "may": self.may,

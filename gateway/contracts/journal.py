@@ -11,7 +11,14 @@ from typing import Final, Literal, Protocol, Unpack
 
 from gateway.contracts.audit_chain import AuditLine as AuditLine
 from gateway.contracts.audit_chain import AuditRow as AuditRow
-from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
+from gateway.contracts.lists import (
+    ApprovalGroup,
+    ApprovalGrouping,
+    ApprovalOrder,
+    NarrowedApprovals,
+    NarrowedRuns,
+    Tally,
+)
 from gateway.contracts.remembered import AskBefore as AskBefore
 from gateway.contracts.remembered import Grant as Grant
 from gateway.contracts.tool_runs import Cancelling, ToolRuns
@@ -321,6 +328,11 @@ class Journal(ToolRuns, Protocol):
 
         The order `urgency` is that of pending approvals: the list has no others.
         """
+
+    async def approval_groups(
+        self, *, tenant: str, by: ApprovalGrouping, limit: int, **narrowed: Unpack[NarrowedApprovals]
+    ) -> Sequence[ApprovalGroup]:
+        """Return the pending approvals in groups, the largest group first, then the one that expires first."""
 
     async def tally(self, *, tenant: str) -> Tally:
         """Count the pending approvals and the runs that have not ended, of one tenant."""

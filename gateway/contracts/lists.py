@@ -8,13 +8,27 @@ from typing import Literal, TypedDict
 ApprovalOrder = Literal["oldest", "newest", "urgency"]
 
 
+#: call: the same tool with the same arguments, byte for byte, as they would run.
+ApprovalGrouping = Literal["tool", "caller", "call"]
+
+
 class NarrowedApprovals(TypedDict, total=False):
-    """The approvals of a list; a missing or None entry narrows nothing."""
+    """The approvals of a list; a missing or None entry narrows nothing.
+
+    `text` stands in an id, tool, caller, end user, conversation or in the arguments; small ASCII letters are as good as
+    capital ones. `equal_to` is the id of an approval with the same call. `since_s` <= begin of the wait < `until_s`.
+    """
 
     state: str | None
     conversation: str | None
     run_id: str | None
     sha256: str | None
+    tool: str | None
+    caller: str | None
+    text: str | None
+    equal_to: str | None
+    since_s: float | None
+    until_s: float | None
 
 
 class NarrowedRuns(TypedDict, total=False):
@@ -27,6 +41,19 @@ class NarrowedRuns(TypedDict, total=False):
     workflow: str | None
     since_s: float | None
     until_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGroup:
+    """Pending approvals of one tool, of one caller, or of one call; the `first` of them expires first, at `next_s`.
+
+    `count` is their number, and `calls` the number of different calls among them.
+    """
+
+    first: str
+    count: int
+    calls: int
+    next_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.api.approvals import ORDERS
+from gateway.api.approvals import GROUPINGS, ORDERS, QUERY_CHARS
 from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import KINDS
@@ -161,6 +161,15 @@ _RUN_WORKFLOW = Operation(
 
 _STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only those in this state.")
 _RUN: Final = Parameter("run", TEXT, "Only those of this run.")
+_OF_PENDING: Final = (
+    Parameter("tool", TEXT, "Only calls of this tool; among pending approvals only, as the next five."),
+    Parameter("caller", TEXT, "Only calls that the key of this name asked for."),
+    Parameter("q", {**TEXT, "maxLength": QUERY_CHARS}, "Only those with this text in an argument, a name or an id."),
+    Parameter("equal_to", TEXT, "Only those with the tool and the arguments of this approval, byte for byte."),
+    Parameter("since", NUMBER, "Only those that wait since then or a later time (Unix time, in seconds)."),
+    Parameter("until", NUMBER, "Only those that wait since an earlier time (Unix time, in seconds)."),
+)
+_BY: Final = Parameter("by", {"enum": list(GROUPINGS), "default": "call"}, "What the calls of a group share.")
 _WAIT: Final = Parameter("wait", {**NUMBER, "minimum": 0, "maximum": 60}, "Seconds to wait for a decision.")
 _STATE: Final = Parameter("state", {"enum": list(RUN_STATES)}, "Only those in this state.")
 _ORDER: Final = Parameter(
@@ -233,7 +242,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
          scopes=_CONTEXT, errors=("workflow_not_found",)),
     _RUN_WORKFLOW,
     _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals", paged("Approval"),
-         parameters=(_STATUS, _CONVERSATION, _RUN, _ORDER, _BEHIND, _LIMIT)),
+         parameters=(_STATUS, _CONVERSATION, _RUN, *_OF_PENDING, _ORDER, _BEHIND, _LIMIT)),
+    _get("/context/approvals/groups", "groupApprovals", "Count pending approvals in groups, the largest group first",
+         "Approvals", listing("CallGroup"), parameters=(_BY, _CONVERSATION, _RUN, *_OF_PENDING, _LIMIT)),
     _get("/context/approvals/{id}", "getApproval", "Get an approval; with `wait`, once it is decided", "Approvals",
          ref("OneApproval"), parameters=(_WAIT,), errors=("approval_not_found",)),
     _get("/context/approvals/{id}/preview", "previewApproval", "Show what a pending call would change", "Approvals",

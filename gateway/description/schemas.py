@@ -9,7 +9,6 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch
 from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
@@ -21,6 +20,7 @@ from gateway.api.workflows import RunBody
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.usage import COUNTS, DIMENSIONS
+from gateway.description.approvals import schemas_of_approvals
 from gateway.description.shapes import (
     NUMBER,
     OBJECT,
@@ -64,7 +64,7 @@ def schemas() -> dict[str, Schema]:
         found |= schema.pop("$defs", {})
         found[name] = schema
     found |= _answers() | _answers_of_runs() | _of_memories() | _answers_of_services() | _answers_of_operating()
-    found |= _of_responses() | _of_keys()
+    found |= _of_responses() | _of_keys() | schemas_of_approvals()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
     for dialect in all_dialects():
@@ -151,31 +151,11 @@ def _answers() -> dict[str, Schema]:
             omitted_tools=many(TEXT),
         ),
         "PromptDeleted": record(id=TEXT, object=only("system_prompt.deleted"), deleted=only(value=True)),
-        "Approval": _approval(),
-        "OneApproval": extended(_approval(), parameters=maybe(OBJECT)),
-        "Preview": record(
-            object=only("approval.preview"), available=TRUTH, **some("reason", "label", "before", "after")
-        ),
         "Summary": record(
             object=only("summary"),
             pending=WHOLE,
             next_expires_at=maybe(TIME),
             runs={"type": "object", "additionalProperties": WHOLE, "description": "By state; of those not ended."},
-        ),
-        "BatchEntry": extended(record(id=TEXT, status=WHOLE), optional=True, approval=ref("Approval"), error=OBJECT),
-        "Grant": record(
-            object=only("grant"),
-            **texts("id", "caller", "tool", "sha256", "granted_by"),
-            **some("run_id", "conversation", "user"),
-            created_at=TIME,
-            expires_at=maybe(TIME),
-        ),
-        "Ask": record(
-            object=only("ask"),
-            **texts("id", "caller", "conversation"),
-            **some("user"),
-            created_at=TIME,
-            expires_at=maybe(TIME),
         ),
         "AuditLine": _audit_line(),
         "Workflow": _workflow(),
@@ -340,18 +320,6 @@ def _prompt() -> Schema:
     source = {"enum": ["configured", "stored"]}
     counted = {"version": maybe(WHOLE), "updated_at": maybe(WHOLE), "characters": WHOLE}
     return record(id=TEXT, object=only("system_prompt"), source=source, **counted)
-
-
-def _approval() -> Schema:
-    always = texts("id", "run_id", "asked_by", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember")
-    perhaps = some("conversation", "user", "decided_by", "via", "comment")
-    times = {"created_at": TIME, "expires_at": TIME, "decided_at": maybe(TIME)}
-    states = {"enum": list(APPROVAL_STATES)}
-    objects = {"arguments": OBJECT, "edited_arguments": maybe(OBJECT), "client": maybe(OBJECT)}
-    given = many(record(by=TEXT, user=maybe(TEXT), via=TEXT, at=TIME))
-    return record(
-        **always, **perhaps, **times, **objects, step=WHOLE, state=states, required_approvals=WHOLE, approved_by=given
-    )
 
 
 def _run() -> Schema:

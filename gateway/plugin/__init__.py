@@ -40,7 +40,14 @@ from gateway.contracts.journal import (
     StoredStep,
 )
 from gateway.contracts.keys import Adding, StoredKey
-from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
+from gateway.contracts.lists import (
+    ApprovalGroup,
+    ApprovalGrouping,
+    ApprovalOrder,
+    NarrowedApprovals,
+    NarrowedRuns,
+    Tally,
+)
 from gateway.contracts.plugin import (
     Clock,
     Counters,
@@ -119,6 +126,8 @@ __all__ = [
     "Adding",
     "AnswerEnded",
     "Approval",
+    "ApprovalGroup",
+    "ApprovalGrouping",
     "ApprovalOrder",
     "AskBefore",
     "AskedAlreadyError",

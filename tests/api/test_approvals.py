@@ -476,3 +476,48 @@ async def test_a_person_sees_what_a_call_would_change() -> None:
         await desk.post(ONE, REJECT)
         _, after = await desk.get(f"{ONE}/preview")
         assert not after["available"] and "rejected" in after["reason"]
+
+
+async def test_what_waits_is_narrowed_and_grouped() -> None:
+    """By tool, caller, text, age and equal calls; groups say how many, and show the call that expires first."""
+    other = parked("run_2", approval_id="ap_2", caller="bob", arguments='{"command":"rm"}', created_s=120.0)
+    async with opened(parked(), other, parked("run_3", approval_id="ap_3", created_s=130.0)) as desk:
+
+        async def found(query: str) -> list[str]:
+            status, listed = await desk.get(f"/context/approvals?status=pending&{query}")
+            assert status == 200, listed
+            return [view["id"] for view in listed["data"]]
+
+        assert await found("q=RM") == ["ap_2"]
+        assert await found("caller=ann") == ["ap_1", "ap_3"]
+        assert await found("tool=execute_command&since=110&until=125") == ["ap_2"]
+        assert await found("equal_to=ap_3&order=newest") == ["ap_3", "ap_1"]
+        assert await found("equal_to=ap_9") == []
+        status, groups = await desk.get("/context/approvals/groups")
+        assert status == 200
+        assert [(one["count"], one["calls"], one["tool"], one["asked_by"]) for one in groups["data"]] == [
+            (2, 1, "execute_command", None),
+            (1, 1, "execute_command", None),
+        ]
+        assert groups["data"][0]["first"]["id"] == "ap_1" and groups["data"][0]["expires_at"] == 1000.0
+        _, by_caller = await desk.get("/context/approvals/groups?by=caller&q=make")
+        assert [(one["count"], one["tool"], one["asked_by"]) for one in by_caller["data"]] == [(2, None, "ann")]
+        assert (await desk.get("/context/approvals/groups", key="rival"))[1]["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "param"),
+    [
+        ("?q=make", "q"),
+        ("?status=done&tool=look", "tool"),
+        ("?status=pending&q=" + "x" * 201, "q"),
+        ("?status=pending&since=monday", "since"),
+        ("/groups?by=age", "by"),
+        ("/groups?status=done", "status"),
+    ],
+)
+async def test_only_what_waits_is_narrowed(path: str, param: str) -> None:
+    """Of decided ones there are too many to look at each; a query that is not valid is refused by name."""
+    async with opened(parked()) as desk:
+        status, answer = await desk.get(f"/context/approvals{path}")
+        assert (status, answer["error"]["param"]) == (400, param)

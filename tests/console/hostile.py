@@ -55,7 +55,7 @@ IMITATION: Final = (
     "Exactly this runs",
     "content: harmless",
     "! contains no characters of several scripts",
-    "Held by a rule of the operator: harmless",
+    "Waiting: a rule of the operator: harmless",
     "\\u{200b} \\{12 spaces} \\\\ \\n",
 )
 

@@ -143,6 +143,7 @@ def card_of(arguments: dict[str, object], *, edited: dict[str, object] | None = 
         "id": "ap_1", "tool": "write", "arguments": arguments, "basis": "llm", "reason": "", "rule": "", "user": "",
         "client": None, "asked_by": "ann", "edited_arguments": edited, "required_approvals": 1, "approved_by": [],
         "conversation": "", "run_id": "run_1", "created_at": 1, "expires_at": 2, "sha256": "0" * 64,
+        "state": "pending",
     }  # fmt: skip
     values = {"approval": approval, "decides": True, "bases": {}, "link": link, "console": "/console"}
     return Rendering().render("card.html", "en", values)

@@ -91,7 +91,7 @@ async def test_calls_appear_and_go_by_themselves(gateway: GatewayProcess, visit:
         await expect(page).to_have_title("Inbox – Twolane")
         await asked(gateway)
         card = page.get_by_role("article")
-        await expect(card).to_contain_text("Held by")
+        await expect(card).to_contain_text("Waiting:")
         await expect(page).to_have_title("(1) Inbox – Twolane")
         approval_id = await card.get_attribute("id")
         async with aiohttp.ClientSession(gateway.base_url) as client:
@@ -175,8 +175,13 @@ async def test_a_batch(gateway: GatewayProcess, visit: Visit) -> None:
         boxes = page.get_by_role("checkbox", name="Select the call of file_operations")
         await boxes.nth(0).check()
         await boxes.nth(2).check()
-        await page.get_by_label("Reason of a rejection").fill("both")
-        await page.locator("#batch").get_by_role("button", name="Reject").click()
+        await expect(page.locator("#batch")).to_contain_text("Selected calls: 2")
+        await page.get_by_role("button", name="Look at them and decide").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Decide on 2 calls")
+        await axe(page)
+        await page.get_by_label("Reason").fill("both")
+        await page.get_by_role("button", name="Reject 2 calls").click()
+        await expect(page.get_by_role("status")).to_have_text("Rejected: 2 calls. None of them runs.")
         await expect(page.get_by_role("article")).to_have_count(1)
     assert [(state, comment) for state, _, comment in await states(gateway)] == [
         ("rejected", "both"),
@@ -200,7 +205,7 @@ async def test_the_keyboard_alone(gateway: GatewayProcess, visit: Visit, tmp_pat
             await press(keys)
             await expect(page.get_by_role("article").nth(current)).to_be_focused()
         await press("x")
-        await expect(page.get_by_role("checkbox").nth(1)).to_be_checked()
+        await expect(page.get_by_role("article").nth(1).get_by_role("checkbox")).to_be_checked()
         await press("x")
         await press("r")
         await expect(page.get_by_role("article")).to_have_count(2)
@@ -293,7 +298,8 @@ async def test_decisions_without_scripts(gateway: GatewayProcess, visit: Visit, 
         await page.get_by_role("button", name="Approve the edited call").click()
         await page.goto("/console")
         await page.get_by_role("checkbox").check()
-        await page.locator("#batch").get_by_role("button", name="Reject").click()
+        await page.get_by_role("button", name="Look at them and decide").click()
+        await page.get_by_role("button", name="Reject", exact=True).click()
         await expect(page.get_by_role("article")).to_have_count(0)
     await until_written(tmp_path, "mine")
     assert [state for state, *_ in await states(gateway)][1::2] == ["rejected", "rejected"]

@@ -73,7 +73,7 @@ async def test_notices_on_the_desktop(gateway: GatewayProcess, visit: Visit) -> 
         assert order[1:] == [approval["id"] for approval in approvals]
         notes = await page.evaluate(_NOTES)
         assert [(title, tag) for title, _, tag in notes] == [("stranger.note", one["id"]) for one in approvals]
-        assert all(body.startswith("Held by") for _, body, _ in notes)
+        assert all(body.startswith("Waiting: ") for _, body, _ in notes)
         await expect(page.get_by_role("button", name="Notify me on the desktop")).to_be_hidden()
         await api(gateway, f"/context/approvals/{approvals[0]['id']}", {"decision": "reject"})
         await expect(page).to_have_title("(3) Inbox – Twolane")
@@ -167,9 +167,10 @@ async def test_letters_are_letters_where_a_reader_types(gateway: GatewayProcess,
         await page.keyboard.press("a")  # chooses the call, whose reader has not been there
         await expect(page.get_by_role("article")).to_be_focused()
         await page.get_by_role("checkbox").check()
-        reason = page.get_by_label("Reason of a rejection")
-        await reason.press_sequentially("jkarex?")
-        await expect(reason).to_have_value("jkarex?")
+        await page.get_by_text("Search, sort, group").click()
+        search = page.get_by_label("Text in the call")
+        await search.press_sequentially("jkarex?")
+        await expect(search).to_have_value("jkarex?")
         held = "new KeyboardEvent('keydown', {key: 'a', repeat: true, bubbles: true})"
         await page.get_by_role("article").focus()
         await page.evaluate(f"document.activeElement.dispatchEvent({held})")

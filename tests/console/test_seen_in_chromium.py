@@ -171,23 +171,23 @@ async def test_the_button_reads_on(chromium: Browser, tmp_path: Path) -> None:
             await expect(page.locator("p[role=status]")).to_contain_text("Approved. The run goes on.")
 
 
-async def test_a_batch_waits_for_its_longest_call(chromium: Browser, tmp_path: Path) -> None:
-    """To reject needs no reading; to approve, each selected call was in view."""
+async def test_several_calls_wait_for_the_longest_one(chromium: Browser, tmp_path: Path) -> None:
+    """To reject needs no reading; to approve, each text was in view on the page of the second look."""
     async with strange(tmp_path, PLAIN) as gateway:
         for text in ("\n".join(map(str, range(20))), "short"):
             await asked(gateway, "stranger.note", {"text": text}, conversation=str(len(text)))
         async with visiting(chromium, gateway.base_url, "/console", view=View(1280, 400)) as page:
-            bar = page.locator("#batch")
-            approve, reject = (bar.get_by_role("button", name=name) for name in ("Approve", "Reject"))
-            for box in await page.get_by_role("checkbox").all():
-                await box.evaluate("one => one.click()")
+            await page.get_by_label("Select all 2 on this page").check()
+            await page.get_by_role("button", name="Look at them and decide").click()
+            approve, reject = (page.get_by_role("button", name=f"{name} 2 calls") for name in ("Approve", "Reject"))
             await expect(approve).to_be_disabled()
             await expect(reject).to_be_enabled()
-            await expect(bar).to_contain_text("2 of them were not in view to their end")
+            assert await page.evaluate(_UNSEEN_BUT_OFFERED) == []
+            await expect(page.locator("[data-below]")).to_contain_text(" below")
             await read_values(page)
-            await expect(bar.locator(".below")).to_be_hidden()
+            await expect(page.locator("[data-below]")).to_be_hidden()
             await approve.click()
-            await expect(page.get_by_role("status")).to_contain_text("Approved.")
+            await expect(page.get_by_role("status")).to_have_text("Approved: 2 calls. Their runs go on.")
 
 
 async def test_without_scripts_nothing_scrolls_by_itself(chromium: Browser, tmp_path: Path) -> None:

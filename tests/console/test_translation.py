@@ -6,7 +6,8 @@ from pathlib import Path
 import yaml
 
 import gateway.console
-from gateway.console.pages.inbox import BASES
+from gateway.console.pages.approvals.approval import BASES
+from gateway.console.pages.approvals.inbox import AGES, GROUPINGS, ORDERS
 from gateway.console.pages.limits import RENEWED, SCOPES, WORDS
 from gateway.console.pages.services import PARTS
 from gateway.console.pages.status import FIGURES
@@ -49,6 +50,7 @@ def test_every_text_is_translated() -> None:
     shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}
     shown |= {*KINDS.values(), *SCOPES.values(), *WORDS.values(), *RENEWED.values(), *OUTCOMES.values()}
     shown |= {word for word, _ in ENDPOINT_STATES.values()}
+    shown |= {*ORDERS.values(), *GROUPINGS.values(), *AGES.values()}
     shown |= set(REFUSALS.values()) | {"valid", "expired", "revoked"}
     assert len(shown) > 300
     assert shown - CHINESE.keys() == set()

@@ -49,7 +49,8 @@ async def test_a_page_says_what_was_done_in_words_of_its_own(tmp_path: Path) -> 
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
         for word, text in DONE.items():
-            assert text in (await ann.get(f"/console/runs?done={word}")).main
+            assert text.format(7) in (await ann.get(f"/console/runs?done={word}&count=7")).main
+        assert "hello" not in (await ann.get("/console/runs?done=all_approved&count=hello")).main
         for word in ("", "x", "%3Cb%3Ehello"):
             page = await ann.get(f"/console/runs?done={word}")
             assert page.status == 200 and "hello" not in page.main and not page.root.all(role="status")

@@ -1,16 +1,27 @@
 """`gateway approvals`: lists the calls that wait for a person on a running gateway, and sends a person's decisions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import approval_lines, approval_summary, approvals_of, call_line, list_lines, views, word
+from gateway.cli.formatting import (
+    approval_lines,
+    approval_summary,
+    approvals_of,
+    call_line,
+    group_lines,
+    list_lines,
+    views,
+    word,
+)
 from gateway.cli.operator.arguments import add_asking, json_object, json_option, sha256
 from gateway.cli.operator.remembered import asks, grants, revoked
 from gateway.cli.operator.remote import Remote, RemoteError, message_of
 from gateway.contracts.journal import ApprovalState
+from gateway.contracts.lists import ApprovalGrouping
 
 PATH = ("context", "approvals")
+GROUPS_MOST: Final = 200
 
 
 def add(commands: Commands) -> None:
@@ -19,6 +30,14 @@ def add(commands: Commands) -> None:
     p = add_asking(group, "list", listed, "list the approvals that wait for a person, oldest first")
     states = (*get_args(ApprovalState), "all")
     p.add_argument("--status", choices=states, default="pending", help="state (default: pending)")
+    p.add_argument("--tool", metavar="NAME", help="only calls of this tool (pending ones)")
+    p.add_argument("--caller", metavar="KEY", help="only calls that the key of this name asked for (pending ones)")
+    p.add_argument(
+        "--search", metavar="TEXT", help="only calls with this text in an argument, a name or an id (pending ones)"
+    )
+    json_option(p)
+    p = add_asking(group, "groups", groups, "count the pending approvals in groups, the largest group first")
+    p.add_argument("--by", choices=get_args(ApprovalGrouping), default="call", help="what they share (default: call)")
     json_option(p)
     p = add_asking(group, "show", one, "show a call exactly as it would run")
     p.add_argument("approval_id", metavar="ID", help="id of an approval: ap_...")
@@ -44,10 +63,25 @@ def add(commands: Commands) -> None:
     p.add_argument("ids", nargs="+", metavar="ID", help="id of a grant or an ask: grant_..., ask_...")
 
 
-def listed(remote: Remote, *, status: str | None, as_json: bool) -> Iterator[str]:
+def listed(
+    remote: Remote,
+    *,
+    status: str | None,
+    as_json: bool,
+    tool: str | None = None,
+    caller: str | None = None,
+    search: str | None = None,
+) -> Iterator[str]:
     """Return the lines of the approvals in a state, or in `all` of them, the oldest first. Raises RemoteError."""
-    found = remote.entries(*PATH, status=None if status == "all" else status)
+    state = None if status == "all" else status
+    found = remote.entries(*PATH, status=state, tool=tool, caller=caller, q=search)
     return list_lines(found, approval_summary, as_json=as_json, gap=True)
+
+
+def groups(remote: Remote, *, by: str, as_json: bool) -> Iterator[str]:
+    """Return the lines of the groups of pending approvals, the largest group first. Raises RemoteError."""
+    found = views(remote.get(*PATH, "groups", by=by, limit=GROUPS_MOST).get("data"))
+    return list_lines(found, group_lines, as_json=as_json)
 
 
 def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:

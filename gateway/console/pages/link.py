@@ -13,7 +13,7 @@ from gateway.approvals.escaping import Language
 from gateway.approvals.link_desk import LinkDesk, LinkState
 from gateway.approvals.links import FIELD, PAGE
 from gateway.console.headers import new_nonce
-from gateway.console.pages.inbox import BASES
+from gateway.console.pages.approvals.approval import BASES
 from gateway.console.rendering import Rendering
 from gateway.console.static import static_url
 from gateway.console.visit import CONSOLE, html_answer, link, see_other

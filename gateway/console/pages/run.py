@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway.console.client import ApiError
 from gateway.console.exact import exact_json
 from gateway.console.live import Live, sse_frame
-from gateway.console.pages.inbox import BASES
+from gateway.console.pages.approvals.approval import BASES
 from gateway.console.timeline import begin_of, excerpt, lasted_s, seen_of, timeline_of
 from gateway.console.visit import VIEWING, Page, Visit, see_other
 from gateway.contracts.journal import ENDED

@@ -46,7 +46,7 @@
     const empty = document.querySelector("[data-empty]");
     const behind = document.querySelector("[data-behind]");
     if (empty) empty.hidden = cards > 0;
-    if (behind) behind.hidden = !(count > cards && !document.querySelector(".more"));
+    if (behind && empty) behind.hidden = !(count > cards && !document.querySelector(".more"));
   }
 
   // A call that was decided elsewhere, or whose time is over, is not decided here.
@@ -114,8 +114,11 @@
     const source = event.detail.source;
     if (heard.has(source)) return;
     heard.add(source);
+    const behind = document.getElementById("cards")?.matches("[data-narrowed]") && document.querySelector("[data-behind]");
     source.addEventListener("count", (message) => showCount(Number(message.data)));
+    source.addEventListener("approval", () => { if (behind) behind.hidden = false; });
     source.addEventListener("resolved", (message) => {
+      if (behind && !document.getElementById(message.data)) behind.hidden = false;
       const card = document.getElementById(message.data);
       if (card && card.matches("#cards > *")) takeAway(card);
       else endCard(document.querySelector(`[data-single][data-call^="${message.data} "]`));
@@ -172,26 +175,14 @@
     for (const control of card.querySelectorAll("[name=decision][value=approve]")) {
       control.disabled = below > 0 || "ended" in card.dataset;
     }
-    card.toggleAttribute("data-unread", below > 0);
     for (const note of notes) {
       note.hidden = below === 0;
       note.firstElementChild.textContent = note.dataset.below.replace("{0}", lines).replace("{1}", below);
     }
   }
 
-  function lookAtSelected() {
-    const batch = document.getElementById("batch");
-    if (!batch) return;
-    const unread = document.querySelectorAll("[data-unread] input[form=batch]:checked").length;
-    batch.querySelector("[value=approve]").disabled = unread > 0;
-    const note = batch.querySelector("[data-selected-unread]");
-    note.hidden = unread === 0;
-    note.textContent = note.dataset.selectedUnread.replace("{0}", unread);
-  }
-
   function lookAtAll() {
     cards().forEach(lookAt);
-    lookAtSelected();
   }
 
   let isLooking = false;
@@ -219,8 +210,33 @@
     document.addEventListener("click", (event) => {
       if (event.target.closest("[data-further]")) readFurther(event.target.closest("[data-card]"));
     });
-    document.addEventListener("change", lookAtSelected);
     lookAtAll();
+  }
+
+  // Several calls: the bar says how many are selected. What they are stands on the next page, before a decision.
+
+  function countSelected() {
+    const place = document.querySelector("[data-selected]");
+    if (!place) return;
+    const boxes = [...document.querySelectorAll("input[form=batch]")];
+    const count = boxes.filter((box) => box.checked).length;
+    place.textContent = place.dataset.selected.replace("{0}", count);
+    const all = document.querySelector("[data-select-all] input");
+    if (!all) return;
+    all.checked = count > 0 && count === boxes.length;
+    all.indeterminate = count > 0 && count < boxes.length;
+  }
+
+  function offerSelection() {
+    const all = document.querySelector("[data-select-all]");
+    if (all) {
+      all.hidden = false;
+      all.addEventListener("change", (event) => {
+        for (const box of document.querySelectorAll("input[form=batch]")) box.checked = event.target.checked;
+      });
+    }
+    document.addEventListener("change", countSelected);
+    window.addEventListener("pageshow", countSelected); // a browser that goes back has the boxes as they were
   }
 
   // The playground: both answers as they stream, each a line of JSON at a time.
@@ -372,5 +388,6 @@
   showLeft();
   setInterval(showLeft, 1000);
   offerNotices();
+  offerSelection();
   watchReading();
 })();

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.plugin import (
     Approval,
+    ApprovalGroup,
+    ApprovalGrouping,
     ApprovalOrder,
     AskBefore,
     AuditLine,
@@ -69,7 +71,7 @@ PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
 CHECK_ENDS_S = 0.5  # for a check in the background, once the store is closed
 
-PROMPTS, SERVICES, TOLD = Rows(StoredPrompt), Rows(StoredService), Rows(WorkerService)
+PROMPTS, SERVICES, TOLD, GROUPS = Rows(StoredPrompt), Rows(StoredService), Rows(WorkerService), Rows(ApprovalGroup)
 
 T = TypeVar("T")
 
@@ -292,10 +294,14 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         limit: int,
         **narrowed: Unpack[NarrowedApprovals],
     ) -> Sequence[Approval]:
-        select, behind, words = journal.APPROVALS_BY[order]
-        columns = cast("Mapping[str, str | None]", narrowed)
-        which = chosen(select, tenant, columns, order=words, limit=limit, behind=(behind, after))
-        return await self._all(APPROVALS, *which)
+        return await self._all(
+            APPROVALS, *journal.approvals_page(tenant, narrowed, order=order, after=after, limit=limit)
+        )
+
+    async def approval_groups(
+        self, *, tenant: str, by: ApprovalGrouping, limit: int, **narrowed: Unpack[NarrowedApprovals]
+    ) -> Sequence[ApprovalGroup]:
+        return await self._all(GROUPS, *journal.approval_groups(tenant, narrowed, by=by, limit=limit))
 
     async def tally(self, *, tenant: str) -> Tally:
         def read(connection: sqlite3.Connection) -> Tally:

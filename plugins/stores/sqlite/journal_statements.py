@@ -6,10 +6,11 @@ owner or a clock go over all tenants.
 
 # ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from gateway.plugin import FAR_S, ApprovalOrder
+from gateway.plugin import FAR_S, ApprovalGrouping, ApprovalOrder
 
 #: Whether something may follow the state of a run, in the words of the partial indexes, which fit no other words.
 ALIVE = "(state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')"
@@ -32,19 +33,11 @@ def chosen(
     *,
     order: str,
     limit: int,
-    behind: tuple[str, str | None] = ("", None),
 ) -> tuple[str, Sequence[str | int]]:
-    """Return a statement and its values: `select` with its first value, narrowed by the columns that are not None.
-
-    `behind`: a condition (as in `APPROVALS_BY`) and the id of the row behind which the rows are wanted, or None.
-    """
-    condition, row_id = behind
+    """Return a statement and its values: `select` with its first value, narrowed by the columns that are not None."""
     given = {column: value for column, value in columns.items() if value is not None}
     conditions = "".join(f" AND {column} = ?" for column in given)
-    values: tuple[str | int, ...] = (first, *given.values())
-    if row_id is not None:
-        conditions, values = conditions + condition, (*values, first, row_id)
-    return f"{select}{conditions} ORDER BY {order} LIMIT ?", (*values, limit)
+    return f"{select}{conditions} ORDER BY {order} LIMIT ?", (first, *given.values(), limit)
 
 
 OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowid DESC", "seq"
@@ -165,6 +158,60 @@ APPROVALS_BY: Mapping[ApprovalOrder, tuple[str, str, str]] = {
         _URGENCY,
     ),
 }
+_WAITING = "coalesce(edited, arguments)"
+#: What each entry of `NarrowedApprovals` compares; `text` is compared twice, the second time as it stands in JSON.
+_NARROWED: Mapping[str, str] = {
+    **{name: f"{name} = ?" for name in ("state", "conversation", "run_id", "sha256", "tool", "caller")},
+    "text": f"""(id || ' ' || run_id || ' ' || tool || ' ' || caller || ' ' || coalesce(user, '') || ' '
+        || coalesce(conversation, '') LIKE ? ESCAPE '!' OR {_WAITING} LIKE ? ESCAPE '!')""",
+    "equal_to": f"(tool, {_WAITING}) = (SELECT tool, {_WAITING} FROM approvals WHERE tenant = ? AND id = ?)",
+    "since_s": "created_s >= ?",
+    "until_s": "created_s < ?",
+}
+_GROUPED: Mapping[ApprovalGrouping, str] = {"tool": "tool", "caller": "caller", "call": f"tool, {_WAITING}"}
+#: With one `min`, the other columns are those of its row: `id` is that of the approval that expires first.
+_GROUPS = f"""SELECT id, count(*), count(DISTINCT tool || char(10) || {_WAITING}), min(expires_s) FROM approvals
+    INDEXED BY approvals_by_urgency WHERE state = 'pending' AND tenant = ?"""
+
+
+def _narrowed(tenant: str, narrowed: Mapping[str, object]) -> tuple[str, list[str | int | float]]:
+    """Return the conditions of `NarrowedApprovals` and their values."""
+    conditions, values = "", list[str | int | float]()
+    for name, value in narrowed.items():
+        if isinstance(value, str | float):
+            conditions += f" AND {_NARROWED[name]}"
+            values += _patterns(str(value)) if name == "text" else (tenant, value) if name == "equal_to" else (value,)
+    return conditions, values
+
+
+def _patterns(text: str) -> Sequence[str]:
+    """Return the patterns of LIKE that find a text as it is, and as it stands in canonical JSON."""
+    return [
+        f"%{one.replace('!', '!!').replace('%', '!%').replace('_', '!_')}%"
+        for one in (text, json.dumps(text, ensure_ascii=False)[1:-1])
+    ]
+
+
+def approvals_page(
+    tenant: str, narrowed: Mapping[str, object], *, order: ApprovalOrder, after: str | None, limit: int
+) -> tuple[str, Sequence[str | int | float]]:
+    """Return the statement of a page of approvals, and its values."""
+    select, behind, words = APPROVALS_BY[order]
+    conditions, values = _narrowed(tenant, narrowed)
+    if after is not None:
+        conditions, values = conditions + behind, [*values, tenant, after]
+    return f"{select}{conditions} ORDER BY {words} LIMIT ?", (tenant, *values, limit)
+
+
+def approval_groups(
+    tenant: str, narrowed: Mapping[str, object], *, by: ApprovalGrouping, limit: int
+) -> tuple[str, Sequence[str | int | float]]:
+    """Return the statement of the groups of pending approvals, and its values."""
+    conditions, values = _narrowed(tenant, narrowed)
+    order = "count(*) DESC, min(expires_s), id"
+    return f"{_GROUPS}{conditions} GROUP BY {_GROUPED[by]} ORDER BY {order} LIMIT ?", (tenant, *values, limit)
+
+
 #: What makes two calls the same question, and since when one that still waits is over.
 ASKED = _words("tenant, sha256, caller, conversation, user, run_id, created_s")
 ASKED_ALREADY = """SELECT 1 FROM approvals WHERE tenant = ? AND sha256 = ? AND state = 'pending' AND caller = ?

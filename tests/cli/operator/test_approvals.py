@@ -7,7 +7,7 @@ import pytest
 from api.approval_pages import opened
 from cli_cases import remote, told
 
-from gateway.cli.operator.approvals import decided, listed, one
+from gateway.cli.operator.approvals import decided, groups, listed, one
 from gateway.cli.operator.remote import PAGE, RemoteError
 from gateway.contracts.journal import Change
 from tests.plugins.stores.records import approval, new, parked, run, step, write
@@ -47,6 +47,22 @@ async def test_a_list_is_of_one_state_or_of_all() -> None:
             assert [json.loads(line)["id"] for line in lines] == ids
         assert await told(lambda: listed(remote(desk), status="expired", as_json=False)) == ["none"]
         assert await told(lambda: listed(remote(desk), status="expired", as_json=True)) == []
+
+
+async def test_a_list_is_narrowed_and_counted_in_groups() -> None:
+    """By tool, caller and text; a group says how many calls there are, and which expires first."""
+    async with opened(
+        parked(), parked("run_2", approval_id="ap_2"), parked("run_3", approval_id="ap_3", caller="bob")
+    ) as desk:
+        for which, count in (({"caller": "ann"}, 2), ({"search": "MAKE"}, 3), ({"tool": "look"}, 0)):
+            lines = await told(lambda which=which: listed(remote(desk), status="pending", as_json=True, **which))
+            assert len(lines) == count
+        assert await told(lambda: groups(remote(desk), by="call", as_json=False)) == [
+            '3 approvals, 1 different: execute_command {"command":"make"}',
+            "  the first until 1970-01-01 00:16:40 UTC: ap_1",
+        ]
+        lines = await told(lambda: groups(remote(desk), by="caller", as_json=True))
+        assert [(found["count"], found["asked_by"]) for found in map(json.loads, lines)] == [(2, "ann"), (1, "bob")]
 
 
 async def test_a_long_list_is_shown_whole() -> None:

@@ -106,6 +106,68 @@ async def test_the_newest_approvals_come_first(store: Store, which: dict[str, An
     assert await ids(store, order="newest", **which) == list(found)
 
 
+async def many_waiting(store: Store) -> None:
+    """Six that wait: calls `a` to `f`; the last ones of bob, one of them with arguments that a person changed."""
+    facts: dict[str, dict[str, Any]] = {
+        "a": {"tool": "look", "arguments": '{"text":"say \\"Ünde\\" 100%_!"}', "created_s": 1.0},
+        "b": {"created_s": 2.0, "user": "zoe"},
+        "c": {"created_s": 3.0, "conversation": "talk-9"},
+        "d": {"created_s": 4.0, "arguments": '{"command":"make -n"}'},
+        "e": {"created_s": 5.0, "caller": "bob", "arguments": '{"command":"MAKE -N"}'},
+        "f": {"created_s": 6.0, "caller": "bob", "edited": '{"command":"make"}', "expires_s": 90.0},
+    }
+    for name, some in facts.items():
+        await store.write(new(run(f"run_{name}"), approvals=(approval(name, run_id=f"run_{name}", **some),)))
+    await store.write(parked("run_x", approval_id="x", tenant="other"))
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "found"),
+    [
+        ({"tool": "look"}, "a"),
+        ({"caller": "bob"}, "ef"),
+        ({"caller": "bob", "text": "-n"}, "e"),
+        ({"text": "make -N"}, "de"),
+        ({"text": 'say "Ünde" 100%_!'}, "a"),
+        ({"text": "%"}, "a"),
+        ({"text": "_!"}, "a"),
+        ({"text": "zoe"}, "b"),
+        ({"text": "talk-9"}, "c"),
+        ({"text": "run_d"}, "d"),
+        ({"text": "LOOK"}, "a"),
+        ({"equal_to": "b"}, "bcf"),
+        ({"equal_to": "x"}, ""),
+        ({"since_s": 2.0, "until_s": 4.0}, "bc"),
+    ],
+    ids=str,
+)
+async def test_what_waits_is_narrowed(store: Store, narrowed: dict[str, Any], found: str) -> None:
+    """By tool, caller, a text, an equal call, age: in each order, and in pages."""
+    await many_waiting(store)
+    assert await ids(store, state="pending", **narrowed) == list(found)
+    assert await ids(store, state="pending", order="newest", **narrowed) == list(found[::-1])
+    assert set(await ids(store, order="urgency", **narrowed)) == set(found)
+    for place, one in enumerate(found):
+        assert await ids(store, state="pending", after=one, **narrowed) == list(found[place + 1 :])
+
+
+async def test_what_waits_is_counted_in_groups(store: Store) -> None:
+    """The largest first; each with the one that expires first. Calls are equal as they would run."""
+    await many_waiting(store)
+
+    async def groups(**which: Any) -> list[tuple[str, int, int, float]]:
+        found = await store.approval_groups(tenant="acme", **{"limit": 9, **which})
+        return [(one.first, one.count, one.calls, one.next_s) for one in found]
+
+    called = [("f", 3, 1, 90.0), ("a", 1, 1, 1000.0), ("d", 1, 1, 1000.0), ("e", 1, 1, 1000.0)]
+    assert await groups(by="call") == called
+    assert await groups(by="call", limit=1) == called[:1]
+    assert await groups(by="tool") == [("f", 5, 3, 90.0), ("a", 1, 1, 1000.0)]
+    assert [one[1:] for one in await groups(by="caller")] == [(4, 3, 1000.0), (2, 2, 90.0)]
+    assert await groups(by="call", caller="bob") == [("f", 1, 1, 90.0), ("e", 1, 1, 1000.0)]
+    assert await groups(by="tool", text="nothing like this") == []
+
+
 async def test_what_waits_is_counted_by_tenant(store: Store) -> None:
     """Pending approvals, the first expiry, runs that have not ended; one that waits in memory waits."""
     assert await store.tally(tenant="acme") == Tally()

@@ -18,6 +18,7 @@ from gateway.contracts.journal import (
     StoredRun,
     StoredStep,
 )
+from gateway.contracts.lists import ApprovalGrouping, ApprovalOrder
 from gateway.plugins.stores.sqlite import journal_statements as journal_sql
 from gateway.plugins.stores.sqlite.journal_statements import chosen
 
@@ -144,15 +145,33 @@ def test_a_page_is_read_in_its_order(connection: sqlite3.Connection, name: str) 
 
 
 @pytest.mark.parametrize("order", journal_sql.APPROVALS_BY)
-def test_approvals_are_read_in_their_order(connection: sqlite3.Connection, order: str) -> None:
+def test_approvals_are_read_in_their_order(connection: sqlite3.Connection, order: ApprovalOrder) -> None:
     """From an index, from behind one of them, and nothing is sorted."""
-    select, behind, words = journal_sql.APPROVALS_BY[order]
     for after in (None, "ap_1"):
-        which = chosen(select, "acme", {"conversation": None}, order=words, limit=7, behind=(behind, after))
+        which = journal_sql.approvals_page("acme", {"conversation": None}, order=order, after=after, limit=7)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
         index = "approvals_by_urgency" if order == "urgency" else "approvals_by_begin"
         assert any(f"USING INDEX {index} (tenant=?" in line for line in plan), plan
         assert not any("TEMP B-TREE" in line for line in plan), plan
+
+
+@pytest.mark.parametrize("order", journal_sql.APPROVALS_BY)
+def test_what_waits_is_searched_among_what_waits(connection: sqlite3.Connection, order: ApprovalOrder) -> None:
+    """However many calls were decided: an index leads to the pending ones, in the order of the page."""
+    narrowed = {"state": "pending", "tool": "look", "caller": "ann", "text": "50%", "equal_to": "ap_2", "since_s": 1.0}
+    which = journal_sql.approvals_page("acme", narrowed, order=order, after="ap_1", limit=7)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
+    index = "approvals_by_urgency (tenant=?" if order == "urgency" else "approvals_by_state (tenant=? AND state=?"
+    assert any(f"USING INDEX {index}" in line for line in plan), plan
+    assert not any("TEMP B-TREE" in line or line.startswith("SCAN approvals") for line in plan), plan
+
+
+@pytest.mark.parametrize("by", get_args(ApprovalGrouping))
+def test_groups_are_of_what_waits(connection: sqlite3.Connection, by: ApprovalGrouping) -> None:
+    """Through the index of pending approvals."""
+    which = journal_sql.approval_groups("acme", {"text": "x"}, by=by, limit=7)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
+    assert any("USING INDEX approvals_by_urgency (tenant=?" in line for line in plan), plan
 
 
 @pytest.mark.parametrize("owner", [None, "w1"])

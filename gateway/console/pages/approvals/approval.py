@@ -1,4 +1,4 @@
-"""The inbox: calls that wait for a person, one of them on its own page, and every way to decide on them."""
+"""One call that waits for a person, on its own page: all of it, what it changes, and the decision."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,17 +7,14 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.approvals.view import get_waiting_arguments
-from gateway.console.client import Api, ApiError
+from gateway.console.client import ApiError
 from gateway.console.exact import exact_arguments, exact_difference
-from gateway.console.live import Live, View, sse_frame
-from gateway.console.rendering import Rendering, shown_line
+from gateway.console.rendering import shown_line
 from gateway.console.schema_form import FieldError, fields_of, object_in, values_of
-from gateway.console.static import static_url
-from gateway.console.visit import CONSOLE, VIEWING, Page, Visit, link, see_other
+from gateway.console.visit import VIEWING, Page, Visit, see_other
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 
-SHOWN: Final = 50
 #: The control that holds all arguments as JSON, for a reader who edits them so.
 WHOLE: Final = "arguments"
 #: Words for the basis of a verdict, from `gateway.contracts.risk.Basis`.
@@ -25,48 +22,26 @@ BASES: Final[Mapping[str, str]] = {
     "operator": "a rule of the operator",
     "llm": "the model's own word",
     "whitelist": "the assessor of the tool",
-    "default": "the default, as no rule lets it run",
+    "default": "no rule allows this call",
     "invalid": "its arguments do not fit the tool",
     "malformed": "the call is malformed",
     "duplicate": "the call was made before",
     "unknown_tool": "the tool is not known",
 }
+#: What was done, for the notice behind a decision.
+PAST: Final[Mapping[str, str]] = {"approve": "approved", "reject": "rejected"}
 
 
-class Inbox:
-    """The pages of approvals. `live` sends news to those that are open."""
-
-    def __init__(self, rendering: Rendering, live: Live) -> None:
-        self._rendering = rendering
-        self._live = live
+class ApprovalPage:
+    """The page of one approval."""
 
     def pages(self) -> tuple[Page, ...]:
         deciding = ("approve",)
         return (
-            Page("GET", "", self._inbox),
-            Page("GET", "/live", self._news, VIEWING),
-            Page("POST", "/approvals/batch", self._decide_all, deciding),
             Page("GET", "/approvals/{id}", self._approval, VIEWING),
             Page("GET", "/approvals/{id}/preview", self._preview, deciding),
             Page("POST", "/approvals/{id}", self._decide, deciding),
         )
-
-    async def _inbox(self, visit: Visit) -> web.Response:
-        if not visit.may(*VIEWING):  # a key of operators only
-            return see_other("status")
-        after, approvals = visit.query.get("after"), ("context", "approvals")
-        listed, summary = await asyncio.gather(
-            visit.api.get(*approvals, status="pending", order="urgency", limit=SHOWN, after=after),
-            visit.api.get("context", "summary"),
-        )
-        values = {"approvals": listed["data"], "following": listed["next"], "pending": summary["pending"]}
-        return visit.answer("inbox.html", title=visit.t("Inbox"), bases=BASES, summary=summary, **values)
-
-    async def _news(self, visit: Visit) -> web.StreamResponse:
-        async def count() -> bytes:
-            return sse_frame("count", str((await visit.api.get("context", "summary"))["pending"]))
-
-        return await self._live.news(visit, count)
 
     async def _approval(self, visit: Visit) -> web.Response:
         approval = await visit.api.get("context", "approvals", visit.match["id"])
@@ -129,7 +104,7 @@ class Inbox:
             return await self._failed(visit, approval_id, 422, problem)
         except ApiError as error:
             return await self._failed(visit, approval_id, error.status, error.message)
-        done = "counted" if decided["state"] == "pending" else _past(decision)
+        done = "counted" if decided["state"] == "pending" else PAST[decision]
         if form.get("back") == "approval":
             return see_other("approvals", approval_id, done=done, run=decided["run_id"])
         if form.get("back") == "run":
@@ -146,42 +121,3 @@ class Inbox:
         if WHOLE in visit.form:
             return object_in(WHOLE, visit.form[WHOLE])
         return values_of(fields_of(approval["parameters"], get_waiting_arguments(approval)), visit.form)
-
-    async def _decide_all(self, visit: Visit) -> web.Response:
-        chosen = [entry.partition(" ") for entry in visit.lists.get("approval", ())]
-        decision = visit.form.get("decision")
-        if not chosen:
-            return see_other(done="nothing")
-        body: dict[str, Any] = {
-            "decision": decision,
-            "approvals": [{"id": approval_id, "sha256": sha256} for approval_id, _, sha256 in chosen],
-        }
-        if decision == "reject" and (reason := visit.form.get("reason", "").strip()):
-            body["reason"] = reason
-        results = (await visit.api.post("context", "approvals", "batch", body=body))["data"]
-        failed = [result for result in results if result["status"] != 200]
-        if not failed:
-            runs = {result["approval"]["run_id"] for result in results}
-            is_open = any(result["approval"]["state"] == "pending" for result in results)
-            past = "counted" if is_open else _past(str(decision))
-            return see_other(done=past, run=runs.pop() if len(runs) == 1 else None)
-        done = len(results) - len(failed)
-        return await visit.page("batch.html", title="Decisions", status=409, failed=failed, count=done)
-
-    async def news_of(self, event: Json, api: Api, view: View) -> bytes:
-        """Return the frames of an event for open inboxes (`gateway.console.live.Render`)."""
-        if event["event"] not in ("approval.required", "approval.partly_approved", "approval.resolved"):
-            return b""
-        pending = (await api.get("context", "summary"))["pending"]
-        count = sse_frame("count", str(pending))
-        if event["event"] == "approval.resolved":
-            return sse_frame("resolved", event["data"]["approval_id"]) + count
-        frame = {"static": static_url, "console": CONSOLE, "link": link, "bases": BASES}
-        card = {**frame, "approval": event["data"], "decides": view.decides}
-        fresh = sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
-        # A card that is there already makes room for the one with its first approval.
-        return fresh if event["event"] == "approval.required" else sse_frame("resolved", event["data"]["id"]) + fresh
-
-
-def _past(decision: str) -> str:
-    return {"approve": "approved", "reject": "rejected"}[decision]

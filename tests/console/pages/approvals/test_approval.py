@@ -1,4 +1,4 @@
-"""The inbox and the page of an approval: what a reader sees, hostile content, and every way to decide."""
+"""The page of one approval: what a reader sees, hostile content, and every way to decide."""
 
 import json
 import re
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.console.browsing import Browser, Seen, key, served
-from tests.console.html import buttons_of
 
 KEYS = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
 HOSTILE = (
@@ -20,19 +19,6 @@ HOSTILE = (
     "\" onmouseover=alert(1) x='",
     "раypal \U000e0041",
 )
-
-
-async def test_an_approval_is_decided_in_the_inbox(tmp_path: Path) -> None:
-    async with served(tmp_path, *KEYS) as browser:
-        ann = await browser.signed_in("ann")
-        approval_id = await ann.asks()
-        page = await ann.get("/console")
-        assert "Call Ann" in page.main
-        after = await ann.submit(page, "Approve the call of file_operations")
-        assert after.status == 200 and "Nothing waits for you." in after.main
-        decided = await ann.until(approval_id)
-        assert (decided["decided_by"], decided["via"]) == ("ann", "console")
-    assert (tmp_path / "files" / "note.txt").read_text() == "Call Ann"
 
 
 async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
@@ -98,60 +84,6 @@ async def test_a_call_that_changed_meanwhile_is_not_decided(tmp_path: Path) -> N
         late = await ann.submit(page, "Approve")
         assert late.status == 409 and late.problem
         await ann.until(approval_id, "rejected")
-
-
-async def test_several_are_decided_at_once(tmp_path: Path) -> None:
-    """One that was decided meanwhile is named; the others are decided."""
-    async with served(tmp_path, *KEYS) as browser:
-        ann = await browser.signed_in("ann")
-        ids = [await ann.asks(operation="write", path=f"{i}.txt", content="x") for i in range(4)]
-        page = await ann.get("/console")
-        entries = [one.attributes["value"] for one in page.root.all("input", name="approval")]
-        assert [entry.partition(" ")[0] for entry in entries] == ids
-        nothing = await ann.submit(page, "Reject", action="/console/approvals/batch")
-        assert "Nothing was selected" in nothing.main
-        after = await ann.submit(
-            page, "Reject", {"approval": entries[:2], "reason": "no"}, action="/console/approvals/batch"
-        )
-        assert "Rejected." in after.main
-        partly = await ann.submit(page, "Approve", {"approval": entries[1:]}, action="/console/approvals/batch")
-        assert partly.status == 409 and partly.main.startswith("Decisions 2 of the calls were decided.")
-        assert ids[1] in partly.main and ids[2] not in partly.main
-        assert (await ann.until(ids[0], "rejected"))["comment"] == "no"
-        for approval_id in ids[2:]:
-            await ann.until(approval_id)
-
-
-async def test_a_decision_leads_to_its_run(tmp_path: Path) -> None:
-    """From the inbox, from the page of the approval, and from several decisions on one run."""
-    async with served(tmp_path, *KEYS) as browser:
-        ann = await browser.signed_in("ann")
-        ids = [await ann.asks(operation="write", path=f"{i}.txt", content="x") for i in range(5)]
-        runs = [(await ann.until(approval_id, "pending"))["run_id"] for approval_id in ids]
-        page = await ann.get("/console")
-        entries = [one.attributes["value"] for one in page.root.all("input", name="approval")]
-        decided = [
-            await ann.submit(page, "Approve the call of file_operations", action=f"/console/approvals/{ids[0]}"),
-            await ann.submit(await ann.get(f"/console/approvals/{ids[1]}"), "Approve"),
-            await ann.submit(page, "Approve", {"approval": entries[2:3]}, action="/console/approvals/batch"),
-        ]
-        for run_id, after in zip(runs, decided, strict=False):
-            (notice,) = after.root.all(role="status")
-            assert notice.text == "Approved. The run goes on. See what the run does"
-            assert [link.attributes["href"] for link in notice.all("a")] == [f"/console/runs/{run_id}"]
-        several = await ann.submit(page, "Approve", {"approval": entries[3:]}, action="/console/approvals/batch")
-        assert [notice.text for notice in several.root.all(role="status")] == ["Approved. The run goes on."]
-
-
-async def test_who_may_not_decide_sees_and_has_no_button(tmp_path: Path) -> None:
-    async with served(tmp_path, *KEYS) as browser:
-        ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
-        approval_id = await ann.asks()
-        for path in ("/console", f"/console/approvals/{approval_id}"):
-            page = await bob.get(path)
-            assert "Call Ann" in page.main
-            assert not [one for one in page.root.all("button") if "pprove" in one.name or "eject" in one.name]
-        assert "Nothing waits for you." in (await eve.get("/console")).main
 
 
 async def test_a_preview_shows_what_the_call_changes(tmp_path: Path) -> None:
@@ -240,18 +172,3 @@ async def test_large_arguments_have_their_beginning_in_the_inbox_and_all_on_thei
 
 async def decided(ann: Browser) -> None:
     assert (await ann.api().get("/context/summary")).json["pending"] == 0
-
-
-@pytest.mark.parametrize("content", ["x" * 2_001, "\n" * 24, "short"], ids=["long", "many lines", "short"])
-async def test_a_card_that_is_cut_is_not_approved_from_the_inbox(tmp_path: Path, content: str) -> None:
-    """The page of the approval shows all of it before somebody approves. Rejecting needs no more reading."""
-    async with served(tmp_path, key("ann")) as browser:
-        ann = await browser.signed_in("ann")
-        approval_id = await ann.asks(operation="write", path="a.txt", content=content)
-        page = await ann.get("/console")
-        names = [one.name for one in buttons_of(page.root)]
-        assert ("Approve the call of file_operations" in names) is (content == "short")
-        assert ("Read all arguments and decide" in page.main) is (content != "short")
-        assert bool(page.root.all("input", name="approval")) is (content == "short")
-        assert "Reject the call of file_operations" in names
-        assert "Approve" in [one.name for one in buttons_of((await ann.get(f"/console/approvals/{approval_id}")).root)]

@@ -1,0 +1,60 @@
+"""The JSON of approvals, their groups, and what is remembered of decisions, as JSON Schema."""
+
+from gateway.api.approvals import STATES
+from gateway.description.shapes import (
+    OBJECT,
+    TEXT,
+    TIME,
+    TRUTH,
+    WHOLE,
+    Schema,
+    extended,
+    many,
+    maybe,
+    only,
+    record,
+    ref,
+    some,
+    texts,
+)
+
+
+def schemas_of_approvals() -> dict[str, Schema]:
+    """Return the schemas of answers by name."""
+    return {
+        "Approval": _approval(),
+        "OneApproval": extended(_approval(), parameters=maybe(OBJECT)),
+        "CallGroup": record(
+            count=WHOLE, calls=WHOLE, expires_at=TIME, first=ref("Approval"), **some("tool", "asked_by")
+        ),
+        "Preview": record(
+            object=only("approval.preview"), available=TRUTH, **some("reason", "label", "before", "after")
+        ),
+        "BatchEntry": extended(record(id=TEXT, status=WHOLE), optional=True, approval=ref("Approval"), error=OBJECT),
+        "Grant": record(
+            object=only("grant"),
+            **texts("id", "caller", "tool", "sha256", "granted_by"),
+            **some("run_id", "conversation", "user"),
+            created_at=TIME,
+            expires_at=maybe(TIME),
+        ),
+        "Ask": record(
+            object=only("ask"),
+            **texts("id", "caller", "conversation"),
+            user=maybe(TEXT),
+            created_at=TIME,
+            expires_at=maybe(TIME),
+        ),
+    }
+
+
+def _approval() -> Schema:
+    always = texts("id", "run_id", "asked_by", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember")
+    perhaps = some("conversation", "user", "decided_by", "via", "comment")
+    times = {"created_at": TIME, "expires_at": TIME, "decided_at": maybe(TIME)}
+    states = {"enum": list(STATES)}
+    objects = {"arguments": OBJECT, "edited_arguments": maybe(OBJECT), "client": maybe(OBJECT)}
+    given = many(record(by=TEXT, user=maybe(TEXT), via=TEXT, at=TIME))
+    return record(
+        **always, **perhaps, **times, **objects, step=WHOLE, state=states, required_approvals=WHOLE, approved_by=given
+    )
