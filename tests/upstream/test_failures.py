@@ -10,8 +10,7 @@ from gateway.upstream.failures import EVERY_S, MOST_CAUSES, Failures
 from .turns import endpoint
 
 REFUSED = (
-    "Upstream 'up' could not be reached: Connection refused, as nothing listens there: start it, or check its "
-    "base_url."
+    "Upstream 'up' could not be reached: Connection refused, as nothing listens there: start it, or check its base_url."
 )
 
 
