@@ -8,6 +8,8 @@ BudgetLimit: TypeAlias = Literal["tokens_per_day", "tokens_per_month", "cost_per
 #: A limit, by the name of its setting.
 Limit: TypeAlias = Literal["requests_per_minute", "tokens_per_minute", "concurrent", BudgetLimit]
 BUDGETS: Final[tuple[BudgetLimit, ...]] = get_args(BudgetLimit)
+#: Those of money.
+COSTS: Final[tuple[BudgetLimit, ...]] = ("cost_per_day", "cost_per_month")
 LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 
 

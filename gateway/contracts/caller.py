@@ -83,5 +83,5 @@ class Caller:
             )
 
 
-#: Whoever asks a gateway without keys.
+#: The caller of a gateway without keys.
 LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "tools", "approve", "admin", "metrics")))

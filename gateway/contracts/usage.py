@@ -89,6 +89,18 @@ class UsageStore(Protocol):
         """
         ...
 
+    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
+        """Note that a gateway, which has limits, is at work until then unless it says so again (Unix times)."""
+        ...
+
+    async def attending(self, *, now_s: float) -> int:
+        """Return how many gateways that have limits are at work on this store."""
+        ...
+
+    async def leave(self, gateway: str) -> None:
+        """Note that a gateway is at work no longer. Idempotent."""
+        ...
+
     async def prune_usage(self, *, before: str) -> int:
         """Delete the usage of the days before one; return how many rows there were."""
         ...

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from gateway.contracts.allowance import BUDGETS, Allowance, BudgetLimit
+from gateway.contracts.allowance import BUDGETS, COSTS, Allowance, BudgetLimit
 
 Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
 #: What a rule is counted under: its scope and its id.
@@ -30,14 +30,18 @@ class Budgets:
 
     `missing` has what somebody asked for and was not read.
 
-    `currency` returns that of the prices in use; "": there are none. `changed` is called after newer sums were taken.
+    `currency` returns that of the prices in use; "": there are none. `guess` returns what a token may cost by them.
+    `gateways` is how many gateways share the budgets: each leaves the others their part of what is left. `read_s` is
+    when the latest read began, by the clock of the meters.
     """
 
-    def __init__(self, currency: Callable[[], str], *, changed: Callable[[], None] | None = None) -> None:
+    def __init__(self, currency: Callable[[], str], *, guess: Callable[[], float] = float) -> None:
         self.wanted = False
+        self.gateways = 1
+        self.read_s = float("-inf")
         self.missing: set[Counted] = set()
         self.currency = currency
-        self._changed = changed
+        self._guess = guess
         self._spent: Mapping[Counted, Spent] = {}
         self._names: Collection[Counted] = ()
         self._read_currency: str | None = None  # None: nothing was read yet
@@ -45,8 +49,6 @@ class Budgets:
     def replace(self, spent: Mapping[Counted, Spent], *, names: Collection[Counted], currency: str) -> None:
         """Use these sums from now on. They are of all `names`, of which some have none; costs are in `currency`."""
         self._spent, self._names, self._read_currency = spent, names, currency
-        if self._changed is not None:
-            self._changed()
 
     def obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
         """Return why the budgets of a rule cannot be counted now, and what to do; None: they can."""
@@ -64,12 +66,23 @@ class Budgets:
             return "what is used of it is not read from the store yet: try again in a second"
         return None
 
-    def over(self, scope: Scope, name: str, allowance: Allowance) -> BudgetLimit | None:
-        """Return the first budget of a rule that is used up; None: there is none."""
+    def over(self, scope: Scope, name: str, allowance: Allowance, *, held: int = 0) -> BudgetLimit | None:
+        """Return the first budget of a rule that is used up; None: there is none.
+
+        `held`: with so many tokens that the sums do not have, of this gateway, and as many of each other one.
+        """
         for limit, most, used in self.used(scope, name, allowance):
-            if most is not None and used >= most:
+            if most is None:
+                continue
+            more = held * self.gateways
+            if used + (more * self._cost_of_token(scope, name) if more and limit in COSTS else more) >= most:
                 return limit
         return None
+
+    def _cost_of_token(self, scope: Scope, name: str) -> float:
+        """Return the mean of this month, or a guess if nothing was used."""
+        spent = self._spent.get((scope, name), _NOTHING)
+        return spent.cost_month / spent.tokens_month if spent.tokens_month else self._guess()
 
     def used(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
         """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""

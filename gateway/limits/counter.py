@@ -6,11 +6,24 @@ Where a lot of room is left, a busy worker takes some places ahead, so that the 
 all of them together are at most half a percent of the room, so nobody is refused for more than that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from gateway.contracts.allowance import LIMITS, Limit
-from gateway.limits.shared import LAST, NOW, OVER, REQUESTS, TICK_S, TICKS, TOKENS
+from gateway.limits.shared import (
+    BEFORE,
+    HELD,
+    LAST,
+    NOW,
+    OVER,
+    REQUESTS,
+    STORED,
+    STORED_AT,
+    TICK_S,
+    TICKS,
+    TOKENS,
+    USED,
+)
 
 #: What is counted in the window of a minute.
 Kind: TypeAlias = Literal["requests", "tokens"]
@@ -229,6 +242,45 @@ class Counter:
         at = OVER + LIMITS.index(limit)
         return sum(row[at] for row in self._rows())
 
+    # For budgets: what is held and used, but not read from the store yet.
+
+    def hold(self, tokens: int) -> None:
+        """Count tokens as held by a request under way; less than 0: no longer."""
+        mine, *_ = self._rows()
+        mine[HELD] = min(max(mine[HELD] + tokens, 0), MOST)
+
+    def use(self, tokens: int) -> None:
+        """Count tokens as used, until they are read from the store."""
+        mine, *_ = self._rows()
+        mine[USED] = (mine[USED] + tokens) & MOST
+
+    def pending(self, stored: Sequence[int] | None, read_s: float) -> int:
+        """Return the tokens that all workers hold, and those used that are not among the `stored` ones (`all_stored`).
+
+        `stored` None: none were read since it has rows. Then those count which were stored after `read_s`, when the
+        latest read began.
+        """
+        rows = self._rows()
+        known = [_stored(row, read_s) for row in rows] if stored is None else stored
+        return sum(row[HELD] + ((row[USED] - then) & MOST) for row, then in zip(rows, known, strict=True))
+
+    def all_stored(self) -> Sequence[int] | None:
+        """Return what each worker has stored until now; None: this one has no rows."""
+        return [row[STORED] for row in self._rows()] if self._is_open else None
+
+    def note_stored(self, used: int) -> None:
+        """Note that what this worker had used at a time (`own_use`) is stored."""
+        if self._is_open:
+            mine = self._mine
+            mine[BEFORE], mine[STORED], mine[STORED_AT] = mine[STORED], used, int(self._clock() / TICK_S)
+
+    @property
+    def own_use(self) -> int | None:
+        """Return what this worker has used, if that is not stored; None: all of it is."""
+        if not self._is_open or self._mine[USED] == self._mine[STORED]:
+            return None
+        return self._mine[USED]
+
     def _open(self) -> None:
         """Have rows. Raises GatewayError (overloaded) if there is no room for them."""
         self.close()
@@ -327,6 +379,11 @@ class Counter:
 
 
 _NO_ROW: Final = memoryview(bytearray()).cast("i")
+
+
+def _stored(row: memoryview, read_s: float) -> int:
+    """Return what a worker had stored when a read began."""
+    return row[BEFORE] if (row[STORED_AT] + 1) * TICK_S > read_s else row[STORED]
 
 
 def _between(row: memoryview, ring: int, first: int, last: int) -> int:

@@ -21,18 +21,30 @@ class Places:
     """The places of some requests in the rule of a `meter`: they were taken in one `tick`, and reserve the same.
 
     `reserved` are the tokens of each (0: they do not count), and `made` is the requests that each counts as: one, or
-    none. `tokens` are those that they used beyond what they reserved, until it is settled, and `used` all of as many
-    `requests` as used any. Further requests may share them whose bodies have from `least_bytes` to `most_bytes`
-    (`suit`): they reserve the same.
+    none. `is_held`: a budget counts these tokens as held while their requests are under way. `tokens` are those that
+    they used beyond what they reserved, until it is settled, and `used` all of as many `requests` as used any. Further
+    requests may share them whose bodies have from `least_bytes` to `most_bytes` (`suit`): they reserve the same.
     """
 
-    __slots__ = ("least_bytes", "made", "meter", "most_bytes", "requests", "reserved", "tick", "tokens", "used")
+    __slots__ = (
+        "is_held",
+        "least_bytes",
+        "made",
+        "meter",
+        "most_bytes",
+        "requests",
+        "reserved",
+        "tick",
+        "tokens",
+        "used",
+    )
 
-    def __init__(self, meter: "Meter", tick: int, reserved: int = 0, made: int = 1) -> None:
+    def __init__(self, meter: "Meter", tick: int, reserved: int = 0, made: int = 1, *, is_held: bool = False) -> None:
         self.meter = meter
         self.tick = tick
         self.reserved = reserved
         self.made = made
+        self.is_held = is_held
         self.tokens = self.used = self.requests = 0
         self.least_bytes, self.most_bytes = 0, -1
 
@@ -74,6 +86,8 @@ def owe(hold: Hold, used: int) -> Owed:
     owed = [places for places in hold if places.reserved]
     for places in owed:
         places.tokens += used - places.reserved
+        if places.is_held:
+            _release(places, used)
         if used:
             places.used += used
             places.requests += 1
@@ -87,6 +101,8 @@ def owe_together(hold: Iterable[Places], used: int, requests: int, owed: Owed) -
             if not places.requests:
                 owed.append(places)
             places.tokens += used - places.reserved * requests
+            if places.is_held:
+                _release(places, used, requests)
             places.used += used
             places.requests += requests
 
@@ -118,6 +134,8 @@ def end(hold: Hold, tokens: int | None = None) -> None:
     leave(hold)
     if tokens is not None:
         settle(owe(hold, tokens))
+    else:
+        _release_all(hold)
     hold.clear()
 
 
@@ -132,6 +150,7 @@ def give_back(hold: Hold, outcome: str, tokens: int | None = None) -> None:
 def withdraw(hold: Hold) -> None:
     """Take back all that was taken: a limit refuses the request, which so uses nothing. Idempotent."""
     leave(hold)
+    _release_all(hold)
     for places in hold:
         places.meter.correct(-places.made, -places.reserved, places.tick)
     hold.clear()
@@ -139,6 +158,26 @@ def withdraw(hold: Hold) -> None:
 
 def unreserve(hold: Hold) -> None:
     """Reserve no tokens, and settle none."""
+    _release_all(hold)
     for number, places in enumerate(hold):
         places.meter.correct(0, -places.reserved, places.tick)
         hold[number] = Places(places.meter, places.tick, 0, places.made)
+
+
+def let_go(hold: Hold) -> None:
+    """Hold no tokens for budgets any longer, because what is used of them will not be counted."""
+    _release_all(hold)
+    hold[:] = [Places(one.meter, one.tick, one.reserved, one.made) for one in hold]
+
+
+def _release(places: Places, used: int, requests: int = 1) -> None:
+    """Hold the tokens of so many requests no longer, which used so many together."""
+    places.meter.hold(-places.reserved * requests)
+    places.meter.use(used)
+
+
+def _release_all(hold: Hold) -> None:
+    """Hold no tokens any longer, of which none count as used."""
+    for places in hold:
+        if places.is_held:
+            places.meter.hold(-places.reserved)

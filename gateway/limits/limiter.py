@@ -69,7 +69,7 @@ class Limiter:
         self._of_model: dict[str, tuple[Rule, ...]] = {}
 
     def counts_tokens(self, caller: Caller) -> bool:
-        """Return whether a limit counts the tokens of a caller's requests in a minute."""
+        """Return whether a limit counts the tokens of a caller's requests."""
         own = (caller.bounds.limits, self._tenants.get(caller.tenant))
         return self._target_tokens or any(map(_counts_tokens, own))
 
@@ -154,8 +154,8 @@ class Limiter:
                     hold.append(meter.places(wanted, requests))
                     continue
                 sums = meter.take(requests, wanted, now_s, rule.bounds)
-                places = meter.places(wanted, requests)
-                meter.use(places)
+                places = meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)
+                meter.have(places)
                 hold.append(places)
                 if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
@@ -183,7 +183,9 @@ class Limiter:
             if not places.reserved or wanted <= places.reserved:
                 continue
             meter.correct(0, wanted - places.reserved, places.tick)
-            hold[number] = Places(meter, places.tick, wanted, places.made)
+            if places.is_held:
+                meter.hold(wanted - places.reserved)
+            hold[number] = Places(meter, places.tick, wanted, places.made, is_held=places.is_held)
             if rule.allowance.soft or meter.used("tokens", now_s) <= rule.most_tokens:
                 continue
             self._catch_up()
@@ -253,4 +255,4 @@ def _is_taken(allowance: Allowance | None) -> bool:
 
 
 def _counts_tokens(allowance: Allowance | None) -> bool:
-    return allowance is not None and allowance.tokens_per_minute is not None
+    return allowance is not None and (allowance.tokens_per_minute is not None or allowance.has_budget)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from cachetools import LRUCache
 
 from gateway.errors import GatewayError
-from gateway.limits.budgets import Scope
+from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter, Rows
 from gateway.limits.rule import Meter
 from gateway.limits.shared import SharedCounters
@@ -77,10 +77,37 @@ class Meters:
             elif meter.ends_s <= now_s:
                 meter.give_back_ahead()
 
-    def give_back_ahead(self) -> None:
-        """Give back all places that were taken ahead, so that the next request of each rule looks for room."""
-        for meter, _ in self._open.values():
-            meter.give_back_ahead()
+    @property
+    def gateway(self) -> str:
+        """Return the id of the gateway, which all its workers share."""
+        return self._shared.gateway
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether this worker is the first one of its gateway: it tells what concerns all of them."""
+        return self._place == 0
+
+    def used_until_now(self) -> Callable[[], None]:
+        """Return what notes, once it is stored, that all is which was used until now."""
+        used = [(meter, own) for meter, _ in self._open.values() if (own := meter.own_use) is not None]
+
+        def note_stored() -> None:
+            for meter, own in used:
+                meter.note_stored(own)
+
+        return note_stored
+
+    def stored_until_now(self, budgets: Budgets) -> Callable[[], None]:
+        """Return what notes, once it is read, that all is which was stored until now."""
+        now_s = self._clock()
+        stored = [(meter, meter.all_stored()) for meter in self._known.values()]
+
+        def note_read() -> None:
+            budgets.read_s = now_s
+            for meter, known in stored:
+                meter.stored = known
+
+        return note_read
 
     def _opened(self, scope: Scope, name: str, meter: Counter) -> Rows:
         """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""

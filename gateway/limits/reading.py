@@ -18,11 +18,15 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
 from gateway.limits.budgets import Budgets, Counted, Scope, Spent
+from gateway.limits.meters import Meters
 from gateway.model_names import counts_for
 
 log = logging.getLogger("gateway")
 
 EVERY_S: Final = 1.0
+#: How often a gateway says that it is at work, and for how long that holds.
+RENEW_S: Final = 10.0
+GONE_S: Final = 30.0
 #: How long a start waits for the first sums, if there are budgets. Requests with a budget are refused without any.
 FIRST_S: Final = 5.0
 #: The first and the last of some days.
@@ -40,13 +44,28 @@ _NOTHING: Final = (0, 0)
 
 
 class BudgetReader:
-    """Reads the sums of one worker's budgets. `names` returns what has a budget; models are patterns."""
+    """Reads the sums of one worker's budgets. `names` returns what has a budget; models are patterns.
+
+    `limited` returns whether something has limits, which other gateways on the store should know of.
+    """
 
     def __init__(
-        self, store: UsageStore, budgets: Budgets, *, names: Callable[[], Iterable[Counted]], clock: Clock
+        self,
+        store: UsageStore,
+        budgets: Budgets,
+        meters: Meters,
+        *,
+        names: Callable[[], Iterable[Counted]],
+        clock: Clock,
+        limited: Callable[[], bool] = bool,
     ) -> None:
         self._store = store
         self._budgets = budgets
+        self._meters = meters
+        self._limited = limited
+        self._renew_s = float("-inf")  # when to say again that this gateway is at work, in seconds of the clock
+        self._attends = False
+        self._told = 1  # of so many gateways
         self._names = names
         self._clock = clock
         #: What is read, and of which state of the store, names and currency it is the sum.
@@ -61,6 +80,17 @@ class BudgetReader:
             await asyncio.sleep(EVERY_S)
             if self._budgets.wanted:
                 await self.read()
+            elif self._clock.monotonic() >= self._renew_s:
+                await self.attend()
+
+    async def close(self) -> None:
+        """Say that this gateway is at work no longer. Other workers of it, if there are any, say otherwise soon."""
+        attends, self._attends = self._attends, False
+        if attends:
+            try:
+                await self._store.leave(self._meters.gateway)
+            except StoreError as error:
+                log.error("the store failed: %s", error)
 
     async def first(self) -> None:
         """Wait for the sums of `run`, `FIRST_S` at most. Until there are some, requests with a budget are refused.
@@ -76,6 +106,7 @@ class BudgetReader:
         """Read the sums as they are now. If the store fails, those that were read last stay in use."""
         async with self._reading:
             try:
+                await self._attend()
                 await self._read()
             except StoreError as error:
                 if not self._failed:
@@ -89,11 +120,39 @@ class BudgetReader:
                 self._failed = False
             self._tried.set()
 
+    async def attend(self) -> None:
+        """Say that this gateway is at work, if it has limits. If the store fails, the log says so."""
+        try:
+            await self._attend()
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+
+    async def _attend(self) -> None:
+        """Find out how many gateways are at work. Say that this one is, if it has limits, and that is due."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.time()
+        if now_s >= self._renew_s:
+            self._renew_s = now_s + RENEW_S
+            self._attends = self._limited() or self._budgets.wanted
+            if self._attends:
+                await self._store.attend(self._meters.gateway, now_s=wall_s, until_s=wall_s + GONE_S)
+        if not self._attends:
+            return
+        count = self._budgets.gateways = max(await self._store.attending(now_s=wall_s), 1)
+        if count > self._told and self._meters.is_first:
+            log.warning(
+                "%d gateways with limits are at work on this store, or were %g s ago: they share its budgets, and each "
+                "counts requests per minute, tokens per minute and requests under way for itself",
+                count,
+                GONE_S,
+            )
+        self._told = count
+
     async def _read(self) -> None:
         today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         names, currency = frozenset((*self._names(), *self._budgets.missing)), self._budgets.currency()
         parts = parts_of(today)
         self._budgets.wanted |= bool(names)  # else the first to ask would be judged by old sums
+        note_read = self._meters.stored_until_now(self._budgets)
         changes = await self._store.usage_changes(since=parts[-1][0], until=parts[0][1])
         known: dict[Days, tuple[object, Sums]] = {}
         for days in parts:
@@ -109,6 +168,7 @@ class BudgetReader:
             spent = await asyncio.to_thread(spent_of, latest, earlier)
             self._budgets.replace(spent, names=names, currency=currency)
             self._known = known
+        note_read()
 
     async def _sums(self, days: Days, *, names: Collection[Counted], currency: str) -> Sums:
         """Read what was used on some days of each name.

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Final
 
+from gateway.contracts.allowance import BUDGETS
 from gateway.errors import GatewayError
 from gateway.limits.counter import KINDS
 from gateway.limits.rule import Over, Rule
@@ -19,13 +20,20 @@ def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
     most = getattr(over.rule.allowance, over.limit)
     if wait_s is None:
         what, _, period = over.limit.partition("_per_")
-        amount = f"{most} tokens" if what == "tokens" else f"a cost of {most:g}"
         error = GatewayError(
             "insufficient_quota",
-            f"{whose} has used up its budget of {amount} per {period}: wait for the next {period} (UTC), or ask the "
-            "operator of this gateway for a larger one.",
+            f"{whose} has used up its budget of {_amount(what, most)} per {period}: wait for the next {period} (UTC), "
+            "or ask the operator of this gateway for a larger one.",
         )
         error.settled = True  # SDKs would repeat a 429 at once
+    elif over.limit in BUDGETS:
+        what, _, period = over.limit.partition("_per_")
+        error = GatewayError(
+            "rate_limit_exceeded",
+            f"{whose} has requests under way that may use up its budget of {_amount(what, most)} per {period}: try "
+            "again once they have ended.",
+            retry_after_s=wait_s,
+        )
     elif over.limit == "concurrent":
         error = GatewayError(
             "rate_limit_exceeded",
@@ -41,6 +49,10 @@ def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
         )
     error.fields = fields_of(rules, now_s)
     return error
+
+
+def _amount(what: str, most: float) -> str:
+    return f"{most} tokens" if what == "tokens" else f"a cost of {most:g}"
 
 
 def fields_of(rules: Sequence[Rule], now_s: float) -> Mapping[str, str]:

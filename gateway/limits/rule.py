@@ -1,15 +1,15 @@
 """One rule: the limits of a key, a tenant, a model or an upstream, and what is counted for it in all workers."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
-from gateway.contracts.allowance import Allowance, Limit
+from gateway.contracts.allowance import Allowance, BudgetLimit, Limit
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
-from gateway.limits.counter import LEAST, Counter, Rows, Sums
+from gateway.limits.counter import LEAST, MOST, Counter, Rows, Sums
 from gateway.limits.holds import Places
 
 #: How long a client waits for one of the requests under way to end.
@@ -52,11 +52,13 @@ class Meter(Counter):
     requests, up to `_FIRST`, and `expected` is the next whole number, or `USUAL`. What a request used above `most_mean`
     (`bound_mean`) does not teach it.
 
+    `stored` is what was read of the store last, for budgets (`Counter.pending`); None: nothing since it has rows.
+
     `usual` are the places of the latest request in this tick that had to look at the sums; those that are `ahead` are
     such.
     """
 
-    __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "told_s", "usual")
+    __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "stored", "told_s", "usual")
 
     def __init__(self, opened: Callable[[Counter], Rows], clock: Callable[[], float]) -> None:
         super().__init__(opened, clock)
@@ -66,16 +68,22 @@ class Meter(Counter):
         self.told_s = float("-inf")  # when the log was told of it last
         self.expected = USUAL
         self.usual: Places | None = None
+        self.stored: Sequence[int] | None = None
 
-    def places(self, reserved: int, made: int) -> Places:
-        """Return places of the latest tick that reserve so many tokens, for requests that count as so many."""
+    def places(self, reserved: int, made: int, *, is_held: bool = False) -> Places:
+        """Return places of the latest tick that reserve so many tokens, for requests that count as so many.
+
+        `is_held`: a budget counts them.
+        """
         usual = self.usual
-        if usual is not None and usual.reserved == reserved and usual.made == made:
+        if usual is not None and usual.reserved == reserved and usual.made == made and usual.is_held is is_held:
             return usual
-        return Places(self, self.tick, reserved, made)
+        return Places(self, self.tick, reserved, made, is_held=is_held)
 
-    def use(self, places: Places) -> None:
-        """Let further requests of the tick share these places."""
+    def have(self, places: Places) -> None:
+        """Note that a request has these places. Further ones of the tick may share them."""
+        if places.is_held:
+            self.hold(places.reserved)
         self.usual = places
         places.suit(self._reserved)
 
@@ -124,7 +132,7 @@ class Meter(Counter):
 
     def close(self) -> None:
         super().close()
-        self.usual = None
+        self.usual = self.stored = None
 
     def _turn(self, now_s: float) -> None:
         super()._turn(now_s)
@@ -136,8 +144,8 @@ class Rule:
     """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
 
     `id` is the name under which it is counted. `catch_up` is that of the limiter. `most`: more than that has to be
-    looked at (`over`), which for tokens is somewhat less than their limit; so has each request where a budget has
-    no room (`bounds`). `most_tokens` is the most that a request may reserve; 0: it need not reserve any.
+    looked at (`over`), which for tokens is somewhat less than their limit; so has each request where there is a budget
+    (`bounds`). `most_tokens` is the most that a request may reserve; 0: it need not reserve any.
     """
 
     scope: Scope
@@ -149,6 +157,7 @@ class Rule:
     catch_up: Callable[[], None] = nothing
     has_budget: bool = field(init=False)
     most: Sums = field(init=False)
+    bounds: Sums = field(init=False)
     most_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -161,25 +170,17 @@ class Rule:
             most[2] = int(figures.tokens_per_minute * _NEAR)
         object.__setattr__(self, "has_budget", figures.has_budget)
         object.__setattr__(self, "most", tuple(most))
-        object.__setattr__(self, "most_tokens", figures.tokens_per_minute or 0)
+        object.__setattr__(self, "bounds", LEAST if figures.has_budget else self.most)
+        object.__setattr__(self, "most_tokens", figures.tokens_per_minute or (MOST if figures.has_budget else 0))
         self.meter.give_back_ahead()
-        if figures.tokens_per_minute is not None:
-            self.meter.bound_mean(figures.tokens_per_minute)
+        counted = figures.tokens_per_minute, figures.tokens_per_day, figures.tokens_per_month
+        if (least := min((one for one in counted if one is not None), default=None)) is not None:
+            self.meter.bound_mean(least)
 
     @property
     def tenant(self) -> str | None:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
-
-    @property
-    def bounds(self) -> Sums:
-        """Return `most`, or what each request exceeds: a budget has no room, so each is to be looked at."""
-        if not self.has_budget:
-            return self.most
-        figures, budgets = self.allowance, self.budgets
-        if not figures.soft and budgets.obstacle(self.scope, self.id, figures) is not None:
-            return LEAST
-        return self.most if budgets.over(self.scope, self.id, figures) is None else LEAST
 
     def over(self, sums: Sums, now_s: float, reserved: int, requests: int) -> Over | None:
         """Return the first limit that is reached with a request, which has added to the `sums` of the meter.
@@ -192,6 +193,8 @@ class Rule:
                 self._check_budget()
             if (limit := self.budgets.over(self.scope, self.id, figures)) is not None:
                 return Over(self, limit, None)
+            if reserved and (limit := self._over_with_held(reserved)) is not None:
+                return Over(self, limit, BUSY_S)
         if requests and (most := figures.concurrent) is not None and present > most:
             self.catch_up()
             if self.meter.present() > most:
@@ -204,6 +207,19 @@ class Rule:
             if used > self.most_tokens:
                 return Over(self, "tokens_per_minute", self._tokens_wait_s(used - self.most_tokens, now_s))
         return None
+
+    def _over_with_held(self, reserved: int) -> BudgetLimit | None:
+        """Return the budget that has no room beside what others hold, and used since it was read; None: each has."""
+        limit: BudgetLimit | None = None
+        for catch_up in (nothing, self.catch_up):
+            catch_up()
+            others = self.meter.pending(self.meter.stored, self.budgets.read_s) - reserved
+            if others <= 0:
+                return None
+            limit = self.budgets.over(self.scope, self.id, self.allowance, held=others)
+            if limit is None:
+                return None
+        return limit
 
     def _tokens_wait_s(self, over: int, now_s: float) -> float:
         """Return when so many tokens will have left the window; or be known, where no request has told yet."""

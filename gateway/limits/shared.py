@@ -16,6 +16,7 @@ A window is a ring of ticks of a quarter of a second. A count is in the window f
 import fcntl
 import mmap
 import os
+import secrets
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,20 +34,23 @@ TICKS: Final = int(WINDOW_S / TICK_S) + 1
 COUNTERS: Final = 8192
 ROWS_BYTES: Final = 256 << 20
 _DIGEST_BYTES: Final = 16
-#: Words of a row: the last tick that was written, what is under way, requests over each limit, and of each tick the
-#: requests and the tokens. A tick has its tokens `TICKS` words behind its requests.
+#: Words of a row: the last tick that was written, what is under way, requests over each limit; for budgets the tokens
+#: that requests under way hold, all that were used, how many of these are stored, since which tick, and how many were
+#: before; and of each tick the requests and the tokens. A tick has its tokens `TICKS` words behind its requests.
 LAST, NOW, OVER = 0, 1, 2
-REQUESTS: Final = OVER + len(LIMITS)
+HELD: Final = OVER + len(LIMITS)
+USED, STORED, STORED_AT, BEFORE, REQUESTS = range(HELD + 1, HELD + 6)
 TOKENS: Final = REQUESTS + TICKS
 _WORDS: Final = TOKENS + TICKS
 _ROW_BYTES: Final = 4 * (_WORDS + (-_WORDS) % 16)
 
 
 class SharedCounters:
-    """The memory of all counters. `places`: how many workers there are."""
+    """The memory of all counters. `places`: how many workers there are. `gateway` is an id that all of them share."""
 
     def __init__(self, *, places: int) -> None:
         self.places = places
+        self.gateway = secrets.token_hex(8)
         self.size = min(COUNTERS, ROWS_BYTES // (places * _ROW_BYTES))
         self._names_bytes = self.size * _DIGEST_BYTES
         self._holds_at = self._names_bytes + self.size * places * _ROW_BYTES
@@ -94,7 +98,9 @@ class SharedCounters:
         if names.strip(b"\0"):  # at the gateway's start there are none
             for number, half in enumerate(memoryview(names).cast("Q").tolist()[::2]):  # the halves of all digests
                 if half:
-                    self.row(number, place)[NOW] = 0
+                    row = self.row(number, place)
+                    row[NOW] = row[HELD] = 0
+                    row[STORED] = row[BEFORE] = row[USED]  # what was not stored is lost
         start = self._holds_at + place * self.size
         self._memory[start : start + self.size] = bytes(self.size)
 

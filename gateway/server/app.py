@@ -189,7 +189,7 @@ class Gateway:
         )
         self._budgets = budget_reader(shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
         self._notices = Notices(shared)
-        used = (shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
+        used = (self._budgets.close, shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
         for close in (*used, self._notices.close, shared.leases.close, self._kept.close, self._runs.close):
             self._stack.push_async_callback(close)
 

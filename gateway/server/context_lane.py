@@ -164,7 +164,8 @@ def build_shared(
     unread = Unread()
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=unread.read)
     meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
-    budgets = Budgets(lambda: ledger.prices.currency, changed=meters.give_back_ahead)
+    ledger.storing = meters.used_until_now
+    budgets = Budgets(lambda: ledger.prices.currency, guess=lambda: ledger.prices.guess_of_token)
     once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, budgets)
     return Shared(store, runs, EventFeed(store), *once, tracer, unread)
 

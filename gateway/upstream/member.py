@@ -72,7 +72,7 @@ class Member:
         self.lacking = Lacking()
         self.good = self.strikes = 0
         self.last_status = ""
-        self._good_besides: int | None = None  # of others, at the last failure that nobody else was asked about
+        self._good_besides: int | None = None  # of others, at the last failure that went to no other endpoint
 
     def __repr__(self) -> str:
         return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
@@ -94,7 +94,7 @@ class Member:
         self._good_besides = None
 
     def is_alone_with(self, good_besides: int) -> bool:
-        """Return whether a failure that nobody else was asked about counts: others answered well since the one before.
+        """Return whether a failure counts that went to no other endpoint: others answered well since the one before.
 
         `good_besides` counts their good answers.
         """

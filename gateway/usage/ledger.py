@@ -63,6 +63,8 @@ class Ledger:
     ) -> None:
         self.keep_days = KEEP_DAYS
         self.budgets: Sequence[str] = ()
+        #: Called when what is stored next is complete; what it returns is called when that is stored.
+        self.storing: Callable[[], Callable[[], None]] = lambda: _nothing
         self._store = store
         self._writer = writer
         self._counters = counters
@@ -144,8 +146,10 @@ class Ledger:
         """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
         async with self._flushing:
             self._catch_up()
+            note_stored = self.storing()
             rows, self._rows = self._rows, {}
             if not rows:
+                note_stored()
                 return
             usage = [StoredUsage(*row_key, *(min(count, MOST_USAGE) for count in row)) for row_key, row in rows.items()]
             try:
@@ -161,6 +165,7 @@ class Ledger:
             if self._failed:
                 log.info("usage is stored again")
             self._failed = False
+            note_stored()
             for one in usage:
                 self._count(one)
 

@@ -50,6 +50,11 @@ class Prices:
         self.dearest = _dearest(prices) if prices else None
         self._prices = tuple(prices)
 
+    @property
+    def guess_of_token(self) -> float:
+        """Return what a token may cost, in the currency: the mean of the dearest prices of input and of output."""
+        return 0.0 if self.dearest is None else (self.dearest.input + self.dearest.output) / 2_000_000
+
     def of(self, model: str) -> Price | None:
         """Return the price of a model; None: it has none."""
         return next((price for price in self._prices if is_model_of(model, price.model)), None)

@@ -10,7 +10,7 @@ def test_a_caller_is_a_fact() -> None:
 
 
 def test_what_belongs_together_is_a_conversation_else_a_key() -> None:
-    """Of one tenant. Whoever asks without a key and a conversation belongs nowhere."""
+    """Of one tenant. A caller without a key and a conversation belongs nowhere."""
     one, other = Caller("ci", "team", frozenset()), Caller("qa", "team", frozenset())
     assert one.together(b"c") == other.together(b"c") != one.together(b"d")
     assert one.together(b"") != other.together(b"") != b""

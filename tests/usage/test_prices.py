@@ -38,3 +38,11 @@ def test_the_first_glob_that_matches_counts() -> None:
     assert Prices("USD", [MINI, Price(model="*", input=0, cached=0, cache_write=0, output=0)]).has_all
     assert Prices().dearest is None
     assert prices.dearest == Price(model="*", input=3, cached=1, cache_write=3.75, output=15)
+
+
+def test_a_guess_lies_between_the_dearest_prices() -> None:
+    """Of input and output, which may be those of two models."""
+    dear = Price(model="a", input=10.0, output=20.0, cached=0.0, cache_write=0.0)
+    other = Price(model="b", input=1.0, output=50.0, cached=0.0, cache_write=0.0)
+    assert Prices("USD", [dear, other]).guess_of_token == 30 / 1_000_000
+    assert Prices().guess_of_token == 0.0

@@ -22,7 +22,7 @@ from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.transaction import Clients
 from gateway.limits.admission import Admission
-from gateway.limits.holds import BYTES_A_TOKEN, LIMITED, Hold, end, give_back
+from gateway.limits.holds import BYTES_A_TOKEN, LIMITED, Hold, end, give_back, let_go
 from gateway.limits.rule import Rule
 
 _REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
@@ -120,6 +120,7 @@ class Limiting(Splice):
         tunnel = self._client.transaction
         assert isinstance(tunnel, LimitedTunnel)
         assert hold is not None
+        let_go(hold)
         tunnel.hold = hold
 
 

@@ -61,7 +61,12 @@ def limiter_of(settings: Settings, shared: "Shared") -> Limiter:
 def budget_reader(shared: "Shared", settings: Callable[[], Settings], keys: Callable[[], KeyRing]) -> BudgetReader:
     """Return the reader of the budgets of the configuration and of the keys in use."""
     return BudgetReader(
-        shared.store, shared.budgets, names=lambda: _with_budget(settings(), keys().callers()), clock=shared.clock
+        shared.store,
+        shared.budgets,
+        shared.meters,
+        names=lambda: _with_budget(settings(), keys().callers()),
+        limited=lambda: any(True for _ in _limited(settings(), keys().callers())),
+        clock=shared.clock,
     )
 
 

@@ -27,6 +27,13 @@ _PRUNE: Final = "DELETE FROM usage WHERE day < ?"
 _PRUNE_DAYS: Final = "DELETE FROM usage_days WHERE day < ?"
 
 
+#: Gateways at work stand among the duties, each under a name of its own, which no process takes as a duty.
+_ATTEND: Final = "INSERT OR REPLACE INTO duties (name, owner, until_s) VALUES ('gateway ' || ?1, ?1, ?2)"
+_FORGET: Final = "DELETE FROM duties WHERE name >= 'gateway ' AND name < 'gateway!' AND until_s < ?"
+_LEAVE: Final = "DELETE FROM duties WHERE name = 'gateway ' || ?"
+_ATTENDING: Final = "SELECT count(*) FROM duties WHERE name >= 'gateway ' AND name < 'gateway!' AND until_s >= ?"
+
+
 class SqliteUsage(SqliteWork):
     """The part of a store for usage."""
 
@@ -70,6 +77,20 @@ class SqliteUsage(SqliteWork):
 
     async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         return await self._read(lambda c: dict(c.execute(_CHANGES, (since, until)).fetchall()))
+
+    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
+        def attend(connection: sqlite3.Connection) -> None:
+            connection.execute(_FORGET, (now_s,))
+            connection.execute(_ATTEND, (gateway, until_s))
+
+        await self._write(attend)
+
+    async def attending(self, *, now_s: float) -> int:
+        count: int = (await self._read(lambda c: c.execute(_ATTENDING, (now_s,)).fetchone()))[0]
+        return count
+
+    async def leave(self, gateway: str) -> None:
+        await self._write(lambda c: c.execute(_LEAVE, (gateway,)).rowcount)
 
     async def prune_usage(self, *, before: str) -> int:
         def prune(connection: sqlite3.Connection) -> int:

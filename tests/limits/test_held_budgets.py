@@ -1,0 +1,198 @@
+"""What requests under way hold of a budget, and what they used until that is read from the store."""
+
+import pytest
+
+from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
+from gateway.limits.budgets import Budgets, Spent
+from gateway.limits.holds import Hold, end, give_back, let_go, owe, settle, unreserve, withdraw
+from gateway.limits.limiter import Limiter
+from gateway.limits.meters import Meters
+from gateway.limits.rule import key_id
+
+from .limiting import NAMES, Counted, Workers, caller
+
+CI = ("key", key_id("team", "ci"))
+#: A budget of ten requests of ten tokens each.
+LIMITS = {"tokens_per_day": 100}
+
+
+def taken(workers: Workers, place: int = 0, *, tokens: int = 10, **limits: object) -> Hold:
+    limiter = workers.limiters[place]
+    return limiter.admit(limiter.of_caller(caller(**(limits or LIMITS))), tokens, guess=tokens)
+
+
+def fill(workers: Workers, place: int = 0, *, most: int = 99, **limits: object) -> list[Hold]:
+    """The places of all requests that get in, `most` at most."""
+    holds: list[Hold] = []
+    refused: GatewayError | None = None
+    while len(holds) < most and refused is None:
+        try:
+            holds.append(taken(workers, place, **limits))
+        except GatewayError as error:
+            refused = error
+    if refused is not None:
+        assert (refused.code, refused.retry_after_s, refused.settled) == ("rate_limit_exceeded", 1.0, False)
+        assert "may use up its budget of " in refused.message
+    return holds
+
+
+def store(workers: Workers, place: int = 0) -> None:
+    """Store what a worker has used, as its ledger does."""
+    workers.meters[place].used_until_now()()
+
+
+def read(workers: Workers, tokens: int) -> None:
+    """Read the sums of the store in each worker."""
+    noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
+    workers.budgets.replace({CI: Spent(tokens, tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    for note in noting:
+        note()
+
+
+def test_requests_under_way_hold_their_part_in_all_workers() -> None:
+    """What one that ended did not use has room for others."""
+    workers = Workers(2)
+    holds = fill(workers, 0, most=6) + fill(workers, 1)
+    assert len(holds) == 10
+    end(holds.pop(), 0)
+    assert len(fill(workers, 1)) == 1
+
+
+@pytest.mark.parametrize("ending", [withdraw, unreserve, end, let_go, lambda hold: give_back(hold, "limited")])
+def test_places_that_come_back_hold_nothing(ending: object) -> None:
+    """However they do."""
+    workers = Workers()
+    for _ in range(30):
+        ending(taken(workers))  # type: ignore[operator]
+    assert len(fill(workers)) == 10
+
+
+def test_what_was_used_counts_until_it_is_stored_and_read() -> None:
+    """Neither twice nor not at all, in any worker."""
+    workers = Workers(2)
+    for hold in fill(workers, most=4):
+        end(hold, 10)
+    kept = fill(workers, 1)
+    assert len(kept) == 6
+    for hold in kept:
+        withdraw(hold)
+    store(workers)
+    kept = fill(workers, 1)
+    assert len(kept) == 6
+    for hold in kept:
+        withdraw(hold)
+    read(workers, 40)
+    assert len(fill(workers, 1)) == 6
+
+
+def test_a_read_takes_what_was_stored_before_it() -> None:
+    """What is stored while it reads may be in the sums or not, and counts."""
+    workers = Workers(2)
+    for hold in fill(workers, most=4):
+        end(hold, 10)
+    noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
+    store(workers)
+    workers.budgets.replace({}, names=NAMES, currency="USD")
+    for note in noting:
+        note()
+    assert len(fill(workers, 1)) == 6
+
+
+def test_what_ends_together_is_settled_together() -> None:
+    """As answers that are read a little later."""
+    workers = Workers()
+    holds = fill(workers, most=5)
+    settle([places for hold in holds for places in owe(hold, 20)])
+    with pytest.raises(GatewayError):
+        taken(workers)
+
+
+def test_a_worker_that_is_killed_holds_nothing() -> None:
+    """What it had used and not stored is lost with it."""
+    workers = Workers(2)
+    holds = fill(workers, most=8)
+    end(holds.pop(), 10)
+    assert len(fill(workers, 1)) == 2
+    workers.limiter(0)
+    assert len(fill(workers, 1)) == 8
+
+
+def test_gateways_leave_each_other_their_parts() -> None:
+    """Of what is left; each of them may use the last of it at once."""
+    workers = Workers()
+    workers.budgets.gateways = 2
+    holds = fill(workers)
+    assert len(holds) == 5
+    for hold in holds:
+        withdraw(hold)
+    read(workers, 80)
+    holds = fill(workers)
+    assert len(holds) == 1
+    withdraw(holds[0])
+    read(workers, 95)
+    assert len(fill(workers)) == 1
+
+
+@pytest.mark.parametrize(("spent", "count"), [(Spent(), 5), (Spent(10, 10, 1.0, 1.0), 9)])
+def test_money_is_held_by_the_mean_of_the_month(spent: Spent, count: int) -> None:
+    """Without usage by a guess."""
+    workers = Workers()
+    workers.budgets = Budgets(lambda: "USD", guess=lambda: 0.2)
+    workers.budgets.replace({CI: spent}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    workers.limiters = [workers.limiter(0)]
+    assert len(fill(workers, cost_per_day=10.0)) == count
+
+
+def test_a_request_that_uses_no_tokens_holds_nothing() -> None:
+    """It gets in while the budget is not used up."""
+    workers = Workers()
+    fill(workers)
+    limiter = workers.limiters[0]
+    assert limiter.admit(limiter.of_caller(caller(**LIMITS)))
+    read(workers, 100)
+    with pytest.raises(GatewayError) as refused:
+        limiter.admit(limiter.of_caller(caller(**LIMITS)))
+    assert (refused.value.code, refused.value.settled) == ("insufficient_quota", True)
+
+
+def test_a_soft_budget_refuses_nothing() -> None:
+    workers = Workers()
+    assert len(fill(workers, most=30, tokens_per_day=100, soft=True)) == 30
+    assert workers.counters.counts["limit_exceeded", "key", "tokens_per_day"] == 20
+
+
+def test_a_body_that_grows_holds_more() -> None:
+    """And a budget that a reload brings holds nothing of requests that began before."""
+    workers, plain = Workers(), {"tokens_per_minute": 1000}
+    limiter = workers.limiters[0]
+    before = taken(workers, **plain)
+    rules = limiter.of_caller(caller(**plain, **LIMITS))
+    hold = limiter.admit(rules, 10, guess=10)
+    limiter.reserve(hold, rules, 60)
+    assert len(fill(workers, **plain, **LIMITS)) == 4
+    end(before, 10)
+    withdraw(hold)
+    assert len(fill(workers, **plain, **LIMITS)) == 6
+
+
+def test_each_request_with_a_budget_is_looked_at() -> None:
+    """None is taken ahead, however many come."""
+    workers = Workers()
+    for _ in range(300):
+        end(taken(workers, tokens_per_day=10**9), 10)
+    limiter = workers.limiters[0]
+    (rule,) = limiter.of_caller(caller(tokens_per_day=10**9))
+    assert not rule.meter.ahead and rule.meter.pending(None, 0.0) == 3000
+
+
+def test_meters_of_two_configurations_hold_together() -> None:
+    workers = Workers()
+    fill(workers, most=8)
+    other = Limiter(workers.meters[0], clock=workers.clock, budgets=workers.budgets, counters=Counted())
+    assert isinstance(workers.meters[0], Meters) and Allowance(**LIMITS).has_budget  # type: ignore[arg-type]
+    rules = other.of_caller(caller(**LIMITS))
+    for _ in range(2):
+        other.admit(rules, 10, guess=10)
+    with pytest.raises(GatewayError):
+        other.admit(rules, 10, guess=10)
