@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Final, Literal
 
 from aiohttp import web
+from prometheus_client.exposition import choose_encoder
 
 from gateway.api.content import ACCEPTED_CODINGS, check_type
 from gateway.api.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
@@ -25,6 +26,7 @@ from gateway.lanes.wrong_keys import WrongKeys
 from gateway.trace_context import CURRENT
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text"
 log = logging.getLogger("gateway")
 
 ROOT, CONSOLE = "/", "/console"
@@ -54,18 +56,18 @@ _REFUSALS: Final = {
 
 
 class Site:
-    """The pages of one worker. `exposition` returns the metrics of all workers, `ready` the readiness.
+    """The pages of one worker. `exposition` returns the metrics of all workers, with True as OpenMetrics.
 
-    `console` answers what lies below `/console`. `recognise` raises GatewayError for a request without a key, before
-    any page but those at `apart` and below, which know other callers as well. `read_metrics` raises it for a caller
-    that may not read metrics. Each page checks its own scopes. `further` are its other pages, and `later` is asked for
-    a page where there is none of them.
+    `ready` returns the readiness. `console` answers what lies below `/console`. `recognise` raises GatewayError for a
+    request without a key, before any page but those at `apart` and below, which know other callers as well.
+    `read_metrics` raises it for a caller that may not read metrics. Each page checks its own scopes. `further` are its
+    other pages, and `later` is asked for a page where there is none of them.
     """
 
     def __init__(
         self,
         *,
-        exposition: Callable[[], Awaitable[bytes]] | None,
+        exposition: Callable[[bool], Awaitable[bytes]] | None,
         ready: Callable[[], Awaitable[Readiness]],
         door: Callable[[], Door],
         recognise: Callable[[web.Request], None],
@@ -122,7 +124,10 @@ class Site:
     async def _metrics(self, request: web.Request) -> web.Response:
         self._read_metrics(request)
         assert self._exposition is not None
-        return web.Response(body=await self._exposition(), headers={"Content-Type": EXPOSITION_TYPE})
+        _, kind = choose_encoder(",".join(request.headers.getall("Accept", ())))
+        is_open = kind.startswith(OPENMETRICS_TYPE)
+        headers = {"Content-Type": kind if is_open else EXPOSITION_TYPE}
+        return web.Response(body=await self._exposition(is_open), headers=headers)
 
     async def _of_console(self, request: web.Request) -> web.StreamResponse:
         assert self._console is not None

@@ -8,7 +8,7 @@ from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import KINDS
 from gateway.api.runs import STATES as RUN_STATES
-from gateway.api.site import EXPOSITION_TYPE
+from gateway.api.site import EXPOSITION_TYPE, OPENMETRICS_TYPE
 from gateway.description.operation import (
     JSON,
     OF_BODIES,
@@ -140,7 +140,12 @@ _SOCKET = Operation(
 _METRICS = Operation(
     method="GET", path="/metrics", name="getMetrics", tag="Operating", scopes=("metrics", "admin"), head=True,
     summary="Get the metrics of all workers; `metrics.public` opens them to everybody",
-    answers={200: Answer("Prometheus text.", {EXPOSITION_TYPE.partition(";")[0]: None})},
+    answers={
+        200: Answer(
+            "Prometheus text, or OpenMetrics where `Accept` names it.",
+            {EXPOSITION_TYPE.partition(";")[0]: None, OPENMETRICS_TYPE: None},
+        )
+    },
 )  # fmt: skip
 _READY = Operation(
     method="GET", path="/health/ready", name="getReadiness", tag="Operating", scopes=(), head=True,

@@ -97,9 +97,9 @@ class Exposition:
             await asyncio.wait({self._writing})
             self._look()
 
-    async def page(self) -> bytes:
-        """Return the exposition in Prometheus text format, over all workers."""
-        return self._text.of(*await self.numbers())
+    async def page(self, openmetrics: bool = False) -> bytes:
+        """Return the exposition over all workers, in Prometheus' text format or as OpenMetrics 1.0."""
+        return self._text.of(*await self.numbers(), openmetrics=openmetrics)
 
     def counts(self) -> Counts:
         """Return the counts of all workers, without those that are counted only at a scrape."""

@@ -1,4 +1,7 @@
-"""Counts and gauges as text in Prometheus' format. The text in front of each value is written once and cached."""
+"""Counts and gauges as text, in Prometheus' format or as OpenMetrics, which differ in the lines around the values.
+
+The text in front of each value is written once and cached.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +22,7 @@ class PageText:
         self._facts = facts
         self._heads: dict[Key, Sequence[str]] = {}
 
-    def of(self, counts: Counts, gauges: Iterable[Gauge]) -> bytes:
+    def of(self, counts: Counts, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> bytes:
         """Write one page."""
         lines: list[str] = []
         by_family: defaultdict[str, list[Key]] = defaultdict(list)
@@ -28,7 +31,8 @@ class PageText:
         for family, facts in self._facts.items():
             keys = by_family.get(family, ())
             if keys:
-                lines.append(_title(family if facts.bounds else f"{family}_total", facts))
+                name = family if facts.bounds or openmetrics else f"{family}_total"
+                lines.append(_title(name, facts.help, "histogram" if facts.bounds else "counter", quote=openmetrics))
             for key in keys:
                 heads = self._heads.get(key)
                 if heads is None:
@@ -39,12 +43,13 @@ class PageText:
                     below = list(accumulate(buckets))
                     values = (*below, below[-1], total)
                 lines += [f"{head}{value!r}\n" for head, value in zip(heads, map(float, values), strict=True)]
-        return "".join((*lines, *_gauge_lines(gauges))).encode()
+        end = "# EOF\n" if openmetrics else ""
+        return "".join((*lines, *_gauge_lines(gauges, quote=openmetrics), end)).encode()
 
 
-def _title(name: str, facts: Facts) -> str:
-    kind = "histogram" if facts.bounds else "counter"
-    return f"# HELP {name} {_escaped(facts.help)}\n# TYPE {name} {kind}\n"
+def _title(name: str, text: str, kind: str, *, quote: bool) -> str:
+    """Return the lines in front of a family. `quote`: quotation marks in its help are escaped, too."""
+    return f"# HELP {name} {_escaped(text, quote=quote)}\n# TYPE {name} {kind}\n"
 
 
 def _heads(key: Key, facts: Facts) -> Sequence[str]:
@@ -53,16 +58,16 @@ def _heads(key: Key, facts: Facts) -> Sequence[str]:
     labels = list(zip(facts.labels, values, strict=True))
     if not facts.bounds:
         return (_head(f"{family}_total", labels),)
-    bounds = (*map(str, facts.bounds), "+Inf")
+    bounds = (*map(str, map(float, facts.bounds)), "+Inf")
     buckets = [_head(f"{family}_bucket", [*labels, ("le", bound)]) for bound in bounds]
     return (*buckets, _head(f"{family}_count", labels), _head(f"{family}_sum", labels))
 
 
-def _gauge_lines(gauges: Iterable[Gauge]) -> Iterable[str]:
+def _gauge_lines(gauges: Iterable[Gauge], *, quote: bool) -> Iterable[str]:
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name, text, labels, value in gauges:
         if name not in by_name:
-            by_name[name].append(f"# HELP {name} {_escaped(text)}\n# TYPE {name} gauge\n")
+            by_name[name].append(_title(name, text, "gauge", quote=quote))
         by_name[name].append(f"{_head(name, labels)}{value!r}\n")
     return (line for lines in by_name.values() for line in lines)
 

@@ -39,9 +39,9 @@ def guarded(*, ready: Readiness = "ready", exposition: Any = None, further: Any 
 
 
 def pages(*, ready: Readiness = "ready", exposition: bytes | None = b"metric 1\n") -> web.Application:
-    async def page() -> bytes:
+    async def page(openmetrics: bool) -> bytes:
         assert exposition is not None
-        return exposition
+        return b"# EOF\n" if openmetrics else exposition
 
     return guarded(exposition=page if exposition is not None else None, ready=ready)
 
@@ -74,10 +74,30 @@ async def test_the_exposition_is_passed_on() -> None:
         assert (await asked(lane, "/gone"))[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (b"text/plain", b"text/plain; version=0.0.4; charset=utf-8"),
+        (b"*/*", b"text/plain; version=0.0.4; charset=utf-8"),
+        (
+            b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2",
+            b"application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores",
+        ),
+    ],
+)
+async def test_metrics_come_in_the_format_that_is_asked_for(accept: bytes, kind: bytes) -> None:
+    """As Prometheus asks: OpenMetrics if it takes that."""
+    async with assembled(pages=pages(), own_paths=PATHS) as lane, lane.client() as client:
+        await client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: %b\r\n\r\n" % accept)
+        response = await client.read_response()
+        assert response.values(b"content-type") == [kind]
+        assert response.payload == (b"# EOF\n" if b"openmetrics" in kind else b"metric 1\n")
+
+
 async def test_a_failing_page_says_nothing_of_itself() -> None:
     """500 in our form, with the request id that the log has."""
 
-    async def breaks() -> bytes:
+    async def breaks(_: bool) -> bytes:
         raise RuntimeError("secret detail")
 
     app = guarded(exposition=breaks)

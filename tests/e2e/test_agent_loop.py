@@ -282,7 +282,7 @@ async def test_handle_text_response(tmp_path: Path, text: str) -> None:
         answer = await world.chat("Where is the safe?")
         assert (answer.text, answer.finish) == (text, "stop")
         assert len(world.model.asked) == 1
-        assert await world.counted('gateway_agent_run_steps_bucket{le="0"}') == 1
+        assert await world.counted('gateway_agent_run_steps_bucket{le="0.0"}') == 1
 
 
 HELD = [

@@ -10,6 +10,7 @@ import pytest
 from gateways import until
 from metrics_page import busy, check_by_promtool, page_of, samples
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gateway import __version__
 from gateway.telemetry.exposition import Exposition, merged_counts, merged_gauges
@@ -42,6 +43,14 @@ async def test_the_page_of_one_worker() -> None:
     assert found["process_resident_memory_bytes", ()] > 1_000_000
     ((_, labels),) = (key for key in found if key[0] == "gateway_build_info")
     assert dict(labels)["version"] == __version__ and dict(labels).keys() == {"version", "python", "aiohttp"}
+
+
+async def test_the_page_as_openmetrics() -> None:
+    """All that a busy worker counts passes the strict parser of that format."""
+    text = await Exposition(busy()).page(openmetrics=True)
+    families = {family.name: family for family in parse_openmetrics(text.decode())}
+    assert families["gateway_http_requests"].type == "counter" and "process_cpu_seconds" in families
+    assert sum(len(family.samples) for family in families.values()) == len(samples(await page(busy())))
 
 
 async def test_a_worker_alone_needs_no_socket() -> None:
