@@ -18,9 +18,9 @@ from gateway.api.site import Route, readable
 from gateway.api.views import decided_view, error_view, group_view, json_answer, list_answer, page_answer, preview_view
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import Decision, not_found
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import noted_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, ApprovalState
+from gateway.contracts.journal import Approval, ApprovalState, NoteWrite
 from gateway.contracts.lists import ApprovalGrouping, ApprovalOrder, NarrowedApprovals
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -30,8 +30,12 @@ STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
 ORDERS: Final[tuple[ApprovalOrder, ...]] = get_args(ApprovalOrder)
 GROUPINGS: Final[tuple[ApprovalGrouping, ...]] = get_args(ApprovalGrouping)
 #: What narrows pending approvals only: of all of them there are too many to look at each.
-OF_PENDING: Final = ("tool", "caller", "q", "equal_to", "since", "until")
+OF_PENDING: Final = ("tool", "caller", "assigned", "q", "equal_to", "since", "until")
 QUERY_CHARS: Final = 200
+NAME_CHARS: Final = 100
+NOTE_CHARS: Final = 500
+#: The name that stands for the key of the request.
+ME: Final = "me"
 WAIT_MOST_S = 60.0
 BATCH_MOST = 100
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
@@ -52,6 +56,18 @@ class Batch(Body):
     reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
 
 
+class Assignment(Body):
+    """The name of the one who is to decide on an approval: any, `me` for the key of the request, or null."""
+
+    to: str | None = Field(min_length=1, max_length=NAME_CHARS)
+
+
+class Note(Body):
+    """A note on an approval."""
+
+    text: str = Field(min_length=1, max_length=NOTE_CHARS)
+
+
 class ApprovalPages:
     """The approval pages of one worker."""
 
@@ -69,6 +85,8 @@ class ApprovalPages:
             *readable(one, self._get),
             *readable(one + "/preview", self._preview),
             ("POST", APPROVALS + "/batch", self._decide_all),
+            ("POST", one + "/assign", self._assign),
+            ("POST", one + "/notes", self._note),
             ("POST", one, self._decide),
         ]
 
@@ -82,7 +100,7 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "status", "conversation", "run", *OF_PENDING, "order", "after", "limit")
         after, limit = query.get("after"), limit_of(query)
-        order, narrowed = _order_of(query), _narrowed(query)
+        order, narrowed = _order_of(query), _narrowed(query, caller)
         if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
             raise gone("after")
         await self._api.approvals().expire_due(tenant=caller.tenant)
@@ -94,13 +112,13 @@ class ApprovalPages:
             **narrowed,
         )
         following = approvals[limit - 1].id if len(approvals) > limit else None
-        return page_answer([approval_view(approval) for approval in approvals[:limit]], following=following)
+        return page_answer([noted_view(approval) for approval in approvals[:limit]], following=following)
 
     async def _groups(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "by", "conversation", "run", *OF_PENDING, "limit")
         by = cast("ApprovalGrouping", word_of(query, "by", GROUPINGS) or "call")
-        limit, narrowed, store = limit_of(query), _narrowed({**query, "status": "pending"}), self._api.store
+        limit, narrowed, store = limit_of(query), _narrowed({**query, "status": "pending"}, caller), self._api.store
         await self._api.approvals().expire_due(tenant=caller.tenant)
         groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit, **narrowed)
         firsts = [(group, await store.approval(group.first, tenant=caller.tenant)) for group in groups]
@@ -113,7 +131,7 @@ class ApprovalPages:
         if approval.state == "pending" and wait_s:
             approval = await self._decided(approval, caller, wait_s=wait_s)
         entry = self._api.catalog().named(approval.tool)
-        return json_answer({**approval_view(approval), "parameters": None if entry is None else entry.spec.parameters})
+        return json_answer({**noted_view(approval), "parameters": None if entry is None else entry.spec.parameters})
 
     async def _preview(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
@@ -152,6 +170,31 @@ class ApprovalPages:
             return await self._api.decide(approval_id, wish, caller=caller)
         except GatewayError as error:
             return error
+
+    async def _assign(self, request: web.Request) -> web.Response:
+        caller = self._api.authorise(request, "approve")
+        query_of(request)
+        to = (await body_of(request, Assignment, caller)).to
+        return await self._noted(request, caller, assigned=caller.name if to == ME else to or "")
+
+    async def _note(self, request: web.Request) -> web.Response:
+        caller = self._api.authorise(request, "approve")
+        query_of(request)
+        return await self._noted(request, caller, text=(await body_of(request, Note, caller)).text)
+
+    async def _noted(
+        self, request: web.Request, caller: Caller, *, assigned: str | None = None, text: str | None = None
+    ) -> web.Response:
+        word = NoteWrite(
+            approval_id=request.match_info["id"],
+            tenant=caller.tenant,
+            by=caller.name,
+            via=via_of(request),
+            now_s=self._api.clock.time(),
+            assigned=assigned,
+            text=text,
+        )
+        return json_answer(noted_view(await self._api.note(word)))
 
     async def _found(self, approval_id: str, caller: Caller) -> Approval:
         """Return the approval, expired first if its time is over. Raises GatewayError (approval_not_found)."""
@@ -203,7 +246,7 @@ def _order_of(query: Mapping[str, str]) -> ApprovalOrder:
     return cast("ApprovalOrder", order or "oldest")
 
 
-def _narrowed(query: Mapping[str, str]) -> NarrowedApprovals:
+def _narrowed(query: Mapping[str, str], caller: Caller) -> NarrowedApprovals:
     """Return what a list is narrowed by. Raises GatewayError (invalid_field)."""
     given = next((name for name in OF_PENDING if name in query), None)
     if given is not None and query.get("status") != "pending":
@@ -218,6 +261,7 @@ def _narrowed(query: Mapping[str, str]) -> NarrowedApprovals:
         "run_id": query.get("run"),
         "tool": query.get("tool"),
         "caller": query.get("caller"),
+        "assigned": caller.name if query.get("assigned") == ME else query.get("assigned"),
         "text": query.get("q"),
         "equal_to": query.get("equal_to"),
         "since_s": time_of(query, "since"),

@@ -1,26 +1,32 @@
-"""Decisions of people, whichever way they arrive: they are stored first, then their runs go on."""
+"""Decisions of people, whichever way they arrive: they are stored first, then their runs go on. Their notes, too."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
+import orjson
 from aiohttp import ClientConnectionResetError, web
 from pydantic import Field
 
 from gateway.api.request import VIEWING, Authorise, Body, Resume
 from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
+from gateway.approvals.decision import decided_before, not_found
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, Journal, StoredRun, Via
+from gateway.contracts.journal import Approval, Journal, NoteWrite, StoredRun, Via
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError, unwritten
+from gateway.errors import GatewayError
 from gateway.runs.event_feed import EventFeed
 from gateway.tools.catalog import Catalog
 from gateway.tracing.tracer import Tracer
+
+#: So many notes has one approval, at most: they stand in its row, and on its card.
+NOTES_MOST: Final = 50
 
 log = logging.getLogger("gateway")
 
@@ -75,6 +81,26 @@ class ApiContext:
         """Store a decision and return the approval as it is afterwards. Raises GatewayError."""
         with written("a decision"):
             return await self.approvals().decide(approval_id, wish, caller=caller)
+
+    async def note(self, write: NoteWrite) -> Approval:
+        """Store a person's word about a pending approval, which decides nothing, and return the approval.
+
+        Raises GatewayError (approval_not_found, decision_conflict, invalid_field) and StoreError.
+        """
+        approval = await self.store.approval(write.approval_id, tenant=write.tenant)
+        if approval is None:
+            raise not_found()
+        if write.text is not None and approval.state == "pending" and len(orjson.loads(approval.notes)) >= NOTES_MOST:
+            raise GatewayError(
+                "invalid_field", f"This approval has {NOTES_MOST} notes, which is the most.", param="text"
+            )
+        with written("a note"):
+            noted = await self.store.note(write)
+        if noted is None:
+            now = await self.store.approval(write.approval_id, tenant=write.tenant) or approval
+            raise GatewayError("decision_conflict", f"This approval {decided_before(now)}: it takes no more notes.")
+        self.feed.nudge()
+        return noted
 
     async def decide_and_go_on(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Store a decision, let its run go on, and return the approval. Raises GatewayError."""

@@ -49,6 +49,15 @@ def approval_view(approval: Approval) -> Json:
     }
 
 
+def noted_view(approval: Approval) -> Json:
+    """Return an approval as the people see it who decide on it: also to whom it is assigned, and their notes."""
+    notes = [
+        {"by": note["by"], "via": note["via"], "at": note["at_s"], "text": note["text"]}
+        for note in orjson.loads(approval.notes)
+    ]
+    return {**approval_view(approval), "assigned_to": approval.assigned, "notes": notes}
+
+
 def get_waiting_arguments(view: Json) -> Json:
     """Return the arguments that would run, of an approval as `approval_view` shows it."""
     edited: Json | None = view["edited_arguments"]

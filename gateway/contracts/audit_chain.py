@@ -20,7 +20,8 @@ class AuditLine:
 
     The facts of the call are empty, and its step -1, where the decision is not about one call.
     `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked` or `late`; or the end of
-    an approval without a decision: `expired`, `cancelled`; or of keys that are made at run time: `key_created`,
+    an approval without a decision: `expired`, `cancelled`; or a person's word about one, which stands in `decision`:
+    `assigned` (to whom), `noted` (the note); or of keys that are made at run time: `key_created`,
     `key_rotated`, `key_revoked`, with the key's name as `caller` and its id as `rule`.
     """
 

@@ -21,6 +21,7 @@ from gateway.contracts.lists import (
 )
 from gateway.contracts.remembered import AskBefore as AskBefore
 from gateway.contracts.remembered import Grant as Grant
+from gateway.contracts.remembered import NoteWrite as NoteWrite
 from gateway.contracts.tool_runs import Cancelling, ToolRuns
 
 RunState = Literal[
@@ -166,6 +167,8 @@ class Approval:
     client: str | None = None  # the MCP client that asked for it, as in its run
     required: int = 1  # so many keys must approve it
     given: str = "[]"  # where several must: their approvals, as JSON (`gateway.contracts.endorsements`)
+    assigned: str | None = None  # the name of the person or key who is to decide
+    notes: str = "[]"  # what people noted on it, as JSON: objects of by, via, at_s, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +351,9 @@ class Journal(ToolRuns, Protocol):
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         """Replace a pending approval, which is cancelled, with a new one; False: it was not pending."""
+
+    async def note(self, write: NoteWrite) -> Approval | None:
+        """Assign a pending approval, or note something on it, on record; return it. None: it is not pending."""
 
     async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
         """End up to `limit` pending approvals whose time is over, those that ended first; return them."""

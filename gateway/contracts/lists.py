@@ -25,6 +25,7 @@ class NarrowedApprovals(TypedDict, total=False):
     sha256: str | None
     tool: str | None
     caller: str | None
+    assigned: str | None
     text: str | None
     equal_to: str | None
     since_s: float | None

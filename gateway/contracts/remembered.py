@@ -1,4 +1,4 @@
-"""Remembered wishes of people: approvals that hold for more than one call, and conversations that always ask."""
+"""Remembered wishes of people: approvals that hold for more than one call, conversations that always ask, and notes."""
 
 import hashlib
 from dataclasses import dataclass
@@ -39,6 +39,22 @@ class AskBefore:
     created_s: float
     expires_s: float
     user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteWrite:
+    """A person's word about a pending approval: whom it is `assigned` to ("": to no one any more), or a note's `text`.
+
+    `by` is the name of the key, `via` the way that it came.
+    """
+
+    approval_id: str
+    tenant: str
+    by: str
+    via: str
+    now_s: float
+    assigned: str | None = None
+    text: str | None = None
 
 
 def ask_id(tenant: str, caller: str, conversation: str, user: str | None = None) -> str:

@@ -21,9 +21,10 @@ from gateway.description.shapes import (
 
 def schemas_of_approvals() -> dict[str, Schema]:
     """Return the schemas of answers by name."""
+    note = record(by=TEXT, via=TEXT, at=TIME, text=TEXT)
     return {
-        "Approval": _approval(),
-        "OneApproval": extended(_approval(), parameters=maybe(OBJECT)),
+        "Approval": extended(_approval(), optional=True, assigned_to=maybe(TEXT), notes=many(note)),
+        "OneApproval": extended(_approval(), parameters=maybe(OBJECT), assigned_to=maybe(TEXT), notes=many(note)),
         "CallGroup": record(
             count=WHOLE, calls=WHOLE, expires_at=TIME, first=ref("Approval"), **some("tool", "asked_by")
         ),

@@ -167,13 +167,15 @@ _RUN_WORKFLOW = Operation(
 _STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only those in this state.")
 _RUN: Final = Parameter("run", TEXT, "Only those of this run.")
 _OF_PENDING: Final = (
-    Parameter("tool", TEXT, "Only calls of this tool; among pending approvals only, as the next five."),
+    Parameter("tool", TEXT, "Only calls of this tool; among pending approvals only, as the next six."),
     Parameter("caller", TEXT, "Only calls that the key of this name asked for."),
+    Parameter("assigned", TEXT, "Only those that this name is to decide on; `me`: the key of the request."),
     Parameter("q", {**TEXT, "maxLength": QUERY_CHARS}, "Only those with this text in an argument, a name or an id."),
     Parameter("equal_to", TEXT, "Only those with the tool and the arguments of this approval, byte for byte."),
     Parameter("since", NUMBER, "Only those that wait since then or a later time (Unix time, in seconds)."),
     Parameter("until", NUMBER, "Only those that wait since an earlier time (Unix time, in seconds)."),
 )
+_NOTING: Final = (*OF_BODIES, "approval_not_found", "decision_conflict")
 _BY: Final = Parameter("by", {"enum": list(GROUPINGS), "default": "call"}, "What the calls of a group share.")
 _WAIT: Final = Parameter("wait", {**NUMBER, "minimum": 0, "maximum": 60}, "Seconds to wait for a decision.")
 _STATE: Final = Parameter("state", {"enum": list(RUN_STATES)}, "Only those in this state.")
@@ -258,6 +260,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
           listing("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
           ref("Approval"), scopes=_LOOKS, body="Decision", errors=(*OF_BODIES, *OF_DECISIONS)),
+    _post("/context/approvals/{id}/assign", "assignApproval", "Say who is to decide on a pending call", "Approvals",
+          ref("Approval"), scopes=("approve",), body="Assignment", errors=_NOTING),
+    _post("/context/approvals/{id}/notes", "noteOnApproval", "Note something on a pending call", "Approvals",
+          ref("Approval"), scopes=("approve",), body="Note", errors=_NOTING),
     _get("/context/grants", "listGrants", "List remembered approvals", "Approvals", paged("Grant"),
          parameters=(_BEHIND, _MANY)),
     _delete("/context/grants/{id}", "revokeGrant", "Revoke a remembered approval", "Approvals",

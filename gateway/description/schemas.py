@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from gateway.api.approvals import Batch
+from gateway.api.approvals import Assignment, Batch, Note
 from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
 from gateway.api.operating.upstreams import STATES as ENDPOINT_STATES
@@ -46,11 +46,13 @@ from gateway.errors import CODES
 #: The models that read bodies, by the names of their schemas.
 BODIES: Final[Mapping[str, type[BaseModel]]] = {
     "Acceptance": Acceptance,
+    "Assignment": Assignment,
     "Batch": Batch,
     "Decision": DecisionBody,
     "Finding": SettlementBody,
     "KeyTerms": KeyTerms,
     "McpServer": McpServer,
+    "Note": Note,
     "PromptBody": PromptBody,
     "RunBody": RunBody,
 }

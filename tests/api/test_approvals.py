@@ -6,6 +6,7 @@ import time
 import pytest
 from gateways import until
 
+from gateway.api.decisions import NOTES_MOST
 from gateway.approvals.view import word_of
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.journal import Move
@@ -15,7 +16,7 @@ from gateway.tools.remembered import Binding
 from tests.plugins.stores.records import approval, moved, new, parked, run, step, write
 from tests.tools.doubles import Source, spec
 
-from .approval_pages import Desktop, code_of, opened
+from .approval_pages import NOW_S, Desktop, code_of, opened
 
 ONE = "/context/approvals/ap_1"
 BATCH = "/context/approvals/batch"
@@ -64,6 +65,8 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
             "comment": None,
             "edited_arguments": None,
             "remember": "once",
+            "assigned_to": None,
+            "notes": [],
         }
 
 
@@ -521,3 +524,34 @@ async def test_only_what_waits_is_narrowed(path: str, param: str) -> None:
     async with opened(parked()) as desk:
         status, answer = await desk.get(f"/context/approvals{path}")
         assert (status, answer["error"]["param"]) == (400, param)
+
+
+async def test_people_say_who_decides_and_what_they_know() -> None:
+    """By a name or `me`, taken back by null; notes keep their order. Lists are narrowed by it."""
+    async with opened(parked()) as desk:
+        for to, found in (("zoe", "zoe"), (None, None), ("me", "bob")):
+            status, approval = await desk.post(f"{ONE}/assign", {"to": to})
+            assert (status, approval["assigned_to"], approval["state"]) == (200, found, "pending")
+        for text in ("first", "second"):
+            status, approval = await desk.post(f"{ONE}/notes", {"text": text})
+        assert [(note["by"], note["via"], note["at"], note["text"]) for note in approval["notes"]] == [
+            ("bob", "rest", NOW_S, "first"),
+            ("bob", "rest", NOW_S, "second"),
+        ]
+        for who, count in (("me", 1), ("bob", 1), ("zoe", 0)):
+            _, listed = await desk.get(f"/context/approvals?status=pending&assigned={who}")
+            assert len(listed["data"]) == count
+        for place, body, param in (
+            ("assign", {"to": ""}, "to"),
+            ("notes", {"text": "x" * 501}, "text"),
+            ("notes", {}, "text"),
+        ):
+            status, answer = await desk.post(f"{ONE}/{place}", body)
+            assert (status, answer["error"]["param"]) == (400, param)
+        for key, status in (("agent", 403), ("rival", 404)):
+            assert (await desk.post(f"{ONE}/notes", {"text": "x"}, key=key))[0] == status
+        for _ in range(NOTES_MOST - 2):
+            await desk.post(f"{ONE}/notes", {"text": "x"})
+        assert (await desk.post(f"{ONE}/notes", {"text": "one too many"}))[0] == 400
+        await desk.post(ONE, APPROVE)
+        assert (await desk.post(f"{ONE}/notes", {"text": "late"}))[0] == 409

@@ -9,7 +9,6 @@
 import asyncio
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +32,7 @@ from gateway.plugin import (
     Host,
     NarrowedApprovals,
     NarrowedRuns,
+    NoteWrite,
     Plugin,
     RunEvent,
     RunPage,
@@ -304,20 +304,16 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._all(GROUPS, *journal.approval_groups(tenant, narrowed, by=by, limit=limit))
 
     async def tally(self, *, tenant: str) -> Tally:
-        def read(connection: sqlite3.Connection) -> Tally:
-            pending, next_s = connection.execute(journal.TALLY, (tenant,)).fetchone()
-            runs: Counter[str] = Counter()
-            for state, count in connection.execute(journal.TALLY_RUNS, (tenant,)):
-                runs[state] += count
-            return Tally(pending=pending, next_s=next_s, runs=runs)
-
-        return await self._read(read)
+        return await self._read(partial(run_lists.tally, tenant=tenant))
 
     async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
         return (await self.rule_all([write]))[0]
 
     async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
         return await self._write(partial(transactions.rule, writes=writes), lasts=Lasts.FOR_SURE)
+
+    async def note(self, write: NoteWrite) -> Approval | None:
+        return await self._write(partial(transactions.note, write=write), lasts=Lasts.FOR_SURE)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)
@@ -327,13 +323,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._write(partial(transactions.expire, now_s=now_s, limit=limit))
 
     async def standing(self, *, stuck_before_s: float) -> Standing:
-        def read(connection: sqlite3.Connection) -> Standing:
-            pending, oldest_s, size_bytes = connection.execute(journal.STANDING).fetchone()
-            alive = connection.execute(journal.ALIVE_RUNS, (stuck_before_s,)).fetchall()
-            runs, stuck = {state: count for state, count, _ in alive}, sum(late for _, _, late in alive)
-            return Standing(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)
-
-        return await self._read(read)
+        return await self._read(partial(run_lists.standing, stuck_before_s=stuck_before_s))
 
     # Grants, and conversations that ask before every call.
 

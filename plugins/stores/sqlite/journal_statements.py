@@ -140,7 +140,7 @@ STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? OR
 
 APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
-    remember, secret, user, client, required, given""")
+    remember, secret, user, client, required, given, assigned, notes""")
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
@@ -161,7 +161,7 @@ APPROVALS_BY: Mapping[ApprovalOrder, tuple[str, str, str]] = {
 _WAITING = "coalesce(edited, arguments)"
 #: What each entry of `NarrowedApprovals` compares; `text` is compared twice, the second time as it stands in JSON.
 _NARROWED: Mapping[str, str] = {
-    **{name: f"{name} = ?" for name in ("state", "conversation", "run_id", "sha256", "tool", "caller")},
+    **{name: f"{name} = ?" for name in ("state", "conversation", "run_id", "sha256", "tool", "caller", "assigned")},
     "text": f"""(id || ' ' || run_id || ' ' || tool || ' ' || caller || ' ' || coalesce(user, '') || ' '
         || coalesce(conversation, '') LIKE ? ESCAPE '!' OR {_WAITING} LIKE ? ESCAPE '!')""",
     "equal_to": f"(tool, {_WAITING}) = (SELECT tool, {_WAITING} FROM approvals WHERE tenant = ? AND id = ?)",
@@ -226,6 +226,10 @@ DECIDE = f"""UPDATE approvals
 #: One of several approvals, for the arguments that stand beside it.
 ENDORSE = f"""UPDATE approvals SET given = ?, edited = ?
     WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
+#: To whom one is assigned ('': to no one any more), or one note more.
+NOTE = f"""UPDATE approvals SET assigned = CASE WHEN ?1 IS NULL THEN assigned ELSE nullif(?1, '') END,
+        notes = CASE WHEN ?2 IS NULL THEN notes ELSE json_insert(notes, '$[#]', json(?2)) END
+    WHERE tenant = ?3 AND id = ?4 AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
 #: Those whose calls will not run any more.
 CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled'
     WHERE tenant = ? AND run_id = ? AND (state = 'pending' OR state = 'approved') RETURNING {", ".join(APPROVAL)}"""

@@ -28,6 +28,7 @@ from gateway.plugin import (
     DecisionWrite,
     Grant,
     KeyTakenError,
+    NoteWrite,
     RunEvent,
     StoredRun,
     StoredStep,
@@ -225,6 +226,24 @@ def audited(
     return is_changed
 
 
+def note(connection: sqlite3.Connection, *, write: NoteWrite) -> Approval | None:
+    said = {"by": write.by, "via": write.via, "at_s": write.now_s, "text": write.text}
+    values = (write.assigned, None if write.text is None else json.dumps(said), write.tenant, write.approval_id)
+    row = connection.execute(journal.NOTE, values).fetchone()
+    if row is None:
+        return None
+    approval = APPROVALS.fact(row)
+    kind, word = ("assigned", write.assigned) if write.text is None else ("noted", write.text)
+    facts = {"approval_id": approval.id, "by": write.by, "via": write.via}
+    data = json.dumps({**facts, **({"to": approval.assigned} if kind == "assigned" else {"text": word})}).encode()
+    event = RunEvent(
+        tenant=write.tenant, run_id=approval.run_id, type=f"approval.{kind}", data=data, created_s=write.now_s
+    )
+    line = _line(approval, now_s=write.now_s)
+    _append(connection, (event,), [replace(line, event=kind, decision=word or "", by=write.by, via=write.via)])
+    return approval
+
+
 def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, events: Sequence[RunEvent]) -> bool:
     tenant = approval.tenant
     if not connection.execute(journal.MOVE, ("cancelled", tenant, old_id, "pending")).rowcount:
@@ -254,7 +273,7 @@ def _undecided(
 
 
 def _line(approval: Approval, *, now_s: float) -> AuditLine:
-    """Return the audit line of an approval that ended without a person."""
+    """Return the audit line of an approval as it is: of one that ended without a person, for example."""
     return AuditLine(
         tenant=approval.tenant,
         caller=approval.caller,

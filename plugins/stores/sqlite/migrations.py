@@ -382,6 +382,11 @@ MIGRATIONS: Sequence[Migration] = (
         # With all columns: a list passes over those that have expired without a look at the table.
         "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, id, expires_s, user)",
     ),
+    (
+        # Whom a call is assigned to, and what people noted on it.
+        "ALTER TABLE approvals ADD COLUMN assigned TEXT",
+        "ALTER TABLE approvals ADD COLUMN notes TEXT NOT NULL DEFAULT '[]'",
+    ),
 )
 
 

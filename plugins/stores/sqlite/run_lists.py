@@ -1,5 +1,7 @@
 """The lists of runs, newest first, narrowed by any combination, at a cost that does not grow with the number of runs.
 
+The counts of what waits stand behind them.
+
 1. One of the wanted facts leads: its index has the runs in the order of the list.
 2. The other facts are compared in the same index, where it has them, and no row of the table is read for that.
 3. So many entries of the index are looked at for one page, and no more. Where they end, the next page goes on.
@@ -8,11 +10,12 @@
 # ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
 
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.plugin import RunPage
+from gateway.plugin import RunPage, Standing, Tally
 
 from . import journal_statements as journal
 from .journal_transactions import RUNS
@@ -109,3 +112,20 @@ def _seen(
         conditions += _BEHIND
         values += [tenant, after]
     return f"FROM runs INDEXED BY {index.name} WHERE tenant = ?{conditions} ORDER BY {_ORDER}", values
+
+
+def tally(connection: sqlite3.Connection, *, tenant: str) -> Tally:
+    """Count the pending approvals and the runs that have not ended, of one tenant."""
+    pending, next_s = connection.execute(journal.TALLY, (tenant,)).fetchone()
+    runs: Counter[str] = Counter()
+    for state, count in connection.execute(journal.TALLY_RUNS, (tenant,)):
+        runs[state] += count
+    return Tally(pending=pending, next_s=next_s, runs=runs)
+
+
+def standing(connection: sqlite3.Connection, *, stuck_before_s: float) -> Standing:
+    """Count the approvals and runs that wait, of all tenants."""
+    pending, oldest_s, size_bytes = connection.execute(journal.STANDING).fetchone()
+    alive = connection.execute(journal.ALIVE_RUNS, (stuck_before_s,)).fetchall()
+    runs, stuck = {state: count for state, count, _ in alive}, sum(late for _, _, late in alive)
+    return Standing(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)

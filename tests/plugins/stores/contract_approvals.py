@@ -1,6 +1,7 @@
 """Approvals in every store: decided once, asked for once, expired; imported like `contract`."""
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from gateway.contracts.journal import (
     AskedAlreadyError,
     Change,
     Move,
+    NoteWrite,
 )
 from gateway.contracts.store import Store
 from tests.plugins.stores.records import (
@@ -253,3 +255,36 @@ async def test_a_ruling_takes_others_with_it_in_one_transaction(store: Store) ->
     assert (await store.rule(replace(write("ap_0", approve=False), others=others)))[0] == "decided"
     assert [one.state for one in await store.approvals(tenant="acme", limit=9)] == ["rejected", "rejected", "approved"]
     assert len(await store.audit(after=0, limit=9)) == 1
+
+
+async def test_a_pending_approval_is_assigned_and_noted_on(store: Store) -> None:
+    """Each word leaves an event and an audit line, and decides nothing; a decided approval takes none."""
+    await store.write(parked())
+    said: dict[str, Any] = {"approval_id": "ap_1", "tenant": "acme", "by": "bob", "via": "rest", "now_s": 150.0}
+    assigned = await store.note(NoteWrite(**said, assigned="zoé"))
+    assert assigned is not None and (assigned.assigned, assigned.notes, assigned.state) == ("zoé", "[]", "pending")
+    await store.note(NoteWrite(**said, text='ask "Ann" 先'))
+    noted = await store.note(NoteWrite(**said, text="second"))
+    assert noted == await store.approval("ap_1", tenant="acme") and noted is not None
+    assert [(note["by"], note["via"], note["at_s"], note["text"]) for note in json.loads(noted.notes)] == [
+        ("bob", "rest", 150.0, 'ask "Ann" 先'),
+        ("bob", "rest", 150.0, "second"),
+    ]
+    assert [one.id for one in await store.approvals(tenant="acme", limit=9, assigned="zoé")] == ["ap_1"]
+    free = await store.note(NoteWrite(**said, assigned=""))
+    assert free is not None and free.assigned is None and free.notes == noted.notes
+    assert await store.note(NoteWrite(**{**said, "tenant": "other"}, text="x")) is None
+    told = [one for one in await store.events(after=0, limit=99) if one.type in ("approval.assigned", "approval.noted")]
+    assert [json.loads(one.data) for one in told] == [
+        {"approval_id": "ap_1", "by": "bob", "via": "rest", **fact}
+        for fact in ({"to": "zoé"}, {"text": 'ask "Ann" 先'}, {"text": "second"}, {"to": None})
+    ]
+    lines = [row.line for row in await store.audit(after=0, limit=99) if row.line.event in ("assigned", "noted")]
+    assert [(line.event, line.decision, line.by, line.via) for line in lines] == [
+        ("assigned", "zoé", "bob", "rest"),
+        ("noted", 'ask "Ann" 先', "bob", "rest"),
+        ("noted", "second", "bob", "rest"),
+        ("assigned", "", "bob", "rest"),
+    ]
+    await store.rule(write())
+    assert await store.note(NoteWrite(**said, text="late")) is None

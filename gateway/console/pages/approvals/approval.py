@@ -41,6 +41,8 @@ class ApprovalPage:
             Page("GET", "/approvals/{id}", self._approval, VIEWING),
             Page("GET", "/approvals/{id}/preview", self._preview, deciding),
             Page("POST", "/approvals/{id}", self._decide, deciding),
+            Page("POST", "/approvals/{id}/assign", self._assign, deciding),
+            Page("POST", "/approvals/{id}/notes", self._note, deciding),
         )
 
     async def _approval(self, visit: Visit) -> web.Response:
@@ -110,6 +112,21 @@ class ApprovalPage:
         if form.get("back") == "run":
             return see_other("runs", decided["run_id"], done=done)
         return see_other(done=done, run=decided["run_id"])
+
+    async def _assign(self, visit: Visit) -> web.Response:
+        to = visit.form.get("me") or visit.form.get("to", "").strip() or None
+        return await self._told(visit, "assign", done="assigned" if to else "unassigned", body={"to": to})
+
+    async def _note(self, visit: Visit) -> web.Response:
+        return await self._told(visit, "notes", done="noted", body={"text": visit.form.get("text", "").strip()})
+
+    async def _told(self, visit: Visit, what: str, *, done: str, body: Mapping[str, str | None]) -> web.Response:
+        approval_id = visit.match["id"]
+        try:
+            await visit.api.post("context", "approvals", approval_id, what, body=body)
+        except ApiError as error:
+            return await self._failed(visit, approval_id, error.status, error.message)
+        return see_other("approvals", approval_id, done=done)
 
     async def _failed(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:
         approval = await visit.api.get("context", "approvals", approval_id)

@@ -30,7 +30,7 @@ AGES: Final[Mapping[str, str]] = {
     "86400": "more than a day",
 }
 #: What the inbox is narrowed by.
-NARROWING: Final = ("q", "tool", "caller", "equal_to", "age")
+NARROWING: Final = ("q", "tool", "caller", "assigned", "equal_to", "age")
 #: Errors of the API that are about what the reader entered.
 _ENTERED: Final = (400, 422)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.browsing import Browser, Seen, key, served
+from tests.console.html import buttons_of
 
 KEYS = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
 HOSTILE = (
@@ -172,3 +173,29 @@ async def test_large_arguments_have_their_beginning_in_the_inbox_and_all_on_thei
 
 async def decided(ann: Browser) -> None:
     assert (await ann.api().get("/context/summary")).json["pending"] == 0
+
+
+async def test_a_call_is_assigned_and_noted_on(tmp_path: Path) -> None:
+    """To oneself or a name; page, inbox and search show it. Notes are text, and one without text says so."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        approval_id = await ann.asks()
+        await ann.asks(operation="write", path="b.txt", content="another")
+        place = f"/console/approvals/{approval_id}"
+        mine = await ann.submit(await ann.get(place), "Assign to me")
+        assert "Assigned. " in mine.main and "Assigned to ann" in mine.main
+        noted = await ann.submit(mine, "Note it", {"text": "<b>ask</b> Zoe\u202e"})
+        assert "<b>ask</b> Zoe\\u{202e} ann" in noted.main
+        assert (await ann.submit(noted, "Note it", {"text": " "})).status == 400
+        found = await ann.get("/console?assigned=me")
+        assert [one.attributes["id"] for one in found.root.all("article")] == [approval_id]
+        assert "Notes: 1. The last one, by ann: <b>ask</b> Zoe" in found.main
+        assert "Assigned to zoe" in (await ann.submit(noted, "Assign", {"to": "zoe"})).main
+        assert "Assigned to no one." in (await ann.submit(noted, "Assign", {"to": ""})).main
+        page = await ann.get(place)
+        await ann.api().post(f"/context/approvals/{approval_id}", {"decision": "reject"})
+        late = await ann.submit(page, "Note it", {"text": "late"})
+        assert late.status == 409 and "takes no more notes" in late.problem
+        assert "Zoe" in late.main and "Note it" not in [one.name for one in buttons_of(late.root)]
+        bob = await browser.signed_in("bob")
+        assert "Note it" not in [one.name for one in buttons_of((await bob.get(place)).root)]

@@ -184,8 +184,8 @@ def test_runs_that_wait_for_a_person_cost_a_look_nothing(connection: sqlite3.Con
             (f"run_{number}", owner if number == 7 else None),
         )
         connection.execute(
-            f"INSERT INTO approvals ({', '.join(journal_sql.APPROVAL)}) SELECT {', '.join('?' * 28)}",
-            [f"ap_{number}", "acme", "ann", None, f"run_{number}", *[1] * 9, "pending", *[1] * 13],
+            f"INSERT INTO approvals ({', '.join(journal_sql.APPROVAL)}) SELECT {', '.join('?' * 30)}",
+            [f"ap_{number}", "acme", "ann", None, f"run_{number}", *[1] * 9, "pending", *[1] * 15],
         )
     steps = 0
 
