@@ -1,0 +1,91 @@
+"""The pages of the documentation have short sentences: one idea each."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parent.parent
+#: The most words of a sentence, by page. Add a page here once it reads so.
+LONGEST: Final = {
+    "CONTRIBUTING.md": 35,
+    "README.md": 35,
+    "deploy/README.md": 35,
+    "docs/approvals.md": 35,
+    "docs/architecture.md": 35,
+    "docs/context.md": 35,
+    "docs/faq.md": 35,
+    "docs/glossary.md": 35,
+    "docs/keys.md": 25,
+    "docs/life-of-a-request.md": 35,
+    "docs/mcp-server.md": 35,
+    "docs/mcp.md": 35,
+    "docs/plugins.md": 35,
+    "docs/responses.md": 35,
+    "docs/security.md": 35,
+    "docs/stages.md": 35,
+    "docs/threat-model.md": 35,
+    "docs/why.md": 35,
+}
+#: What is no prose: fenced code, what a program writes behind its mark, other marks, code that is indented.
+_NO_PROSE: Final = re.compile(
+    r"^ *(?P<fence>`{3,})[^`\n]*\n.*?^ *(?P=fence) *$"
+    r"|^<!-- made by .*?(?=\n\n|\Z)"
+    r"|<!--.*?-->"
+    r"|(?<=\n\n)(?: {4,}\S[^\n]*\n(?:\n(?= {4}))?)+",
+    re.MULTILINE | re.DOTALL,
+)
+_ITEM: Final = re.compile(r"\n(?=\s*(?:[-*]|\d+\.)\s)")
+_CELL: Final = re.compile(r"(?<!\\)\|")
+_LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+#: A list or an example may follow a colon; what follows a semicolon in small letters belongs to the sentence.
+_END: Final = re.compile(r"""(?<=[.!?:;])["')]*\s+(?=["'(]*[A-Z`[])""")
+
+
+@pytest.mark.parametrize("page", LONGEST)
+def test_no_sentence_of_a_page_is_too_long(page: str) -> None:
+    """Split it, or make a list of it; the message shows the page, the number of words and the sentence."""
+    most = LONGEST[page]
+    found = [(len(each.split()), each) for each in sentences((ROOT / page).read_text(encoding="utf-8"))]
+    long = [f"{page}: {words} words, at most {most}: {each}" for words, each in found if words > most]
+    assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# Title\n\nOne two. Three\nfour!", ["One two.", "Three four!"]),
+        ("It reads `a. B c`, [the page](x.md#y). **Bold.** Next:\n\n- an item\n- `code` here\n  goes on",
+         ["It reads `_`, the page.", "Bold.", "Next:", "an item", "`_` here goes on"]),
+        ("One. [two.md](two.md) has it.", ["One.", "two.md has it."]),
+        ("| a | b |\n|---|---|\n| One. Two | `x \\| y` three |\n", ["a", "b", "One.", "Two", "`_` three"]),
+        ("Before:\n\n```yaml\na: one. Two\n```\n\n<!-- test: it -->\n````text\n```\nno. Prose\n````\nAfter.",
+         ["Before:", "After."]),
+        ("<!-- made by python -m x -->\n| long | table |\n| of | one |\n\nProse; still the same.",
+         ["Prose; still the same."]),
+        ("Run:\n\n    make all. Now\n\n    make more\n\nDone.", ["Run:", "Done."]),
+    ],
+)  # fmt: skip
+def test_what_counts_as_a_sentence(text: str, found: list[str]) -> None:
+    """Prose, items of lists and cells of tables do; code, marks and what programs write do not."""
+    assert list(sentences(text)) == found
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page in Markdown, without its titles. A piece of code counts as one word."""
+    for block in re.split(r"\n\s*\n", _NO_PROSE.sub("", text)):
+        for part in _cells(block) if block.lstrip().startswith("|") else _ITEM.split(f"\n{block}"):
+            plain = re.sub(r"`+[^`]+`+", "`_`", part).replace("**", "")
+            plain = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", plain)
+            for each in _END.split(plain):
+                if (line := " ".join(_LINK.sub(r"\1", each).split())) and not line.startswith("#"):
+                    yield line
+
+
+def _cells(table: str) -> Iterator[str]:
+    """Yield the cells of the rows of a table, without the line below its titles."""
+    for row in table.splitlines():
+        if not re.fullmatch(r"[|\s:-]+", row):
+            yield from _CELL.split(re.sub(r"`+[^`]+`+", "`_`", row))
