@@ -120,5 +120,7 @@ def _note_chunk(span: Span, chunk: Json) -> None:
             "gen_ai.usage.output_tokens": tokens.output,
             "gen_ai.usage.cache_read.input_tokens": tokens.cached or None,
             "gen_ai.usage.cache_write.input_tokens": tokens.written or None,
+            "gen_ai.usage.audio.input_tokens": tokens.audio_input or None,
+            "gen_ai.usage.audio.output_tokens": tokens.audio_output or None,
             "gen_ai.usage.reasoning.output_tokens": tokens.reasoning or None,
         }

@@ -100,7 +100,8 @@ class Ledger:
             self._begin_day(now_s)
         tokens, rejected, cut, estimated, asked_for, requests = usage
         name, price, currency = self._known.get((tenant, model)) or self._know(tenant, model)
-        if asked_for:  # what a client writes is no reason for a lower price
+        # What a client writes is no reason for a lower price, and audio is mostly dearer than text.
+        if asked_for or (currency and price is not None and not price.covers(tokens)):
             price, currency = self._prices.dearest, ""
         row_key = (self._day, tenant, key, name, upstream, lane, currency)
         row = self._rows.get(row_key)
@@ -113,7 +114,7 @@ class Ledger:
             row[1] += rejected * requests
             row[2] += cut * requests
             row[3] += estimated * requests
-        asked, cached, _, answered, reasoning = tokens
+        asked, cached, _, answered, reasoning, *_ = tokens
         row[4] += asked
         row[6] += answered
         if cached or reasoning:

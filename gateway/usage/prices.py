@@ -18,7 +18,9 @@ _UNITS_A_TOKEN = COST_UNITS // 1_000_000
 class Price:
     """The price of a million tokens of the models that a glob matches.
 
-    `cached` is for input that the upstream had in its cache, and `cache_write` for input that it wrote there.
+    `cached` is for input that the upstream had in its cache, `cache_write` for input that it wrote there, and
+    `cache_write_1h` for what it keeps for an hour; None: as `cache_write`. `audio_input` and `audio_output` are for
+    audio; None: it has no price, so what an answer with audio costs is not known.
     """
 
     model: str
@@ -26,16 +28,30 @@ class Price:
     output: float
     cached: float
     cache_write: float
+    cache_write_1h: float | None = None
+    audio_input: float | None = None
+    audio_output: float | None = None
+
+    def covers(self, tokens: Tokens) -> bool:
+        """Return whether each of the tokens has a price."""
+        has_input = not tokens.audio_input or self.audio_input is not None
+        return has_input and (not tokens.audio_output or self.audio_output is not None)
 
     def cost(self, tokens: Tokens) -> int:
-        """Return the cost of an answer, in units of `COST_UNITS`."""
-        plain = max(tokens.input - tokens.cached - tokens.written, 0)
+        """Return the cost of an answer, in units of `COST_UNITS`. Audio without a price costs as text."""
+        fresh = max(tokens.input - tokens.cached - tokens.written, 0)
+        heard, spoken = min(tokens.audio_input, fresh), tokens.audio_output
         millions = (
-            plain * self.input
+            (fresh - heard) * self.input
             + tokens.cached * self.cached
-            + tokens.written * self.cache_write
-            + tokens.output * self.output
+            + (tokens.written - tokens.written_1h) * self.cache_write
+            + (tokens.output - spoken) * self.output
         )
+        if tokens.written_1h:
+            millions += tokens.written_1h * (self.cache_write if self.cache_write_1h is None else self.cache_write_1h)
+        if heard or spoken:
+            millions += heard * (self.input if self.audio_input is None else self.audio_input)
+            millions += spoken * (self.output if self.audio_output is None else self.audio_output)
         return round(millions * _UNITS_A_TOKEN)
 
 
@@ -72,4 +88,13 @@ def _dearest(prices: Sequence[Price]) -> Price:
         output=max(price.output for price in prices),
         cached=max(price.cached for price in prices),
         cache_write=max(price.cache_write for price in prices),
+        cache_write_1h=_largest([price.cache_write_1h for price in prices], [price.cache_write for price in prices]),
+        audio_input=_largest([price.audio_input for price in prices], [price.input for price in prices]),
+        audio_output=_largest([price.audio_output for price in prices], [price.output for price in prices]),
     )
+
+
+def _largest(own: Sequence[float | None], others: Sequence[float]) -> float | None:
+    """Return the largest of these prices and of those that count without one; None: there is none of their own."""
+    known = [price for price in own if price is not None]
+    return max(*known, *others) if known else None

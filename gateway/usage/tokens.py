@@ -15,13 +15,19 @@ _WRONG: Final = -1
 
 
 class Tokens(NamedTuple):
-    """The tokens of one answer. `written`: of the input, those that an upstream bills for writing its cache."""
+    """The tokens of one answer. `written`: of the input, those that an upstream bills for writing its cache.
+
+    `written_1h` are those of them that it keeps for an hour. `audio_input` and `audio_output` are parts of the others.
+    """
 
     input: int = 0
     cached: int = 0
     written: int = 0
     output: int = 0
     reasoning: int = 0
+    audio_input: int = 0
+    audio_output: int = 0
+    written_1h: int = 0
 
 
 class Usage(NamedTuple):
@@ -78,7 +84,9 @@ def tokens_of(told: object) -> Tokens | None:
     cached = _part(say("prompt_tokens_details"), "cached_tokens")
     if cached is None:
         cached = _count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
-    return _tokens(asked, cached, 0, answered, _part(say("completion_tokens_details"), "reasoning_tokens"))
+    details, made = say("prompt_tokens_details"), say("completion_tokens_details")
+    found = _tokens(asked, cached, 0, answered, _part(made, "reasoning_tokens"))
+    return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
 
 
 def _by_other_names(told: dict[str, object]) -> Tokens | None:
@@ -93,7 +101,13 @@ def _by_other_names(told: dict[str, object]) -> Tokens | None:
         return None
     if beside is not None or written is not None:
         cached, asked = beside, (asked or 0) + (beside or 0) + (written or 0)
-    return _tokens(asked, cached, written, answered, _part(told.get("output_tokens_details"), "reasoning_tokens"))
+    made = told.get("output_tokens_details")
+    found = _tokens(asked, cached, written, answered, _part(made, "reasoning_tokens"))
+    if written and (long := _part(told.get("cache_creation"), "ephemeral_1h_input_tokens")):
+        found = found._replace(written_1h=min(long, written))
+    # Transcriptions say `input_token_details`.
+    details = told.get("input_tokens_details") or told.get("input_token_details")
+    return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
 
 
 def native_tokens_of(told: dict[str, object]) -> Tokens | None:
@@ -118,6 +132,14 @@ def _tokens(
     asked, answered = asked or 0, answered or 0
     cached = min(cached, asked) if cached else 0
     return Tokens(asked, cached, written or 0, answered, min(reasoning, answered) if reasoning else 0)
+
+
+def _with_audio(tokens: Tokens, heard: int | None, spoken: int | None) -> Tokens:
+    """Return tokens of which so many are audio: of the input, and of the output."""
+    if not (heard or spoken):
+        return tokens
+    heard, spoken = min(heard or 0, tokens.input), min(spoken or 0, tokens.output)
+    return tokens._replace(audio_input=heard, audio_output=spoken)
 
 
 def _part(details: object, name: str) -> int | None:

@@ -33,6 +33,20 @@ def test_prices_are_read(tmp_path: Path) -> None:
     assert prices.of("llama3") is None
 
 
+def test_audio_is_free_where_all_is_free(tmp_path: Path) -> None:
+    """Else it has the price that is written, or none; so has what a cache keeps for an hour."""
+    file = tmp_path / "prices.yaml"
+    told = "{model: told, input: 1, audio_input: 9, audio_output: 8, cache_write_1h: 7}"
+    file.write_text(
+        f"currency: USD\nprices:\n  - {told}\n  - {{model: free, input: 0}}\n  - {{model: text, input: 1}}\n"
+    )
+    prices = read_prices(file)
+    found = {model: prices.of(model) for model in ("told", "free", "text")}
+    assert {
+        model: price and (price.audio_input, price.audio_output, price.cache_write_1h) for model, price in found.items()
+    } == {"told": (9, 8, 7), "free": (0, 0, None), "text": (None, None, None)}
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -222,6 +222,19 @@ async def test_usage_without_a_price_has_the_highest_cost_and_no_currency(store:
     assert (first.model, first.currency, first.cost) == ("a", "", 50_000)
 
 
+async def test_audio_without_a_price_has_no_cost(store: FailingStore) -> None:
+    """It is mostly dearer than text: a budget counts it at the highest prices, and the usage has no cost."""
+    one = ledger(store, ManualClock(LATE_S))
+    speaks = Price(model="speaks", input=1, cached=1, cache_write=1, output=1, audio_input=30, audio_output=60)
+    one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=3, output=8), speaks])
+    for model in ("gpt-4.1", "speaks"):
+        one.recorded(Usage(Tokens(10, audio_input=10)), "k", "t", model, "up", "passthrough")
+    one.recorded(Usage(Tokens(10)), *WHO)
+    await one.flush()
+    found = {(row.model, row.currency): row.cost for row in await rows(store)}
+    assert found == {("gpt-4.1", ""): 300_000, ("speaks", "USD"): 300_000, ("gpt-4.1", "USD"): 20_000}
+
+
 async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: FailingStore) -> None:
     """At once after a rest, and whatever is left when it ends."""
     clock = ManualClock(LATE_S)

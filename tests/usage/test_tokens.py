@@ -15,6 +15,28 @@ SHAPES = {
         },
         Tokens(2006, 1920, 0, 300, 128),
     ),
+    "openai audio": (
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 50,
+            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 60},
+            "completion_tokens_details": {"audio_tokens": 99},
+        },
+        Tokens(100, 0, 0, 50, 0, 60, 50),
+    ),
+    "openai transcription of audio": (
+        {"type": "tokens", "input_tokens": 14, "output_tokens": 45, "input_token_details": {"audio_tokens": 14}},
+        Tokens(14, 0, 0, 45, 0, 14),
+    ),
+    "anthropic with a cache of an hour": (
+        {
+            "input_tokens": 21,
+            "cache_creation_input_tokens": 100,
+            "output_tokens": 3,
+            "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 70},
+        },
+        Tokens(121, 0, 100, 3, written_1h=70),
+    ),
     "openai response": (
         {
             "input_tokens": 328,

@@ -43,6 +43,15 @@ class PriceEntry(Section):
     cache_write: Amount | None = Field(
         default=None, description="Price of a million tokens that were written to the upstream's cache; null: `input`."
     )
+    cache_write_1h: Amount | None = Field(
+        default=None, description="Price of a million of those that it keeps for an hour; null: as `cache_write`."
+    )
+    audio_input: Amount | None = Field(
+        default=None, description="Price of a million tokens of audio in the input; null: such answers have no cost."
+    )
+    audio_output: Amount | None = Field(
+        default=None, description="Price of a million tokens of audio in the output; null: such answers have no cost."
+    )
 
 
 class PriceFile(Section):

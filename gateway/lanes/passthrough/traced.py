@@ -149,6 +149,8 @@ class TracedAccounting(Accounting):
             "gen_ai.usage.output_tokens": tokens and tokens.output,
             "gen_ai.usage.cache_read.input_tokens": (tokens and tokens.cached) or None,
             "gen_ai.usage.cache_write.input_tokens": (tokens and tokens.written) or None,
+            "gen_ai.usage.audio.input_tokens": (tokens and tokens.audio_input) or None,
+            "gen_ai.usage.audio.output_tokens": (tokens and tokens.audio_output) or None,
             "gen_ai.usage.reasoning.output_tokens": (tokens and tokens.reasoning) or None,
             "twolane.tokens.estimated": usage.estimated or None,
         }

@@ -26,10 +26,12 @@ _Count = Annotated[int, Meta(ge=0, lt=MOST)]
 
 class _Asked(Struct, gc=False):
     cached_tokens: _Count | None = None
+    audio_tokens: _Count | None = None
 
 
 class _Answered(Struct, gc=False):
     reasoning_tokens: _Count | None = None
+    audio_tokens: _Count | None = None
 
 
 class _Usage(Struct, gc=False):
@@ -43,6 +45,12 @@ class _Usage(Struct, gc=False):
 class _Answer(Struct, gc=False):
     usage: _Usage | None = None
     model: str = ""
+
+
+def _has_audio(usage: _Usage) -> bool:
+    """Return whether some of the tokens are audio, which has a price of its own."""
+    asked, answered = usage.prompt_tokens_details, usage.completion_tokens_details
+    return bool(asked and asked.audio_tokens) or bool(answered and answered.audio_tokens)
 
 
 _decode: Final = Decoder(_Answer).decode
@@ -80,7 +88,7 @@ class Usual:
             except (DecodeError, ValueError, RecursionError):  # a model's name may be no UTF-8
                 answer = _NOTHING
             usage, its_plan, its_model = answer.usage, account.plan, answer.model
-            if usage is None or not (its_asked := usage.prompt_tokens):
+            if usage is None or not (its_asked := usage.prompt_tokens) or _has_audio(usage):
                 account.read_late()
                 continue
             if its_model != model or its_plan is not plan:

@@ -121,6 +121,8 @@ def test_it_reads_what_most_upstreams_write(answer: Mapping[str, object]) -> Non
         text({"model": "", "usage": {"prompt_tokens": 1}}),
         text({"model": "a\nb", "usage": {"prompt_tokens": 1}}),
         text({"model": "m", "usage": {"prompt_tokens": 0, "completion_tokens": 7}}),
+        text({"model": "m", "usage": {"prompt_tokens": 9, "prompt_tokens_details": {"audio_tokens": 5}}}),
+        text({"model": "m", "usage": {"prompt_tokens": 9, "completion_tokens_details": {"audio_tokens": 5}}}),
         b"[1]",
         b"",
     ],
