@@ -41,6 +41,9 @@ _PICTURE: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 #: Done once the page was drawn as it is now.
 DRAWN: Final = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
+#: Whether the page's own script has run.
+READY: Final = "() => 'ready' in document.documentElement.dataset"
+
 Scheme = Literal["light", "dark"]
 Language = Literal["en", "zh"]
 _LOCALES: Final[dict[Language, str]] = {"en": "en-US", "zh": "zh-CN"}

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.console.browser import BROWSER, DESKTOP, DRAWN, PHONE, View, axe, fits, read_values, visiting
+from tests.console.browser import BROWSER, DESKTOP, DRAWN, PHONE, READY, View, axe, fits, read_values, visiting
 from tests.console.hostile import PLAIN, Json, api, asked, strange
 
 pytestmark = BROWSER
@@ -51,7 +51,8 @@ _UNSEEN_BUT_OFFERED: Final = """() => {
   }
   return [...document.querySelectorAll("[data-card]")].flatMap(card => {
     const controls = [...card.querySelectorAll("[name=decision][value=approve]")];
-    if (!controls.some(one => !one.disabled && one.checkVisibility())) return [];
+    const isOn = one => !one.disabled && one.checkVisibility() && getComputedStyle(one).pointerEvents !== "none";
+    if (!controls.some(isOn)) return [];
     return [...card.querySelectorAll(".arguments .exact")].filter(value => !window.ends.has(value))
       .map(value => `${card.id}: ${value.getAttribute("aria-label")}`);
   });
@@ -114,6 +115,8 @@ async def test_no_call_is_offered_whose_end_was_not_in_view(chromium: Browser, t
                     if not await (following := page.get_by_role("link", name="Further ones")).count():
                         break
                     await following.click()
+                    assert await page.evaluate(_UNSEEN_BUT_OFFERED) == []  # also while the page loads
+                    await page.wait_for_function(READY)
         assert held >= CALLS // 4
 
 

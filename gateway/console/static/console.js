@@ -390,4 +390,5 @@
   offerNotices();
   offerSelection();
   watchReading();
+  document.documentElement.dataset.ready = ""; // from here on, Approve is held by what was read
 })();
