@@ -1,7 +1,8 @@
 """Answers to approvals as people type them: a message that is, as a whole, `approve ap_... WORD` or `reject ap_...`.
 
 The word behind an id is its check word (gateway/approvals/check_word.py). A message with any other text is no answer:
-agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation.
+agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation. Words that
+a program is known to add (gateway/approvals/typed_text.py) do not count, if each id has its check word.
 """
 
 import re
@@ -10,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from gateway.approvals.check_word import ID, WORD
+from gateway.approvals.typed_text import typed_text
 from gateway.dialects.dialect import ChatDecision as ChatDecision
 
 #: A longer message is no answer. The text must not have been cut before: what was cut off might be anything.
@@ -54,9 +56,17 @@ def parse_reply(text: str) -> ChatDecision | None:
     Examples: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`, `批准 ap_x WORD`,
     `拒绝 ap_x：原因`.
     """
-    if len(text) > REPLY_CHARS or not ("_" in text or "＿" in text):  # each id has one
+    if not ("_" in text or "＿" in text):  # each id has one
         return None
-    if _INDENTED.match(text):
+    typed = typed_text(text)
+    decision = _decision(typed)
+    if decision is None or typed == text or {each for each, _ in decision.words} == {*decision.ids}:
+        return decision
+    return None
+
+
+def _decision(text: str) -> ChatDecision | None:
+    if len(text) > REPLY_CHARS or _INDENTED.match(text):
         return None
     text = text.strip()
     whole = _command(text)

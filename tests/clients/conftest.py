@@ -32,6 +32,7 @@ _IMPORTING = (
     "test_mixed_turns.py",
     "test_objects.py",
     "test_patience.py",
+    "test_programs.py",
     "test_responses_agents.py",
     "test_responses_codex.py",
     "test_responses_libraries.py",

@@ -66,6 +66,7 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
 _ROW_OF: Final = {client: row for row, clients in ROWS.items() for client in clients}
 _NO_CONTEXT: Final = "passthrough"
 _ITS_OWN: Final = "its own"
+_TERMINAL: Final = "terminal"
 #: Cells that no test can have, with the word of the page (explained below the table).
 NONE: Final[Mapping[str, Mapping[str, str]]] = {
     **dict.fromkeys(
@@ -74,6 +75,8 @@ NONE: Final[Mapping[str, Mapping[str, str]]] = {
     ),
     "instructor": dict.fromkeys(("own tool", "mixed"), _ITS_OWN),
     "aider": dict.fromkeys(("own tool", "mixed", "structured output"), _ITS_OWN),
+    "Cline": {"structured output": _ITS_OWN, "long history": _TERMINAL},
+    "Continue": {"structured output": _ITS_OWN},
 }
 
 

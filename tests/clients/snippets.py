@@ -63,11 +63,11 @@ def programs() -> tuple[Path, ...]:
 def run(snippet: Snippet, *, home: Path, address: str, env: Mapping[str, str] | None = None) -> str:
     """What it prints; `home` is its working folder, and nothing of it is left running."""
     code = snippet.code.replace(ADDRESS, address)
-    with _ended(home):
+    with ended(home):
         done = subprocess.run(
             _command(snippet, code, home=home),
             cwd=home,
-            env={**_environment(home), **(env or {})},
+            env={**environment(home), **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -97,8 +97,8 @@ def _command(snippet: Snippet, code: str, *, home: Path) -> list[str]:
             return ["bash", "-euo", "pipefail", "-c", code]
 
 
-def _environment(home: Path) -> dict[str, str]:
-    """A home of its own, every program of the clients in PATH, and no way to any other machine."""
+def environment(home: Path) -> dict[str, str]:
+    """Return that of a program: a home of its own, all programs of the clients in PATH, no way to another machine."""
     commands = home / ".commands"
     commands.mkdir(exist_ok=True)
     (commands / "gateway").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gateway "$@"\n')
@@ -117,7 +117,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _ended(home: Path) -> Iterator[None]:
+def ended(home: Path) -> Iterator[None]:
     """Ends the daemons that a program leaves behind (Cline does): known by the home they were given."""
     try:
         yield

@@ -120,7 +120,7 @@ ENGINES: Final = (
         "transformers-serve",
         "transformers serve",
         "5.24.0",
-        ("a run of this version",),
+        ("a run of this version; on 2026-11-30 behind a gateway, with a random model: both APIs, whole and streamed",),
         style=Style(done=False),
     ),
     Room(
