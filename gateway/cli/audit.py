@@ -108,7 +108,7 @@ def _check_triggers(store: StoreFile) -> None:
     if odd:
         raise AuditError(
             f"the audit log is not guarded as the gateway guards it: {', '.join(map(repr, odd))} of its triggers "
-            "missing, changed or added. Somebody has changed the file past the gateway: compare the log with a copy"
+            "missing, changed or added. The file was changed past the gateway: compare the log with a copy"
         )
 
 

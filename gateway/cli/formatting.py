@@ -192,7 +192,7 @@ def _waiting(view: View) -> str:
         case int(pending) if pending:
             return f"{pending} approvals"
         case _:
-            return "nobody"
+            return "no decision"
 
 
 def _step(step: View) -> Iterator[str]:

@@ -218,7 +218,7 @@ _STEPS = {
     "3. Several rounds: three queries, one answer": _several_rounds,
     "4. A malformed call, repaired: the model is told, and tries again": _repaired,
     "5. openai-python, streaming, unchanged but for its base URL": _sdk,
-    "6. A tool of an MCP server: nobody knows it, so a person is asked": _mcp_tool,
+    "6. A tool of an MCP server: no rule knows it, so a person is asked": _mcp_tool,
     "7. A workflow, called by its name in the chat: a query, the model, a page": _workflow,
     "8. The gateway as an MCP server: its client asks the person": _mcp_client,
     "9. Guardrails and a cache: placeholders for personal data, a blocked phrase, an answer kept": _guardrails,

@@ -18,7 +18,7 @@ _MOST_FINDINGS = 500
 # Values of earlier versions, and what to write instead.
 _RETIRED: Mapping[tuple[KeyPath, str], str] = {
     (("approvals", "mode"), "auto"): "'auto' is gone: write turn, the default, and a stream ends with the question, "
-    "as other answers do; or hold, and it stays open until somebody has decided elsewhere, as it did with auto"
+    "as other answers do; or hold, and it stays open until the decision comes from elsewhere, as it did with auto"
 }
 # Sections of a LiteLLM proxy's config.yaml, and what stands for them here.
 _LITELLM: Mapping[str, str] = {

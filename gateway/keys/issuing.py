@@ -68,7 +68,7 @@ class KeyIssuer:
         if added == "name_taken":
             raise _exists(terms.name)
         if added == "full":
-            raise GatewayError("too_many_keys", f"There are {MOST} keys already: revoke some that nobody uses.")
+            raise GatewayError("too_many_keys", f"There are {MOST} keys already: revoke unused ones.")
         self._log(issued.key, "created", by)
         return issued
 

@@ -122,7 +122,7 @@ def too_wide(caller: Caller, *, maker: Caller) -> TooWide | None:
     if own.limits is not None and (figure := own.limits.exceeded_by(given.limits)) is not None:
         return TooWide("limits", f"Your key is limited by {figure!r} itself: send a figure that is not larger.")
     if maker.approvals == "reject" and caller.approvals != "reject":
-        return TooWide("approvals", "Your key asks nobody about calls: send 'reject'.")
+        return TooWide("approvals", "Your key rejects calls without a question: send 'reject'.")
     return None
 
 

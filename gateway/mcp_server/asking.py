@@ -121,7 +121,7 @@ def held_text(approval: Approval, answering: Answering, *, obstacle: str | None 
     if obstacle is not None:
         return (
             f"This call has NOT run, and cannot run any more: {escaped(obstacle, REASON_CHARS)}\n\n{call}\n\n"
-            f"Nobody can approve it. A person can reject it: `gateway approvals reject {approval.id}`."
+            f"No person can approve it, but one can reject it: `gateway approvals reject {approval.id}`."
         )
     how = f"{hindrance_text(answering)} " if answering.hindrance in ("own", "approved") else ""
     how += f"Ask a person to decide: `gateway approvals approve {approval.id}` or `reject`"

@@ -244,7 +244,7 @@ class Calling:
         if decision is None:
             return self.wait_s() if answer.action == "accept" else 0.0
         if head is None:
-            log.warning("an answer about %s decides nothing: nobody knows who sent it", state.approval_id)
+            log.warning("an answer about %s decides nothing: its sender is unknown", state.approval_id)
             return 0.0
         try:
             identity, sender = await self.identify(head), read_end_user(head)

@@ -74,7 +74,7 @@ def concern(path: str) -> str | None:
     if _URL.match(unified) and not re.match("[a-z]:/", unified):
         return "it is a URL, not a path"
     if re.match("~[^/]", unified):
-        return "it is somebody's home folder"
+        return "it is a user's home folder"
     parts = resolved(unified)
     if any(is_secret_folder(part) for part in parts) or (parts and is_secret_file(parts[-1])):
         return "it may hold secrets"

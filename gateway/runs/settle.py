@@ -80,7 +80,7 @@ async def resolve(
     try:
         await store.write(change)
     except ConflictError:
-        raise _not_waiting("was changed by somebody else meanwhile: look at it again") from None
+        raise _not_waiting("was changed meanwhile: look at it again") from None
     return change.run
 
 
@@ -189,7 +189,7 @@ def _check_settler(approval: Approval, settlement: Settlement, caller: Caller, r
     if outcome != "failed" and rules.refuses(approval, key=caller.name, user=settlement.user):
         raise GatewayError(
             "own_call",
-            f"You began the run of this call, and `approvals.self` is `refuse`: somebody else must settle it as "
+            f"You began the run of this call, and `approvals.self` is `refuse`: another person must settle it as "
             f"{outcome!r}. You may settle it as 'failed'.",
             param="as",
         )

@@ -46,7 +46,7 @@ class Backlog:
     def families(self) -> Iterator[Metric]:
         """Yield the gauges with the values of the last look."""
         seen = self._seen
-        yield GaugeMetricFamily("gateway_store_up", "1 while the store answers and is what it was", value=self._works)
+        yield GaugeMetricFamily("gateway_store_up", "1 while the store answers and is not replaced", value=self._works)
         yield GaugeMetricFamily("gateway_store_bytes", "Size of the store's database", value=seen.size_bytes)
         yield GaugeMetricFamily("gateway_approvals_pending", "Approvals that wait for a person", value=seen.pending)
         age_s = 0.0 if seen.oldest_s is None else max(self._clock.time() - seen.oldest_s, 0.0)
@@ -57,4 +57,4 @@ class Backlog:
         for state in STATES:
             runs.add_metric([state], seen.runs.get(state, 0))
         yield runs
-        yield GaugeMetricFamily("gateway_runs_stuck", "Runs under way that nobody drives", value=seen.stuck)
+        yield GaugeMetricFamily("gateway_runs_stuck", "Runs under way that no worker drives", value=seen.stuck)

@@ -183,7 +183,7 @@ def _lines_of(view: View, as_json: bool) -> Iterator[str]:
         return
     if view.get("key") is not None:
         yield f"key         {word(view, 'key')}"
-        yield "            (shown this once: nobody can look it up later)"
+        yield "            (shown this once: the store does not keep it)"
     for name in ("id", "name", "tenant", "state"):
         yield f"{name:10}  {word(view, name)}"
     for name in ("scopes", "models", "tools", "upstreams", "networks"):
@@ -234,7 +234,7 @@ async def _tenant_of(store: KeyStore, key_id: str) -> str:
     """Return the tenant of a key, which its id names alone. Raises CommandError."""
     tenant = next((key.tenant for key in await store.keys_in_use() if key.id == key_id), None)
     if tenant is None:
-        raise CommandError(f"{key_id}: the store has no key with this id that nobody has revoked")
+        raise CommandError(f"{key_id}: the store has no key with this id, or it is revoked")
     return tenant
 
 

@@ -70,8 +70,8 @@ class Requirement(Section):
 class Approvals(Section):
     mode: ApprovalMode = Field(
         default="turn",
-        description="How a client waits: the answer ends with the question (`turn`), the stream stays open until "
-        "somebody has decided elsewhere (`hold`), or nobody is asked (`reject`).",
+        description="How a client waits. `turn`: the answer ends with the question. `hold`: the stream stays open "
+        "until the decision comes from elsewhere. `reject`: the call is refused without a question.",
     )
     chains: Mapping[Name, ApprovalMode] = Field(
         default_factory=dict, description="By chain: another `mode` for its requests."

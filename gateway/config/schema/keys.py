@@ -79,8 +79,8 @@ class RuntimeKeys(Section):
     enabled: Flag = Field(
         default=False,
         description=(
-            "Let operators make keys while the gateway runs (`gateway keys create`), which the store has. Then nobody "
-            "enters without a key, also while there is none yet."
+            "Let operators make keys while the gateway runs (`gateway keys create`), which the store has. Then every "
+            "caller needs a key, also while there is none yet."
         ),
     )
     grace: DurationOrZero = Field(

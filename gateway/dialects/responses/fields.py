@@ -217,7 +217,7 @@ def _check_state(fields: Json) -> None:
         text = "Send 'previous_response_id' or 'conversation', not both: each says what came before."
         raise GatewayError("invalid_field", text, param="conversation")
     if fields.get("background") and fields.get("store") is False:
-        text = "'background' needs 'store': a response that nobody waits for is fetched by its id. Leave 'store' out."
+        text = "'background' needs 'store': the client fetches such a response by its id. Leave 'store' out."
         raise GatewayError("invalid_field", text, param="background")
 
 

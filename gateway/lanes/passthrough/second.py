@@ -132,7 +132,7 @@ class Second:
                 raise ResponseError("its head is malformed or too large")
             head = parse_response_head(data[start:end], method=self.plan.method)
             if head.status < HTTPStatus.OK:
-                raise ResponseError("it switched protocols, which nobody asked for")
+                raise ResponseError("it switched protocols without being asked")
         except ResponseError as error:
             self._fail(f"failed: {error}", outcome="invalid", reason="reset")
             return

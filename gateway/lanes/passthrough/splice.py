@@ -188,7 +188,7 @@ class Splice(Sending):
                 elif plan.websocket:
                     self._switch(head, self._heads.rest, came)
                 else:
-                    raise ResponseError("it switched protocols, which nobody asked for")
+                    raise ResponseError("it switched protocols without being asked")
         except ResponseError as error:
             self._fail(self._invalid(str(error)), outcome="invalid")
 

@@ -99,7 +99,7 @@ def _judge_contents(reading: Reading) -> None:
     """Raise Objection for what prints the contents of files that it does not name, or settings."""
     name, use, listed = reading.name, reading.use, reading.listed
     if use.runs and not all(_prints_names(words) for words in use.runs):
-        raise Objection("sensitive_path", f"{name} would read files whose names nobody knows.")
+        raise Objection("sensitive_path", f"{name} would read files whose names the call does not show.")
     if name == "diff" and use.options & listed.recursive and use.options & _WHOLE:
         raise Objection("sensitive_path", "diff would print what is in whole folders.")
     texts = [word.text for word in use.operands]
@@ -110,7 +110,7 @@ def _judge_contents(reading: Reading) -> None:
     if shows_settings(use):
         raise Objection("sensitive_path", "git would print settings, such as URLs with passwords in them.")
     if prints_objects(use):
-        raise Objection("sensitive_path", "git would print an object whose name nobody knows.")
+        raise Objection("sensitive_path", "git would print a file by its hash: the call does not show which one.")
     if prints_patches(use) and not (operands_are_near(use) or names_files(use)):
         raise Objection("sensitive_path", "git would print the changes of the whole repository: name files.")
 

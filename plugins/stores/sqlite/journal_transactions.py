@@ -100,7 +100,7 @@ def _put_run(connection: sqlite3.Connection, run: StoredRun) -> None:
     if run.state == "running" and connection.execute(journal.PUT_RUN_ON, values).rowcount:
         return
     if not connection.execute(journal.PUT_RUN, values).rowcount:
-        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
+        raise ConflictError(f"the run {run.id!r} has ended, or another worker has it: its fence is not {run.fence}")
 
 
 def _undelivered(connection: sqlite3.Connection, run: StoredRun, *, is_asked: bool) -> None:

@@ -21,7 +21,7 @@ async def test_runs_are_listed() -> None:
     """Newest first, with what they wait for."""
     async with opened(parked(), new(run("run_2", created_s=110.0, conversation="c9"))) as desk:
         assert await told(lambda: listed(remote(desk), state=None, conversation=None, most=200, as_json=False)) == [
-            "run_2  running  chat of ann, began 1970-01-01 00:01:50 UTC, waits for nobody",
+            "run_2  running  chat of ann, began 1970-01-01 00:01:50 UTC, waits for no decision",
             "run_1  awaiting_approval  chat of ann, began 1970-01-01 00:01:40 UTC, waits for 1 approval",
         ]
         for narrowed, found in (
