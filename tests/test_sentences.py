@@ -18,8 +18,10 @@ LONGEST: Final = {
     "docs/context.md": 35,
     "docs/faq.md": 35,
     "docs/glossary.md": 35,
+    "docs/counting.md": 25,
     "docs/keys.md": 25,
     "docs/life-of-a-request.md": 35,
+    "docs/limits.md": 25,
     "docs/mcp-server.md": 35,
     "docs/mcp.md": 35,
     "docs/plugins.md": 35,
@@ -27,6 +29,7 @@ LONGEST: Final = {
     "docs/security.md": 35,
     "docs/stages.md": 35,
     "docs/threat-model.md": 35,
+    "docs/usage.md": 25,
     "docs/why.md": 35,
 }
 #: What is no prose: fenced code, what a program writes behind its mark, other marks, code that is indented.
