@@ -1,6 +1,6 @@
 """`gateway audit`: reads the audit log out of the store's file, without writing to it, and checks its chain of hashes.
 
-The file tells more than the gateway would: what somebody wrote into it past the gateway is read as it stands.
+The file tells more than the gateway would: what was written into it past the gateway is read as it stands.
 """
 
 import argparse

@@ -81,7 +81,7 @@ def _compose_trial(test: Path) -> str:
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:
     """Write the plugin into `folder`, its test into `tests` beside it, over nothing that is there.
 
-    Nobody but the owner may write them, whatever the umask: others would not be imported. Raises PluginNewError.
+    Only the owner may write them, under any umask: others would not be imported. Raises PluginNewError.
     """
     _check_name(kind, name)
     template = template_of(kind)

@@ -220,7 +220,7 @@ def _check_judged(document: Document) -> None:
 
 
 def _check_tracing(document: Document) -> None:
-    """Report settings of traces that nobody gets."""
+    """Report settings of traces that go nowhere."""
     if document.get("tracing", "endpoint") is None:
         for path in document.matches("tracing", "*"):
             if path[-1] != "endpoint":

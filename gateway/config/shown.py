@@ -2,7 +2,7 @@
 
 1. A value of a type that is not known here is masked.
 2. The settings of a plugin of the gateway's own are shown by its model, in which secrets have their type. Of all other
-   plugins, texts are masked: nobody knows which of them are secrets.
+   plugins, texts are masked: any of them may be a secret.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ def _urls(document: Document, upstream: KeyPath) -> Iterator[KeyPath]:
 
 
 def _check_endpoints(document: Document, upstream: KeyPath) -> None:
-    """Report an upstream that has no place or two of them, and endpoints that nobody could tell apart."""
+    """Report an upstream that has no place or two of them, and endpoints that cannot be told apart."""
     endpoints = list(document.matches_below((*upstream, "endpoints")))
     single = document.get(*upstream, "base_url") is not None
     if single and endpoints:

@@ -18,7 +18,7 @@ class Allowance:
     """The limits of one of them. None: not limited.
 
     `concurrent` are requests under way at a time. Days and months are those of UTC. Costs are in the currency of the
-    prices. `soft`: more than that is reported, and refused to nobody.
+    prices. `soft`: more than that is reported, and not refused.
     """
 
     requests_per_minute: int | None = None

@@ -39,7 +39,7 @@ class CallOutcome:
     answer: bytes | None = None
 
 
-#: Why a call may be one that the model only repeats or describes. quoted: somebody else wrote the same call into what
+#: Why a call may be one that the model only repeats or describes. quoted: another author wrote the same call into what
 #: the model has read. example: the sentence before it announces it as an example.
 Doubt: TypeAlias = Literal["quoted", "example"]
 

@@ -55,7 +55,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class CallProgress:
-    """A report about the progress of a tool call. `progress` counts towards `total`, as whoever reports counts."""
+    """A report about the progress of a tool call. `progress` counts towards `total`, as its sender counts."""
 
     message: str | None = None
     progress: float | None = None

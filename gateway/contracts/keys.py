@@ -66,7 +66,7 @@ class KeyStore(Protocol):
         ...
 
     async def keys_in_use(self) -> Sequence[StoredKey]:
-        """Return the keys of all tenants that nobody revoked, in the order in which they were created."""
+        """Return the keys of all tenants that are not revoked, in the order in which they were created."""
         ...
 
     async def key_changes(self) -> int:

@@ -1,6 +1,6 @@
 """The stored responses and conversations of the Responses API, and the store's protocol for them.
 
-1. A response is written as a whole. One that has ended never changes, whoever writes it later.
+1. A response is written as a whole. One that has ended never changes, whichever worker writes it later.
 2. The log of a background answer grows at its end only, by the worker that has the run.
 3. Everything belongs to a tenant: the id of another one names nothing.
 """

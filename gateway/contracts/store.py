@@ -249,7 +249,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
     async def prune(self, *, before_s: float, limit: int) -> int:
         """Delete rows of ended runs and hidden turns older than `before_s`, and of grants that ended before.
 
-        Also of responses that were created before, of conversations that nobody changed since, and of keys that ended
+        Also of responses that were created before, of conversations that did not change since, and of keys that ended
         before. Returns how many, at most `limit`; 0: there are none left. What other rows belong to is deleted after
         all of them. A response may stay for as long as one does that was stored before it. The audit log stays.
         """

@@ -75,7 +75,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def _of_keys() -> dict[str, Schema]:
-    """Return the schemas of keys. A configured one has its name as its id, and nobody knows who made it."""
+    """Return the schemas of keys. A configured one has its name as its id, and its maker is unknown."""
     key = record(
         object=only("key"),
         **texts("id", "name", "tenant"),

@@ -165,7 +165,7 @@ def _query(query: Mapping[str, str | int | None]) -> str:
 
 
 def _next_step(answer: Mapping[str, object]) -> str:
-    """Return advice about the key of this command: the gateway's message names headers, which nobody types here."""
+    """Return advice about the key of this command: the gateway's message names headers, and a command has none."""
     error = answer.get("error")
     match error.get("code") if isinstance(error, dict) else None:
         case "missing_api_key":
