@@ -25,17 +25,22 @@ class Spent(NamedTuple):
 _NOTHING: Final = Spent()
 
 
+def _free(_scope: Scope, _name: str) -> float:
+    """Return 0.0: nothing costs anything where there are no prices."""
+    return 0.0
+
+
 class Budgets:
     """The sums as they were read last. `replace` takes newer ones. `wanted`: something has a budget, or somebody asked.
 
     `missing` has what somebody asked for and was not read.
 
-    `currency` returns that of the prices in use; "": there are none. `guess` returns what a token may cost by them.
+    `currency` returns that of the prices in use; "": there are none. `guess` returns what a token may cost.
     `gateways` is how many gateways share the budgets: each leaves the others their part of what is left. `read_s` is
     when the latest read began, by the clock of the meters.
     """
 
-    def __init__(self, currency: Callable[[], str], *, guess: Callable[[], float] = float) -> None:
+    def __init__(self, currency: Callable[[], str], *, guess: Callable[[Scope, str], float] = _free) -> None:
         self.wanted = False
         self.gateways = 1
         self.read_s = float("-inf")
@@ -82,7 +87,7 @@ class Budgets:
     def _cost_of_token(self, scope: Scope, name: str) -> float:
         """Return the mean of this month, or a guess if nothing was used."""
         spent = self._spent.get((scope, name), _NOTHING)
-        return spent.cost_month / spent.tokens_month if spent.tokens_month else self._guess()
+        return spent.cost_month / spent.tokens_month if spent.tokens_month else self._guess(scope, name)
 
     def used(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
         """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""

@@ -192,6 +192,14 @@ class BudgetReader:
         return sums
 
 
+def counts_towards(scope: Scope, name: str, *, tenant: str, key: str, model: str, upstream: str) -> bool:
+    """Return whether usage counts towards what has this name in its scope."""
+    if scope == "model":
+        return counts_for(model, name)
+    own = {"tenant": tenant, "key": key, "upstream": upstream}
+    return "\0".join(own[dimension] for dimension in _BY[scope]) == name
+
+
 def parts_of(today: date) -> Sequence[Days]:
     """Return the days of a month until today in parts: today, yesterday, which may still change, and those before."""
     first, yesterday, before = today.replace(day=1), today - timedelta(1), today - timedelta(2)

@@ -30,8 +30,8 @@ def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
         what, _, period = over.limit.partition("_per_")
         error = GatewayError(
             "rate_limit_exceeded",
-            f"{whose} has requests under way that may use up its budget of {_amount(what, most)} per {period}: try "
-            "again once they have ended.",
+            f"{whose} has requests under way, or just ended, that may use up its budget of {_amount(what, most)} per "
+            f"{period}: try again once they have ended.",
             retry_after_s=wait_s,
         )
     elif over.limit == "concurrent":

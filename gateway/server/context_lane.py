@@ -49,7 +49,7 @@ from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.owed import JOINABLE_S
 from gateway.server.context_tools import built, gate_of, load_tools
-from gateway.server.lanes.limits import limiter_of
+from gateway.server.lanes.limits import cost_of_token, limiter_of
 from gateway.server.lanes.rights import barred, decision_rules
 from gateway.tools.catalog import Catalog, obstacles_of
 from gateway.tools.in_use import Equipment, InUse
@@ -165,7 +165,7 @@ def build_shared(
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=unread.read)
     meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
     ledger.storing = meters.used_until_now
-    budgets = Budgets(lambda: ledger.prices.currency, guess=lambda: ledger.prices.guess_of_token)
+    budgets = Budgets(lambda: ledger.prices.currency, guess=partial(cost_of_token, ledger))
     once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, budgets)
     return Shared(store, runs, EventFeed(store), *once, tracer, unread)
 

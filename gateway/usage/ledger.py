@@ -71,6 +71,7 @@ class Ledger:
         self._clock = clock
         self._catch_up = catch_up or _nothing
         self._rows: dict[_Key, list[int]] = {}
+        self._latest: dict[_Key, list[int]] = {}  # that were stored, or are just now
         self._prices = Prices()
         self._models: dict[str, set[str]] = {}  # of each tenant
         self._all_models: set[str] = set()
@@ -137,6 +138,19 @@ class Ledger:
         self._known.clear()
         self._combined.clear()
 
+    def cost_of_token(self, counts: Callable[[str, str, str, str], bool]) -> float:
+        """Return what a token cost lately, in the currency, of usage that counts; without any, a guess by the prices.
+
+        `counts` is asked with a tenant, key, model and upstream.
+        """
+        tokens = cost = 0
+        for rows in (self._rows, self._latest):
+            for (_, tenant, key, model, upstream, *_), row in rows.items():
+                if counts(tenant, key, model, upstream):
+                    tokens += row[4] + row[6]
+                    cost += row[8]
+        return cost / COST_UNITS / tokens if tokens else self._prices.guess_of_token
+
     def start(self) -> None:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
         if not self._tasks:
@@ -152,6 +166,7 @@ class Ledger:
             if not rows:
                 note_stored()
                 return
+            self._latest = rows
             usage = [StoredUsage(*row_key, *(min(count, MOST_USAGE) for count in row)) for row_key, row in rows.items()]
             try:
                 await self._store.add_usage(usage, writer=self._writer, now_s=self._clock.time())

@@ -138,7 +138,7 @@ def test_gateways_leave_each_other_their_parts() -> None:
 def test_money_is_held_by_the_mean_of_the_month(spent: Spent, count: int) -> None:
     """Without usage by a guess."""
     workers = Workers()
-    workers.budgets = Budgets(lambda: "USD", guess=lambda: 0.2)
+    workers.budgets = Budgets(lambda: "USD", guess=lambda scope, name: 0.2 if (scope, name) == CI else 0.0)
     workers.budgets.replace({CI: spent}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     workers.limiters = [workers.limiter(0)]
     assert len(fill(workers, cost_per_day=10.0)) == count

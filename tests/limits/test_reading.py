@@ -12,9 +12,9 @@ from gateway.contracts.allowance import Allowance
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import COST_UNITS, StoredUsage
 from gateway.limits import reading
-from gateway.limits.budgets import Budgets, Counted
+from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.meters import Meters
-from gateway.limits.reading import BudgetReader
+from gateway.limits.reading import BudgetReader, counts_towards
 from gateway.limits.rule import key_id
 from gateway.limits.shared import SharedCounters
 from gateway.registry.stores import scratch_store
@@ -233,3 +233,20 @@ async def test_gateways_on_one_store_know_of_each_other(caplog: pytest.LogCaptur
         await readers[0].attend()
     assert budgets[0].gateways == 1
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "counts"),
+    [
+        ("key", CI, True),
+        ("key", key_id("team", "qa"), False),
+        ("tenant", "team", True),
+        ("model", "gpt-*", True),
+        ("model", "llama*", False),
+        ("upstream", "up", True),
+        ("upstream", "other", False),
+    ],
+)
+def test_what_usage_counts_towards(scope: Scope, name: str, *, counts: bool) -> None:
+    """By the names that it has in the ledger."""
+    assert counts_towards(scope, name, tenant="team", key="ci", model="gpt-4.1", upstream="up") is counts

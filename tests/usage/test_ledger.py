@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -426,3 +426,37 @@ async def test_an_error_that_nobody_has_thought_of_does_not_end_the_storing(
     await until_read(lambda: rows(store), lambda found: [row.input for row in found] == [1])
     assert "LookupError: once" in caplog.text
     await one.close()
+
+
+async def test_what_a_token_cost_lately_is_known_before_it_is_stored(store: FailingStore) -> None:
+    """And until the next usage is. Of others it is a guess by the prices."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.prices = Prices("USD", [Price(model="gpt-4.1", input=10, cached=0, cache_write=0, output=40)])
+    one.recorded(Usage(Tokens(20, 0, 0, 10)), *WHO)
+
+    def cost(of: str) -> float:
+        return one.cost_of_token(lambda tenant, key, model, upstream: of in (tenant, key, model, upstream))
+
+    assert [cost(of) for of in ("acme", "alice", "gpt-4.1", "openai", "other")] == pytest.approx([*[20e-6] * 4, 25e-6])
+    await one.flush()
+    await one.flush()
+    assert cost("acme") == pytest.approx(20e-6)
+
+
+async def test_what_is_complete_is_noted_before_it_is_stored(store: FailingStore) -> None:
+    """And as stored once it is; a store that fails stores nothing."""
+    one, told = ledger(store, ManualClock(LATE_S)), list[str]()
+
+    def storing() -> Callable[[], None]:
+        told.append("complete")
+        return lambda: told.append("stored")
+
+    one.storing = storing
+    one.recorded(Usage(Tokens(10)), *WHO)
+    store.fails = True
+    await one.flush()
+    assert told == ["complete"]
+    store.fails = False
+    await one.flush()
+    await one.flush()
+    assert told == ["complete", *["complete", "stored"] * 2]

@@ -15,8 +15,9 @@ from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.fullest import Limited, fullest
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
-from gateway.limits.reading import BudgetReader
+from gateway.limits.reading import BudgetReader, counts_towards
 from gateway.limits.rule import key_id
+from gateway.usage.ledger import Ledger
 
 if TYPE_CHECKING:
     from gateway.server.context_lane import Shared
@@ -86,6 +87,15 @@ def limit_families(
         yield family
 
     return families
+
+
+def cost_of_token(ledger: Ledger, scope: Scope, name: str) -> float:
+    """Return what a token cost lately of what has a budget; without usage, a guess by the prices."""
+
+    def counts(tenant: str, key: str, model: str, upstream: str) -> bool:
+        return counts_towards(scope, name, tenant=tenant, key=key, model=model, upstream=upstream)
+
+    return ledger.cost_of_token(counts)
 
 
 def _limited(settings: Settings, callers: Iterable[Caller]) -> Iterator[Limited]:
