@@ -206,6 +206,13 @@ class Counter:
         rows = (self._mine, *self.others) if self._is_open else ()
         return sum(_between(row, _RINGS[kind], tick - TICKS + 1, tick) for row in rows)
 
+    def at_most(self, kind: Kind) -> int:
+        """Return the most that `seen` may return, which costs less: what has left the window since is in it."""
+        if not self._is_open:
+            return 0
+        _, made, used = self._sums()
+        return made if kind == "requests" else used
+
     def present(self) -> int:
         """Return how many are under way."""
         _, *others = self._rows()

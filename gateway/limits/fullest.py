@@ -5,7 +5,9 @@ from typing import TypeAlias
 
 from gateway.contracts.allowance import Allowance, Limit
 from gateway.limits.budgets import Budgets, Scope
+from gateway.limits.counter import Kind
 from gateway.limits.meters import Meters
+from gateway.limits.rule import Meter
 
 #: A scope, the name under which something is counted in it, and its limits.
 Limited: TypeAlias = tuple[Scope, str, Allowance]
@@ -25,12 +27,17 @@ def fullest(
         part = used / most if most else 1.0
         parts[scope, limit] = max(parts.get((scope, limit), 0.0), part)
 
+    def look(scope: Scope, limit: Limit, kind: Kind, meter: Meter | None, most: int) -> None:
+        largest = parts.setdefault((scope, limit), 0.0)
+        if meter is not None and meter.at_most(kind) > largest * most:  # few are fuller than all before them
+            note(scope, limit, meter.seen(kind, now_s), most)
+
     for scope, name, allowance in limited:
         meter = meters.in_use(scope, name)
         if (most := allowance.requests_per_minute) is not None:
-            note(scope, "requests_per_minute", 0 if meter is None else meter.seen("requests", now_s), most)
+            look(scope, "requests_per_minute", "requests", meter, most)
         if (most := allowance.tokens_per_minute) is not None:
-            note(scope, "tokens_per_minute", 0 if meter is None else meter.seen("tokens", now_s), most)
+            look(scope, "tokens_per_minute", "tokens", meter, most)
         if (most := allowance.concurrent) is not None:
             note(scope, "concurrent", 0 if meter is None else meter.present(), most)
         if allowance.has_budget:
