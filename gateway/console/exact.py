@@ -198,9 +198,12 @@ def _seen_in_json(character: str) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
-    """Return what changes from one text to the other, with a few unchanged lines around each change."""
-    old, new = before.split("\n"), after.split("\n")
+def exact_difference(before: str | None, after: str) -> Sequence[DifferenceLine]:
+    """Return what changes from one text to the other, with a few unchanged lines around each change.
+
+    `before` None: there is no text yet, so each line is new.
+    """
+    old, new = [] if before is None else before.split("\n"), after.split("\n")
     if old == new:
         return []
     found: list[DifferenceLine] = []

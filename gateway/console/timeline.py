@@ -64,10 +64,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A part of a run. `earlier` and `later` are the numbers of the steps at which the parts beside it begin."""
+    """A part of a run, from step number `start` on.
+
+    `earlier` and `later` are the numbers of the steps at which the parts beside it begin.
+    """
 
     entries: Sequence[Entry]
     picture: OverTime | None
+    start: int
     earlier: int | None
     later: int | None
     steps: int
@@ -126,6 +130,7 @@ def timeline_of(run: Json, *, first: int | None, now_s: float) -> Timeline:
     return Timeline(
         entries=entries,
         picture=over_time([_lane(entry, now_s=now_s) for entry in entries]),
+        start=start,
         earlier=max(start - STEPS, 0) if start else None,
         later=end if end < len(steps) else None,
         steps=len(steps),

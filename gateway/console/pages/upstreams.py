@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.visit import ADMIN, Page, Visit
+from gateway.console.visit import ADMIN, Page, Visit, see_other
 from gateway.contracts.store import Json
 
 #: States of endpoints: in words, and the class of the badge.
@@ -50,7 +50,7 @@ class Upstreams:
         self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/status/upstreams", self._upstreams, ADMIN),)
+        return (Page("GET", "/status/upstreams", self._upstreams, ADMIN), Page("GET", "/upstreams", _lead, ADMIN))
 
     async def _upstreams(self, visit: Visit) -> web.Response:
         found = (await visit.api.get("context", "upstreams"))["data"]
@@ -69,3 +69,8 @@ def shown_upstream(facts: Json) -> ShownUpstream:
     counts: Mapping[str, int] = facts["requests"]
     outcomes = [(word, counts[outcome]) for outcome, word in OUTCOMES.items() if counts.get(outcome)]
     return ShownUpstream(facts=facts, outcomes=outcomes, retried=sum(facts["retries"].values()))
+
+
+async def _lead(_visit: Visit) -> web.Response:
+    """Lead from the address that people guess."""
+    return see_other("status", "upstreams")

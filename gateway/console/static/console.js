@@ -14,6 +14,21 @@
     }
   }
 
+  // A form with times is in UTC. Here its reader enters those of their zone, and it sends UTC all the same.
+  function showZone() {
+    for (const field of document.querySelectorAll("input[data-utc]")) {
+      const label = document.querySelector(`label[for="${field.id}"]`);
+      label.textContent = label.dataset.local;
+      if (field.value) {
+        const at = new Date(`${field.value}Z`);
+        field.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+      }
+      field.form.addEventListener("formdata", ({ formData }) => {
+        if (field.value) formData.set(field.name, new Date(field.value).toISOString().slice(0, 16));
+      });
+    }
+  }
+
   const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
   const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "always" });
 
@@ -385,6 +400,7 @@
   }
   document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   showTimes(document);
+  showZone();
   showLeft();
   setInterval(showLeft, 1000);
   offerNotices();

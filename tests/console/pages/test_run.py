@@ -170,8 +170,25 @@ async def test_a_run_of_many_steps_comes_in_parts(tmp_path: Path) -> None:
         )
         first = await browser.get(next(link for link in last.links if "from=" in link))
         assert "step 1, round 1" in first.main and "step 101," not in first.main
+        assert "Steps" not in first.main  # without a time there is no picture
         assert "/console/runs/run_1?from=100" in first.links
         assert (await browser.get(RUN + "?from=x")).status == 200
+
+
+async def test_the_picture_of_a_part_says_its_range(tmp_path: Path) -> None:
+    """Which steps it shows, and how long after the begin of the run its axis does. That of a whole run says nothing."""
+    facts = {"tenant": TENANT, "state": "finished", "result": "ok"}
+    steps = tuple(step(n, round=n, started_s=100.0 + n, finished_s=100.5 + n, **facts) for n in range(150))
+    await stored(tmp_path, new(ran(created_s=100.0, updated_s=260.0), steps=steps))
+    await stored(
+        tmp_path, new(ran("run_2"), steps=(step(0, run_id="run_2", started_s=100.0, finished_s=101.0, **facts),))
+    )
+    async with read_by_ann(tmp_path) as browser:
+        last = await browser.get(RUN)
+        assert "Steps 51 to 150 of 150. The axis begins 50 s after the run did." in last.main
+        assert "Steps 1 to 100 of 150. The axis begins 0 ms after" in (await browser.get(RUN + "?from=0")).main
+        whole = await browser.get("/console/runs/run_2")
+        assert "Where the time went" in whole.main and "The axis begins" not in whole.main
 
 
 async def test_a_run_is_cancelled(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ async def test_an_operator_sees_each_endpoint(tmp_path: Path) -> None:
         assert (page.status, page.heading) == (200, "Upstreams")
         for text in ("first", "http://127.0.0.1:9/v1", "127.0.0.1:10", "fails its health checks", "own"):
             assert text in page.main, text
+        assert (await root.get("/console/upstreams")).path == "/console/status/upstreams"
         part = await root.get("/console/status/upstreams", HX_Request="true")
         assert part.html.lstrip().startswith('<div id="upstreams" hx-get="/console/status/upstreams"')
 

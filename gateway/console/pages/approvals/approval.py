@@ -78,7 +78,7 @@ class ApprovalPage:
 
     async def _preview(self, visit: Visit) -> web.Response:
         preview = await visit.api.get("context", "approvals", visit.match["id"], "preview")
-        lines = await asyncio.to_thread(exact_difference, preview["before"] or "", preview["after"] or "")
+        lines = await asyncio.to_thread(exact_difference, preview["before"], preview["after"] or "")
         if "HX-Request" in visit.request.headers:
             return visit.answer("preview.html", preview=preview, lines=lines)
         title, approval_id = "What it changes", visit.match["id"]

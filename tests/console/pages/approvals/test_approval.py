@@ -102,6 +102,11 @@ async def test_a_preview_shows_what_the_call_changes(tmp_path: Path) -> None:
             ("removed", "−<two>"),
             ("added", "+<b>2</b>\\u{202e}"),
         ]
+        assert "new file" not in page.main
+        fresh = await ann.get(
+            f"/console/approvals/{await ann.asks(operation='write', path='new.txt', content='a')}/preview"
+        )
+        assert "new.txt new file" in fresh.main and "+ a" in fresh.main and "\u2212" not in fresh.main
         part = await ann.get(f"/console/approvals/{approval_id}/preview", HX_Request="true")
         assert part.html.lstrip().startswith("<section") and "<two>" not in part.html
 
