@@ -138,7 +138,8 @@ class GatewayError(Exception):
         self.param = param
         self.retry_after_s = retry_after_s
         self.upstream_code: str | None = None  # the code in the upstream's own error, which clients know
-        self.settled = False  # true: trying again would do something twice, or is of no use
+        # True: trying again would do something twice, or is of no use, as with a key that is not accepted.
+        self.settled = self.facts.status == 401
         self.fields: Mapping[str, str] = {}  # further header fields of the answer, by name
 
     @property

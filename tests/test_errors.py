@@ -157,7 +157,7 @@ def test_after_effects_no_client_tries_again(name: str) -> None:
     assert late.facts.source == error.facts.source
     if late.facts.status != error.facts.status:
         assert (late.facts.status, late.facts.type) == (422, "invalid_request_error")
-    assert not error.settled and error.facts is CODES[name]
+    assert error.settled == (error.facts.status == 401) and error.facts is CODES[name]
 
 
 def test_an_error_that_is_kept_does_not_keep_who_raised_it() -> None:
@@ -183,3 +183,9 @@ def test_an_unknown_code_is_a_mistake_of_ours() -> None:
     """It cannot reach a client."""
     with pytest.raises(KeyError):
         GatewayError("nope", "x")
+
+
+def test_a_key_that_is_not_accepted_is_not_sent_again() -> None:
+    """Another try would bring the same key: Claude Code repeats a 401 for minutes that does not say so."""
+    assert GatewayError("invalid_api_key", "").settled and GatewayError("key_expired", "").copy().settled
+    assert not GatewayError("scope_missing", "").settled and not GatewayError("overloaded", "").settled

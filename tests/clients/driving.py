@@ -159,12 +159,7 @@ class ClaudeCode(_StreamsJson):
 
     @property
     def env(self) -> Mapping[str, str]:
-        # Without it a wrong key is tried for minutes.
-        return {
-            "ANTHROPIC_BASE_URL": self.root,
-            "ANTHROPIC_AUTH_TOKEN": self.api_key,
-            "CLAUDE_CODE_MAX_RETRIES": "1",
-        }
+        return {"ANTHROPIC_BASE_URL": self.root, "ANTHROPIC_AUTH_TOKEN": self.api_key}
 
 
 class Cline(Program):

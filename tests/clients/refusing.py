@@ -51,12 +51,12 @@ def _errors() -> Iterator[tuple[str, GatewayError]]:
     too_long = GatewayError("upstream_rejected", WORDS)
     too_long.upstream_code = "context_length_exceeded"
     yield "400 `context_length_exceeded`", too_long
-    for code in ("invalid_api_key", "model_not_allowed", "unknown_route", "request_too_large"):
+    for code in ("model_not_allowed", "unknown_route", "request_too_large"):
         yield _title(error := GatewayError(code, WORDS)), error
     for code in ("idempotency_in_use", "rate_limit_exceeded", "overloaded"):
         error = GatewayError(code, WORDS, retry_after_s=0.01)
         yield f"{_title(error)}, `Retry-After`", error
-    for code in ("run_interrupted", "insufficient_quota"):
+    for code in ("invalid_api_key", "run_interrupted", "insufficient_quota"):
         error = GatewayError(code, WORDS)
         error.settled = True
         yield f"{_title(error)}, `x-should-retry: false`", error

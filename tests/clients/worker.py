@@ -52,7 +52,7 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=60)
 
     def client(self, name: str) -> Client:
         def client(ask: Ask) -> Outcome:

@@ -30,7 +30,7 @@ def test_every_error_is_a_whole_answer_in_the_shape_of_openai(code: str, close: 
     fields = dict(second.fields)
     expected = {b"content-type", b"content-length", b"x-request-id"}
     assert fields.keys() == expected | ({b"connection"} if close else set()) | (
-        {b"www-authenticate"} if CODES[code].status == 401 else set()
+        {b"www-authenticate", b"x-should-retry"} if CODES[code].status == 401 else set()
     )
     assert (fields[b"content-type"], fields[b"x-request-id"]) == (b"application/json", REQUEST_ID.encode())
     assert json.loads(second.payload) == {
@@ -70,6 +70,7 @@ def test_a_client_without_a_key_is_told_how_to_send_it() -> None:
     for code in ("missing_api_key", "invalid_api_key"):
         answer = error_answer(GatewayError(code, "No."), request_id=REQUEST_ID, close=False)
         assert fields_of(answer)[b"www-authenticate"] == b"Bearer"
+        assert fields_of(answer)[b"x-should-retry"] == b"false"
 
 
 def test_a_message_cannot_break_out_of_its_json() -> None:
