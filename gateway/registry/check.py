@@ -23,6 +23,7 @@ from gateway.registry.find import (
     configured,
     file_of_ours,
     find_plugin,
+    is_copy_of_ours,
     is_own,
     problems_in,
     taken,
@@ -180,6 +181,8 @@ def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str
     """Report and yield the names that the operator's plugins share with ours, used or not: they conflict."""
     for kind in OWN_KINDS:
         for name in sorted(set(names_in(folder, kind)) & taken(kind)) if is_own(folder) else ():
+            if is_copy_of_ours(kind, name, folder):
+                continue
             document.complain(FOLDER, clash(file_of(folder, kind, name), file_of_ours(kind, name)))
             yield kind, name
 

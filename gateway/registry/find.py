@@ -130,7 +130,24 @@ def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
     if folder is None or "." in name or not is_own(folder):
         return None
     file = file_of(folder, kind, name)
-    return file if os.path.lexists(file) else None
+    return file if os.path.lexists(file) and not is_copy_of_ours(kind, name, folder) else None
+
+
+def is_copy_of_ours(kind: Kind, name: str, folder: Path) -> bool:
+    """Return whether a plugin of the folder has the sources of ours, as in the checkout that we were installed from."""
+    if name not in taken(kind):
+        return False
+    own = _sources(file_of(folder, kind, name))
+    return own is not None and own == _sources(file_of_ours(kind, name))
+
+
+def _sources(file: Path) -> Mapping[str, bytes] | None:
+    """Return what a plugin consists of by the names of its files; None: it cannot be read, or is no ordinary one."""
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    try:
+        return {str(one.relative_to(file.parent)): one.read_bytes() for one in files}
+    except OSError:
+        return None
 
 
 def _missing(kind: Kind, name: str, folder: Path | None) -> str:
@@ -145,7 +162,7 @@ def _missing(kind: Kind, name: str, folder: Path | None) -> str:
 
 
 def clash(own: Path, ours: Path) -> str:
-    return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}: rename yours"
+    return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}, and differs from it: rename yours"
 
 
 def _shown_module(name: str | None) -> str:

@@ -58,14 +58,21 @@ def test_it_says_what_to_do(kind: NewKind, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_the_line_to_try_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the gateway's Python; where that has no pytest, the line installs it first."""
+    """With the gateway's Python; where that has no pytest, the line installs it first and runs this test alone."""
     lines = [*write_and_report("stages", "mine", folder=tmp_path / "my plugins")]
     command = lines[0].partition("Try it: ")[2].partition("\n")[0]
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
     monkeypatch.setattr("gateway.cli.plugin_new.find_spec", lambda name: None)
+    (tmp_path / "tests" / "conftest.py").write_text("import no_such_library\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")
+    monkeypatch.chdir(tmp_path)
     (first, *_) = write_and_report("stages", "other", folder=tmp_path / "my plugins")
-    assert " -m pip install pytest && " in first
+    installing, _, command = first.partition("Try it: ")[2].partition("\n")[0].partition(" && ")
+    assert installing.endswith(" -m pip install pytest")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environ)
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_what_is_written_works_beside_an_installed_gateway(tmp_path: Path) -> None:

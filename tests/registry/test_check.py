@@ -248,6 +248,13 @@ def test_a_clash_of_names_is_told_once_with_both_files() -> None:
         assert "/plugins/assessors/sql.py' has the name of the gateway's own" in two
 
 
+def test_a_copy_of_ours_is_no_clash() -> None:
+    """A gateway that was installed from a checkout runs in it."""
+    source = Path(__file__).parents[2] / "plugins/assessors/sql.py"
+    write("plugins/assessors/sql.py", source.read_text())
+    assert loaded("listen: 127.0.0.1:1").settings.plugins.folder.name == "plugins"
+
+
 def test_a_folder_that_is_named_must_be_there() -> None:
     """The default one need not."""
     assert loaded("{}").warnings == ()

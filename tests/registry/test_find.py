@@ -1,5 +1,6 @@
 """From a name in the configuration to a built plugin, or to a problem that says what to do."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,6 +189,16 @@ def test_a_name_of_ours_is_refused_with_both_files(own: Path) -> None:
         and repr(str(ROOT / "plugins/tools/http_request/__init__.py")) in said
         and "rename yours" in said
     )
+
+
+def test_a_copy_of_ours_is_ours(own: Path) -> None:
+    """The checkout that the gateway was installed from holds one; a file that is changed, or added, is not ours."""
+    ours = ROOT / "plugins/tools/http_request"
+    copy = own / "tools/http_request"
+    shutil.copytree(ours, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert find_plugin("tools", "http_request", folder=own) is find_plugin("tools", "http_request")
+    (copy / "more.py").write_text("")
+    assert "differs from it" in own_problem(own, "http_request")
 
 
 def test_our_own_folder_is_no_second_one() -> None:
