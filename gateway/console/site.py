@@ -27,6 +27,8 @@ from gateway.console.pages.link import LinkPage
 from gateway.console.rendering import Rendering
 from gateway.console.session import Session, Sessions
 from gateway.console.static import static_answer, static_url
+from gateway.console.theme import COOKIE as THEME_COOKIE
+from gateway.console.theme import SYSTEM, chosen_theme
 from gateway.console.translation import translator
 from gateway.console.visit import CONSOLE, Page, Visit, html_answer, link
 from gateway.contracts.caller import Caller
@@ -120,7 +122,11 @@ class Console:
         self._sessions = sessions
         self._client = client
         self._rendering = rendering
-        own = (Page("POST", "/sign-out", self._sign_out), Page("POST", "/language", self._set_language))
+        own = (
+            Page("POST", "/sign-out", self._sign_out),
+            Page("POST", "/language", self._set_language),
+            Page("POST", "/theme", self._set_theme),
+        )
         self._pages = [(_pattern(page.path), page) for page in (*pages, *own)]
 
     @property
@@ -201,7 +207,7 @@ class Console:
     async def _sign_in(self, request: web.Request, *, status: int = 200, problem: str | None = None) -> web.Response:
         language, nonce = language_of(request), new_nonce()
         back = request.query.get("back", "")
-        values = {"back": _back(back), "problem": problem, **_bare(nonce)}
+        values = {"back": _back(back), "problem": problem, **_bare(request, nonce)}
         text = self._rendering.render("sign_in.html", language, {"title": translator(language)("Sign in"), **values})
         return html_answer(text, nonce, status=status)
 
@@ -239,6 +245,19 @@ class Console:
             raise GatewayError("invalid_field", "The console does not have this language: choose another one.")
         answer = _redirect(CONSOLE + _back(visit.form.get("back", "")))
         answer.set_cookie(LANGUAGE_COOKIE, language, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
+        return answer
+
+    async def _set_theme(self, visit: Visit) -> web.Response:
+        """Store the reader's choice of colours in a cookie; of those of the system, in none."""
+        name = visit.form.get("theme")
+        theme = chosen_theme(name)
+        if theme is None and name != SYSTEM:
+            raise GatewayError("invalid_field", "The console does not have this theme: choose another one.")
+        answer = _redirect(CONSOLE + _back(visit.form.get("back", "")))
+        if theme is None:
+            answer.del_cookie(THEME_COOKIE, path=CONSOLE, samesite="Lax", httponly=True)
+        else:
+            answer.set_cookie(THEME_COOKIE, theme, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
         return answer
 
     async def _session(self, request: web.Request) -> tuple[Session | None, Holder | None, bool]:
@@ -313,7 +332,7 @@ class Console:
         language, nonce = language_of(request), new_nonce()
         translate = translator(language)
         facts = {"code": code, "text": translate(text, *values), "title": translate("Not possible"), "status": status}
-        rendered = self._rendering.render("refusal.html", language, {**facts, **_bare(nonce)})
+        rendered = self._rendering.render("refusal.html", language, {**facts, **_bare(request, nonce)})
         return html_answer(rendered, nonce, status=status)
 
     @property
@@ -341,9 +360,10 @@ def _redirect(place: str) -> web.Response:
     return web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
 
 
-def _bare(nonce: str) -> Mapping[str, object]:
+def _bare(request: web.Request, nonce: str) -> Mapping[str, object]:
     """Return what the frame of a page needs that no session is needed for."""
-    return {"nonce": nonce, "static": static_url, "console": CONSOLE}
+    theme = chosen_theme(request.cookies.get(THEME_COOKIE))
+    return {"nonce": nonce, "static": static_url, "console": CONSOLE, "theme": theme}
 
 
 def language_of(request: web.Request) -> Language:

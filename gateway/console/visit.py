@@ -13,6 +13,8 @@ from gateway.console.headers import page_headers
 from gateway.console.rendering import Rendering
 from gateway.console.session import Session
 from gateway.console.static import static_url
+from gateway.console.theme import COOKIE as THEME_COOKIE
+from gateway.console.theme import chosen_theme
 from gateway.console.translation import Translate, translator
 from gateway.contracts.caller import Caller
 
@@ -146,6 +148,7 @@ class Visit:
             "path": self.request.path.removeprefix(CONSOLE),
             "query": self.query,
             "static": static_url,
+            "theme": chosen_theme(self.request.cookies.get(THEME_COOKIE)),
             "token": self.token,
             "link": link,
         }

@@ -1,6 +1,7 @@
 """Every page of the console in a real browser: accessible in light and dark, at a desk and on a phone; its flows."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,21 @@ async def test_the_playground_without_scripts(visit: Visit) -> None:
         await page.get_by_label("Message").fill("Say hello")
         await page.get_by_role("button", name="Send").click()
         await expect(page.get_by_text("Hello! This is the demo model")).to_have_count(2)
+
+
+@pytest.mark.parametrize(("system", "other"), [("light", "Dark"), ("dark", "Light")])
+async def test_the_colours_are_those_that_a_reader_chose(visit: Visit, system: Scheme, other: str) -> None:
+    """Against those of the system, on the next page from its first drawing on; and back."""
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    async with visit("/console/runs", scheme=system) as page:
+        usual = await page.evaluate(ground)
+        await page.get_by_role("button", name=other, exact=True).click()
+        await expect(page.get_by_role("button", name=other, exact=True)).to_have_attribute("aria-pressed", "true")
+        chosen = await page.evaluate(ground)
+        assert chosen != usual
+        await axe(page)
+        await page.goto("/console/usage")
+        assert await page.evaluate(ground) == chosen
+        await page.get_by_role("button", name="As the system").click()
+        await expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile("."))
+        assert await page.evaluate(ground) == usual
