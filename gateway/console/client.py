@@ -92,10 +92,10 @@ class Api:
             yield response
 
     @asynccontextmanager
-    async def following(self, *path: str) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open the answer to a GET that goes on, such as the events of a run. Raises ApiError."""
+    async def following(self, *path: str, **query: str | int | None) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open the answer to a GET as it arrives, such as the events of a run, or a table. Raises ApiError."""
         session, timeout = self._session(path), aiohttp.ClientTimeout(total=None)
-        async with session.get(_url(path), headers=self._headers(), timeout=timeout) as response:
+        async with session.get(_url(path, query), headers=self._headers(), timeout=timeout) as response:
             if response.status >= 400:
                 raise error_of(response.status, await response.read())
             yield response.content

@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.console.headers import page_headers
 from gateway.console.rendering import shown_amount
 from gateway.console.translation import Translate
 from gateway.console.visit import ADMIN, VIEWING, Page, Visit
@@ -65,15 +66,11 @@ class UsageReport:
         self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/usage", self._usage, (*VIEWING, *ADMIN)),)
+        readers = (*VIEWING, *ADMIN)
+        return (Page("GET", "/usage", self._usage, readers), Page("GET", "/usage/csv", self._table, readers))
 
     async def _usage(self, visit: Visit) -> web.Response:
-        kind = visit.query.get("by", "")
-        by = kind if kind in KINDS else "model"
-        days = next((span for span in SPANS if str(span) == visit.query.get("days")), USUAL_DAYS)
-        until = datetime.fromtimestamp(self._now_s(), UTC).date()
-        since = (until - timedelta(days=days - 1)).isoformat()
-        span = {"from": since, "to": until.isoformat()}
+        by, days, span = self._wanted(visit)
         daily = await visit.api.get("context", "usage", by="day", **span)
         found = await visit.api.get("context", "usage", by=by, **span)
         rows = sorted(found["data"], key=lambda row: (-(row["input"] + row["output"]), -row["requests"]))
@@ -81,7 +78,7 @@ class UsageReport:
             "usage.html",
             title="Usage",
             enabled=daily["enabled"],
-            chart=chart_of(daily["data"], since=since, days=days, t=visit.t),
+            chart=chart_of(daily["data"], since=span["from"], days=days, t=visit.t),
             sums=sums_of(daily["data"]),
             costs=costs_of(daily["data"]),
             rows=rows[:SHOWN],
@@ -91,6 +88,28 @@ class UsageReport:
             kinds=KINDS,
             spans=SPANS,
         )
+
+    async def _table(self, visit: Visit) -> web.StreamResponse:
+        """Pass on the table of the API as it arrives, for a spreadsheet."""
+        by, _, span = self._wanted(visit)
+        async with visit.api.following("context", "usage", by=by, format="csv", **span) as rows:
+            headers = {"Content-Disposition": f'attachment; filename="usage-{span["from"]}-{span["to"]}.csv"'}
+            answer = web.StreamResponse(headers={**page_headers(visit.nonce), **headers})
+            answer.content_type, answer.charset = "text/csv", "utf-8"
+            await answer.prepare(visit.request)
+            if visit.request.method != "HEAD":
+                async for part in rows.iter_any():
+                    await answer.write(part)
+            await answer.write_eof()
+        return answer
+
+    def _wanted(self, visit: Visit) -> tuple[str, int, Mapping[str, str]]:
+        """Return what the query sums by, the number of days, and the first and the last of them."""
+        kind = visit.query.get("by", "")
+        days = next((span for span in SPANS if str(span) == visit.query.get("days")), USUAL_DAYS)
+        until = datetime.fromtimestamp(self._now_s(), UTC).date()
+        since = until - timedelta(days=days - 1)
+        return kind if kind in KINDS else "model", days, {"from": since.isoformat(), "to": until.isoformat()}
 
 
 def chart_of(rows: Sequence[Json], *, since: str, days: int, t: Translate) -> DayChart | None:

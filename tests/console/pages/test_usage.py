@@ -70,3 +70,24 @@ async def test_a_reader_sees_usage(tmp_path: Path, who: str) -> None:
         for text in ("gpt-<b>4</b>", "1.50 USD", "1 200", "1 further rows have fewer tokens"):
             assert text in page.main, text
         assert any("Tokens of each day" in one.attributes["aria-label"] for one in page.root.all("svg", role="img"))
+
+
+async def test_a_reader_takes_the_table_along(tmp_path: Path) -> None:
+    """All rows of it, of the days and the sums of the page, for the same tenants; as a file that no browser shows."""
+    async with served(tmp_path, key("root"), key("user", "context", tenant="ours"), usage={"enabled": True}) as browser:
+        gateway = browser.gateway.gateway
+        day, about = day_of(gateway._clock.time()), ("up", "passthrough")
+        usage = [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN + 5)]
+        await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
+        root, user = await browser.signed_in("root"), await browser.signed_in("user")
+        page = await root.get("/console/usage?by=model&days=7")
+        (place,) = [one for one in page.links if one.startswith("/console/usage/csv")]
+        assert (await root.get(place, method="HEAD")).status == 200
+        table = await root.get(place)
+        lines = table.body.decode().splitlines()
+        assert lines[0].startswith("model,requests,") and len(lines) == 1 + SHOWN + 5
+        assert table.headers["Content-Type"] == "text/csv; charset=utf-8"
+        assert table.headers["Content-Disposition"].startswith('attachment; filename="usage-')
+        assert "default-src 'none'" in table.headers["Content-Security-Policy"]
+        assert len((await user.get(place)).body.decode().splitlines()) == 1
+        assert (await root.get("/console/usage/csv?by=secret&days=x")).body.startswith(b"model,")
