@@ -385,3 +385,22 @@ async def test_a_page_without_its_gateway_says_so(gateway: GatewayProcess, visit
         await expect(alert).to_be_hidden()
         await approve.click()
         await expect(page.get_by_role("status")).to_contain_text("Approved. The run goes on.")
+
+
+async def test_a_reader_copies_the_link_of_a_call_and_of_its_run(gateway: GatewayProcess, visit: Visit) -> None:
+    """For a colleague: without what the page said last. Where no script runs there is no such button."""
+    await asked(gateway)
+    async with visit("/console") as page:
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        approval_id = await page.get_by_role("article").get_attribute("id")
+        run = await page.get_by_role("link", name="run run_").first.get_attribute("href")
+        for place, path in (
+            (f"/console/approvals/{approval_id}", f"{approval_id}?done=noted"),
+            (run, f"../runs/{str(run).rpartition('/')[2]}?done=resumed"),
+        ):
+            await page.goto(f"/console/approvals/{path}")
+            await page.get_by_role("button", name="Copy the link").click()
+            await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+            assert await page.evaluate("navigator.clipboard.readText()") == f"{gateway.base_url}{place}"
+    async with visit(f"/console/approvals/{approval_id}", scripts=False) as page:
+        await expect(page.get_by_role("button", name="Copy the link")).to_be_hidden()

@@ -315,6 +315,18 @@
     kept.clear();
   });
 
+  // The address of a call or a run, for a colleague. Browsers give the clipboard to https and to this machine only.
+
+  function offerCopies() {
+    for (const button of document.querySelectorAll("[data-copy]")) {
+      button.hidden = !navigator.clipboard;
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(new URL(button.dataset.copy, location.href).href);
+        button.textContent = button.dataset.copied;
+      });
+    }
+  }
+
   // The keyboard.
 
   const cards = () => [...document.querySelectorAll("[data-card]")];
@@ -405,6 +417,7 @@
   setInterval(showLeft, 1000);
   offerNotices();
   offerSelection();
+  offerCopies();
   watchReading();
   document.documentElement.dataset.ready = ""; // from here on, Approve is held by what was read
 })();
