@@ -73,13 +73,13 @@ def write_and_report(kind: NewKind, name: str, *, folder: Path) -> Iterator[str]
 def _compose_trial(test: Path) -> str:
     """Return the command that runs a test with the Python of this gateway, in which pytest may have to be installed.
 
-    Then it leaves out what other tests of the folder set up, as in a checkout: their libraries are missing, too.
+    It leaves out what other tests of the folder set up, as in a checkout: that may need further libraries.
     """
     here, python = Path.cwd(), Path(sys.executable)
     run = shlex.join([str(python.relative_to(here) if python.is_relative_to(here) else python), "-m"])
-    if find_spec("pytest") is None:
-        return f"{run} pip install pytest && {run} pytest -c /dev/null --noconftest {shlex.quote(str(test))}"
-    return f"{run} pytest {shlex.quote(str(test))}"
+    alone = " -c /dev/null --noconftest" if any((place / "conftest.py").exists() for place in test.parents) else ""
+    installation = f"{run} pip install pytest && " if find_spec("pytest") is None else ""
+    return f"{installation}{run} pytest{alone} {shlex.quote(str(test))}"
 
 
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:
