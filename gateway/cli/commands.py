@@ -30,6 +30,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "scan": "gateway scan < answers.jsonl",
     "assess": "gateway assess --profile hardened < calls.jsonl",
     "approvals list": "gateway approvals list --status all",
+    "approvals groups": "gateway approvals groups --by call",
     "approvals show": "gateway approvals show ap_phbncb5zya53cy3kkvsphejot4",
     "approvals approve": "gateway approvals approve ap_phbncb5zya53cy3kkvsphejot4 --remember conversation",
     "approvals reject": 'gateway approvals reject ap_phbncb5zya53cy3kkvsphejot4 --reason "not on Fridays"',

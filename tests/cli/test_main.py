@@ -282,4 +282,4 @@ def test_help_and_version_are_commands_too(capsys: pytest.CaptureFixture[str]) -
     assert "approve" in said(capsys, "help", "approvals")[1]
     assert "--status" in said(capsys, "help", "approvals", "list")[1]
     code, out, err = said(capsys, "help", "approvals", "lst")
-    assert (code, out) == (1, "") and "there is no command 'lst'; there are list, show" in err
+    assert (code, out) == (1, "") and "there is no command 'lst'; there are list, groups, show" in err

@@ -7,8 +7,9 @@ from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRu
 
 
 def test_a_list_is_narrowed_by_fields_of_its_records() -> None:
-    """And runs by the time of their begin."""
-    assert NarrowedApprovals.__annotations__.keys() <= set(Approval.__slots__)
+    """And by their time, and approvals by a text and by equal calls."""
+    beside = {"text", "equal_to", "since_s", "until_s"}
+    assert NarrowedApprovals.__annotations__.keys() - beside <= set(Approval.__slots__)
     assert NarrowedRuns.__annotations__.keys() - {"since_s", "until_s"} <= set(StoredRun.__slots__)
 
 
