@@ -1,6 +1,8 @@
 """The use of budgets today and this month (UTC), by all replicas."""
 
+import sys
 from collections.abc import Callable, Collection, Mapping
+from math import ceil
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.contracts.allowance import BUDGETS, COSTS, Allowance, BudgetLimit
@@ -83,6 +85,11 @@ class Budgets:
             if used + (more * self._cost_of_token(scope, name) if more and limit in COSTS else more) >= most:
                 return limit
         return None
+
+    def tokens_for(self, cost: float, scope: Scope, name: str) -> int:
+        """Return how many tokens have this cost, as they do for `over`; the largest number if they are free."""
+        each = self._cost_of_token(scope, name)
+        return ceil(min(cost / each, sys.maxsize)) if each else sys.maxsize
 
     def _cost_of_token(self, scope: Scope, name: str) -> float:
         """Return the mean of this month, or a guess if nothing was used."""

@@ -138,7 +138,7 @@ class Limiter:
                 if tokens is not None and (most := rule.most_tokens):
                     wanted = meter.expected
                     if guess is not None and not meter.mean:
-                        wanted = min(guess, meter.most_mean)
+                        wanted = min(guess, rule.most_guess)
                     if tokens > wanted:
                         wanted = tokens
                     if wanted > most:  # it would never fit, so it waits for an empty window
@@ -186,11 +186,7 @@ class Limiter:
             if places.is_held:
                 meter.hold(wanted - places.reserved)
             hold[number] = Places(meter, places.tick, wanted, places.made, is_held=places.is_held)
-            if rule.allowance.soft or meter.used("tokens", now_s) <= rule.most_tokens:
-                continue
-            self._catch_up()
-            if (more := meter.used("tokens", now_s) - rule.most_tokens) > 0:
-                over = Over(rule, "tokens_per_minute", meter.wait_s("tokens", more, now_s))
+            if not rule.allowance.soft and (over := rule.over_grown(wanted, now_s)) is not None:
                 self._note(over, now_s)
                 raise refusal(over, rules, now_s)
 
@@ -251,7 +247,7 @@ def _is_taken(allowance: Allowance | None) -> bool:
     """Return whether a request under way leaves less for others."""
     if allowance is None or allowance.soft:
         return False
-    return allowance.concurrent is not None or allowance.tokens_per_minute is not None
+    return allowance.concurrent is not None or allowance.tokens_per_minute is not None or allowance.has_budget
 
 
 def _counts_tokens(allowance: Allowance | None) -> bool:

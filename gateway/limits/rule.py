@@ -18,8 +18,8 @@ BUSY_S: Final = 1.0
 _SHARE: Final = 1 / 16
 #: So many requests before count as much as the next one each.
 _FIRST: Final = 15
-#: The most that the mean takes of a minute's tokens. So requests get in beside each other, whatever those before used.
-_MOST_OF_MINUTE: Final = 1 / 4
+#: The most that the mean takes of a limit. So requests get in beside each other, whatever those before used.
+_MOST_OF_LIMIT: Final = 1 / 4
 #: So many tokens a request is thought to use while none has told.
 USUAL: Final = 1000
 #: Of the tokens of a minute: with more than this share used, each request looks at what those before used first.
@@ -122,7 +122,7 @@ class Meter(Counter):
 
     def bound_mean(self, tokens_per_minute: int) -> None:
         """Keep the mean, and what is expected without one, within a part of what a rule allows in a minute."""
-        self.most_mean = ceil(tokens_per_minute * _MOST_OF_MINUTE)
+        self.most_mean = ceil(tokens_per_minute * _MOST_OF_LIMIT)
         self.mean = min(self.mean, float(self.most_mean))
         self._expect(ceil(self.mean) or min(USUAL, self.most_mean))
 
@@ -178,6 +178,15 @@ class Rule:
             self.meter.bound_mean(least)
 
     @property
+    def most_guess(self) -> int:
+        """Return the most tokens that a request reserves because it says that it may use them: a part of each limit."""
+        figures, most = self.allowance, self.meter.most_mean
+        costs = [one for one in (figures.cost_per_day, figures.cost_per_month) if one is not None]
+        if costs:
+            most = min(most, self.budgets.tokens_for(min(costs) * _MOST_OF_LIMIT, self.scope, self.id))
+        return most
+
+    @property
     def tenant(self) -> str | None:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
@@ -206,6 +215,16 @@ class Rule:
             used = self.meter.used("tokens", now_s)
             if used > self.most_tokens:
                 return Over(self, "tokens_per_minute", self._tokens_wait_s(used - self.most_tokens, now_s))
+        return None
+
+    def over_grown(self, reserved: int, now_s: float) -> Over | None:
+        """Return the limit without room for a request that has come to reserve so many tokens; None: each has room."""
+        if self.has_budget and (limit := self._over_with_held(reserved)) is not None:
+            return Over(self, limit, BUSY_S)
+        if self.meter.used("tokens", now_s) > self.most_tokens:
+            self.catch_up()
+            if (more := self.meter.used("tokens", now_s) - self.most_tokens) > 0:
+                return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", more, now_s))
         return None
 
     def _over_with_held(self, reserved: int) -> BudgetLimit | None:

@@ -176,6 +176,35 @@ def test_a_body_that_grows_holds_more() -> None:
     assert len(fill(workers, **plain, **LIMITS)) == 6
 
 
+def test_a_body_that_grows_beyond_what_others_leave_is_refused() -> None:
+    """One that is alone goes on: a budget lets its last request in, however long that is."""
+    workers = Workers(2)
+    limiter = workers.limiters[0]
+    rules = limiter.of_caller(caller(**LIMITS))
+    first, second = limiter.admit(rules, 10, guess=10), taken(workers, 1)
+    limiter.reserve(first, rules, 200)
+    (other,) = workers.limiters[1].of_caller(caller(**LIMITS))
+    with pytest.raises(GatewayError) as refused:
+        workers.limiters[1].reserve(second, [other], 20)
+    assert (refused.value.code, refused.value.retry_after_s) == ("rate_limit_exceeded", 1.0)
+    withdraw(second)
+    limiter.reserve(first, rules, 300)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({"cost_per_day": 10.0}, 13), ({"cost_per_month": 10.0, "tokens_per_day": 20}, 5), ({"cost_per_day": 9e18}, 1000)],
+)
+def test_what_a_request_says_it_may_use_holds_a_quarter_of_a_budget(limits: dict[str, object], most: int) -> None:
+    """Until requests have told what they use; so the first one keeps nobody out."""
+    workers = Workers()
+    workers.budgets = Budgets(lambda: "USD", guess=lambda _scope, _name: 0.2)
+    workers.budgets.replace({}, names=NAMES, currency="USD")
+    limiter = workers.limiter(0)
+    (places,) = limiter.admit(limiter.of_caller(caller(**limits)), 1, guess=1000)
+    assert places.reserved == most
+
+
 def test_each_request_with_a_budget_is_looked_at() -> None:
     """None is taken ahead, however many come."""
     workers = Workers()

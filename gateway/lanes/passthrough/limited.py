@@ -65,6 +65,7 @@ class Limiting(Splice):
 
     _tunnels = LimitedTunnel
     _first: Plan | None = None  # which has the rules of the caller, where others may take its place
+    _grows = False  # what it reserves, with its body
 
     @property
     def _admission(self) -> Admission:
@@ -75,6 +76,8 @@ class Limiting(Splice):
     def _begin(self, digits: bytes, body: bytes) -> None:
         admission = self._plan.admission
         assert admission is not None
+        if self._request is not None and (self._plan.chunked or self._plan.gathers is not None):
+            self._grows, self._length = True, len(body)  # a length that is only said would keep others out
         self._account.share = share = admission.share(self._length)
         if share is None:
             try:
@@ -90,7 +93,7 @@ class Limiting(Splice):
 
     def _feed_request(self, data: bytes) -> bytes | None:
         fed = super()._feed_request(data)
-        hold = self._account.held() if fed and self._plan.chunked else None
+        hold = self._account.held() if fed and self._grows else None
         if fed and hold is not None and self._admission.takes_tokens:
             self._length += len(fed)
             try:

@@ -71,13 +71,19 @@ async def test_others_get_in_while_a_body_comes(place: str, slow: bytes, usage: 
         assert up.inflight == [0]
 
 
-async def test_a_body_that_is_awaited_reserves_no_tokens() -> None:
-    """It may never come."""
-    limits = {"tokens_per_minute": 1000}
-    async with several([FINE] * 2, limits=limits) as up, client_of(up.gateway) as client:
-        await client.send(get(CHAT, b"Content-Length: 100000", method=b"POST") + BODY)
-        await breathe()
-        assert (await ask(up.gateway, post(BODY, CHAT))).status == 200
+@pytest.mark.parametrize("limit", ["tokens_per_minute", "tokens_per_day"])
+@pytest.mark.parametrize("of", ["upstream", "tenant"])
+@pytest.mark.parametrize("here", [0, 1 << 21], ids=["held", "long"])
+async def test_a_body_that_is_awaited_reserves_no_tokens(limit: str, of: str, here: int) -> None:
+    """It may never come. One that is longer than what is held reserves what is here of it."""
+    limits = {limit: 10_000_000}
+    rules = {"limits": limits} if of == "upstream" else {}
+    more = {"limits": {"tenants": {"t": limits}}} if of == "tenant" else {}
+    settings = {"keys": KEYS, "usage": {"enabled": True}, **more}
+    async with several([FINE] * 2, settings=settings, **rules) as up, client_of(up.gateway) as client:
+        await client.send(get(CHAT, b"Content-Length: 100000000", SLOW, method=b"POST") + BODY + b" " * here)
+        await (up.endpoints[0].wait_connections(1) if here else breathe())
+        assert (await ask(up.gateway, post(BODY, CHAT, OTHER))).status == 200
 
 
 async def test_a_key_waits_for_itself() -> None:
