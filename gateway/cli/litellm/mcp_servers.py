@@ -16,9 +16,17 @@ _KNOWN: Final = frozenset(
         *("static_headers", "transport", "url"),
     )
 )
-#: An option of a command whose value is secret, alone or with its value behind `=`; and values that say so themselves.
-_SECRET_OPTION: Final = re.compile(r"(?i)-{1,2}[a-z0-9-]*(key|token|secret|passw|credential|auth)[a-z0-9-]*(=|\Z)")
-_SECRET: Final = re.compile(r"(sk|pk|ghp|gho|github_pat|glpat|xox[a-z]|hf|npm|AKIA)[-_A-Z0-9a-z]{16,}\Z")
+_WORD: Final = r"(?:key|token|secret|passw|credential|auth)"
+#: An option of a command whose value is secret, alone or with its value behind `=`; options of variables and headers.
+_SECRET_OPTION: Final = re.compile(rf"(?i)-{{1,2}}[a-z0-9-]*{_WORD}[a-z0-9-]*(=|\Z)")
+_ENV_OPTIONS: Final = ("-e", "--env")
+_HEADER_OPTIONS: Final = ("-H", "--header")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+#: Values that say themselves that they are secret: a known form, a name before `=` or `:`, a URL with user or query.
+_SECRET: Final = re.compile(
+    r"(?<![A-Za-z0-9])(sk|pk|ghp|gho|github_pat|glpat|xox[a-z]|hf|npm|AKIA)[-_A-Z0-9a-z]{16,}"
+    rf"|(?i:{_WORD}[\w.-]*[\"']?\s*[=:]\s*[\"']?\S|\b(bearer|basic)\s+\S|://[^/\s]*@|://\S*[?#])"
+)
 #: The header that carries a server's secret, by `auth_type`, and the word before the secret.
 _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "api_key": ("X-API-Key", ""),
@@ -85,14 +93,22 @@ def _arguments(
     found, before = [], ""
     for arg in map(str, args):
         option, equals, value = arg.partition("=")
-        if equals and value and _SECRET_OPTION.match(option + equals):
+        is_variable = before in _ENV_OPTIONS and _VARIABLE.match(option)
+        if equals and value and (is_variable or option in _HEADER_OPTIONS or _SECRET_OPTION.match(option + equals)):
             found.append(f"{escaped(option)}={_reference(value, option, name, secrets, place, note)}")
-        elif (_SECRET_OPTION.match(before) and not arg.startswith("-")) or _SECRET.match(arg):
-            found.append(_reference(arg, before or "argument", name, secrets, place, note))
+        elif _is_secret(arg, before):
+            key = before if before.startswith("-") and not _SECRET.search(before) else "argument"
+            found.append(_reference(arg, key, name, secrets, place, note))
         else:
             found.append(escaped(arg))
         before = arg
     return found
+
+
+def _is_secret(arg: str, before: str) -> bool:
+    """Return whether an argument may be secret, by its own form or the one before it."""
+    is_value = before in _HEADER_OPTIONS or (_SECRET_OPTION.match(before) and not arg.startswith("-"))
+    return bool(is_value or _SECRET.search(arg))
 
 
 def _values(values: object, name: str, secrets: Secrets, place: str, note: Callable[[str], None]) -> dict[str, str]:

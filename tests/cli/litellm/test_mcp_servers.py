@@ -32,6 +32,14 @@ def test_a_command_has_its_arguments_and_environment() -> None:
         (["--token=s3cret"], ["--token=${MCP_KB_TOKEN}"]),
         (["sk-s3cret0123456789012"], ["${MCP_KB_ARGUMENT}"]),
         (["--auth", "--verbose"], ["--auth", "--verbose"]),
+        (["postgresql://user:s3cret@host/db"], ["${MCP_KB_ARGUMENT}"]),
+        (["https://host/mcp?id=s3cret"], ["${MCP_KB_ARGUMENT}"]),
+        (["https://host/mcp", "server"], ["https://host/mcp", "server"]),
+        (["--header", "X-Id: s3cret"], ["--header", "${MCP_KB_HEADER}"]),
+        (["--header=X-Id: s3cret"], ["--header=${MCP_KB_HEADER}"]),
+        (["-e", "ID=s3cret", "-e", "HOME"], ["-e", "ID=${MCP_KB_ID}", "-e", "HOME"]),
+        (["sh", "-c", "API_TOKEN=s3cret server"], ["sh", "-c", "${MCP_KB_C}"]),
+        (["Bearer s3cret", "x:sk-s3cret0123456789012"], ["${MCP_KB_ARGUMENT}", "${MCP_KB_ARGUMENT_2}"]),
     ],
 )
 def test_a_secret_among_the_arguments_is_not_copied(args: list[str], found: list[str]) -> None:
