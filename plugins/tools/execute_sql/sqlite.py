@@ -3,13 +3,14 @@
 1. A statement stops between two steps of SQLite's machine. One step takes about a second at most (`sqlite_bounds`). The
    rest of it continues alone, to no effect.
 2. A harmless statement runs under the rules under which it was examined: there is no gap between look and run. Its file
-   is open for reading only, and its steps are counted.
+   is open for reading only. Its steps are counted, and what it writes into temporary files.
 """
 
 import asyncio
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -26,6 +27,8 @@ THREADS: Final = 8  # statements at the same time
 BUSY_S: Final = 2.0  # how long a locked file is waited for; nothing can interrupt that
 STEPS: Final = 1000  # of SQLite's machine between two looks at whether to stop: less than 1 ms
 MOST_STEPS: Final = 1_000_000_000  # of a harmless statement: ten seconds of one core, or more
+MOST_BYTES: Final = 512 << 20  # that a harmless statement writes into temporary files
+LOOK_S: Final = 0.01  # between two looks at what it has written
 LOOK_STEPS: Final = 1_000_000  # of a look, which runs only what virtual tables run as they are opened
 GRACE_S: Final = 0.5  # for a thread to end
 MAX_SQL_BYTES: Final = 400_000
@@ -47,10 +50,13 @@ _EXPLAINS: Final = re.compile(r"(?:\s|--[^\n]*+|/\*(?>.*?\*/))*+explain\b", re.I
 class Sqlite:
     """The engine of one file."""
 
-    def __init__(self, place: str, *, read_only: bool, most_steps: int = MOST_STEPS) -> None:
+    def __init__(
+        self, place: str, *, read_only: bool, most_steps: int = MOST_STEPS, most_bytes: int = MOST_BYTES
+    ) -> None:
         self._place = place
         self._read_only = read_only
         self._most_steps = most_steps
+        self._most_bytes = most_bytes
         self._free = asyncio.Semaphore(THREADS)
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
@@ -104,7 +110,7 @@ class Sqlite:
         if not Path(self._place).is_file():
             return StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
         reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
-        steps = _Steps(stop, self._most_steps if statement.harmless else None)
+        steps = _Steps(stop, *((self._most_steps, self._most_bytes) if statement.harmless else (None,)))
         try:
             with closing(self._connected(BUSY_S, reading=reading, steps=steps)) as connection:
                 running.append(connection)
@@ -173,6 +179,7 @@ class Sqlite:
         connection.set_progress_handler(steps.end, STEPS)
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA temp_store = FILE")  # some builds sort in memory, which nothing bounds
         connection.execute("PRAGMA foreign_keys = ON")
         if reading:
             connection.execute("PRAGMA query_only = ON")
@@ -180,27 +187,47 @@ class Sqlite:
 
 
 class _Steps:
-    """The steps of one statement, which end where it has to stop, or where it has had too many of them."""
+    """The steps of one statement, which end where it has to stop, or where it has taken too much.
 
-    def __init__(self, stop: threading.Event, most: int | None) -> None:
+    `most` bounds the steps, and `most_bytes` what the statement writes into temporary files, as it does to sort. None:
+    there is no bound. It belongs to the thread that runs the statement.
+    """
+
+    def __init__(self, stop: threading.Event, most: int | None, most_bytes: int | None = None) -> None:
         self._stop = stop
         self._most = most
-        self._taken = 0
+        self._most_bytes = most_bytes
+        self._taken = self._written = 0
+        self._before = 0 if most_bytes is None else _written_bytes()
+        self._looked_s = 0.0
 
     def end(self) -> bool:
         """Count `STEPS` more. Return whether the statement ends here."""
         self._taken += STEPS
-        return self._stop.is_set() or self._exceeded
+        if self._most_bytes is not None and (now_s := time.monotonic()) - self._looked_s >= LOOK_S:
+            self._looked_s, self._written = now_s, _written_bytes() - self._before
+        return self._stop.is_set() or self._exceeded is not None
 
     def explained(self, message: str) -> str:
         """Return SQLite's message, or the bound that it stands for."""
-        if not self._exceeded or self._stop.is_set():
-            return message
-        return f"it took more than {self._most} steps of SQLite's machine: only an approved call may take more"
+        what = None if self._stop.is_set() else self._exceeded
+        return message if what is None else f"it took more than {what}: only an approved call may take more"
 
     @property
-    def _exceeded(self) -> bool:
-        return self._most is not None and self._taken > self._most
+    def _exceeded(self) -> str | None:
+        """Return the bound that the statement has exceeded, in words."""
+        if self._most is not None and self._taken > self._most:
+            return f"{self._most} steps of SQLite's machine"
+        if self._most_bytes is not None and self._written > self._most_bytes:
+            return f"{self._most_bytes} bytes of temporary files"
+        return None
+
+
+def _written_bytes() -> int:
+    """Return how many bytes this thread has written; 0: the system does not say it."""
+    with suppress(OSError), Path("/proc/thread-self/io").open("rb") as file:
+        return next(int(line[6:]) for line in file if line.startswith(b"wchar:"))
+    return 0
 
 
 def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:

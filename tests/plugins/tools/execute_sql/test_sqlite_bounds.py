@@ -107,6 +107,23 @@ async def test_a_harmless_statement_takes_a_bounded_number_of_steps(place: Path)
     assert table.rows == ["[100000]"]
 
 
+SORTED = (
+    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < {}) "
+    "SELECT length(a) FROM (SELECT x, printf('%100000d', x) AS a FROM c) ORDER BY -x, a LIMIT 5000"
+)
+
+
+async def test_a_harmless_statement_fills_no_disk(place: Path) -> None:
+    """SQLite sorts in temporary files, which may be as large as the disk; an approved call has its time alone."""
+    engine = Sqlite(str(place), read_only=True, most_bytes=8 << 20)
+    with pytest.raises(StatementError, match="more than 8388608 bytes of temporary files: only an approved call"):
+        await engine.run(Statement(SORTED.format(5000), harmless=True), SqlRows(10, 1000))
+    for statement in (Statement(SORTED.format(20), harmless=True), Statement(SORTED.format(500))):
+        table = SqlRows(1, 1000)
+        await engine.run(statement, table)
+        assert table.rows == ["[100000]"]
+
+
 async def test_a_harmless_statement_opens_the_file_for_reading_only(place: Path) -> None:
     """Also where the tool may write: the file is never locked for a writer."""
     engine = Sqlite(str(place), read_only=False)
