@@ -57,3 +57,15 @@ def test_a_window_of_more_than_a_client_has_to_take_is_refused() -> None:
     coder = zstd.ZstdCompressor(options=options)
     with pytest.raises(zlib.error):
         new("zstd").decompress(coder.compress(b"x") + coder.flush(), STEP_BYTES)
+
+
+@pytest.mark.parametrize("window", range(10, 25))
+def test_a_window_that_takes_long_to_fill_is_refused(window: int) -> None:
+    """Brotli decodes into all of it at one go. Servers use 4 MiB at most."""
+    decoder, body = new("br"), brotli.compress(LONG, quality=1, lgwin=window)
+    if window <= 22:
+        assert decoder.decompress(body[:1], STEP_BYTES) == b""
+        assert LONG.startswith(decoder.decompress(body[1:], STEP_BYTES))
+    else:
+        with pytest.raises(zlib.error, match="window"):
+            decoder.decompress(body, STEP_BYTES)

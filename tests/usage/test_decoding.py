@@ -14,6 +14,7 @@ from usage.test_kept import BODY, pieces
 from gateway.usage.codings import zstd
 from gateway.usage.decoding import (
     AT_ONCE_BYTES,
+    MEMBER_COST,
     MOST_BYTES,
     STEP_BYTES,
     TURN_BYTES,
@@ -172,16 +173,17 @@ async def test_a_turn_of_the_loop_decodes_no_more_however_many_answers_there_are
     assert all((kept.length, kept.unread) == (long.length, 0) for kept in many)
 
 
-async def test_empty_members_take_turns_too() -> None:
-    """Each of them costs something, although it grows to nothing."""
+@pytest.mark.parametrize(("coding", "compress"), [(b"gzip", gzip.compress), (b"zstd", zstd.compress)])
+async def test_empty_members_take_turns_too(coding: bytes, compress: Callable[[bytes], bytes]) -> None:
+    """Each of them costs something, although it grows to nothing: its decoder is made anew."""
     kept, undecoded = Kept(), Undecoded()
-    one = decoding(kept, undecoded=undecoded)
-    one.keep(gzip.compress(b"") * 5000 + gzip.compress(b"end"))
+    one = decoding(kept, coding, undecoded)
+    one.keep(compress(b"") * 5000 + compress(b"end"))
     turns = 0
     while one.waits:
         await asyncio.sleep(0)
         turns += 1
-    assert turns > 10 and kept.ends() == (b"end", None)
+    assert turns > 5000 * MEMBER_COST // TURN_BYTES and kept.ends() == (b"end", None)
 
 
 async def test_an_answer_that_ends_is_told_when_it_is_decoded() -> None:
