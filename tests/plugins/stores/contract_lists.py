@@ -131,6 +131,8 @@ async def many_waiting(store: Store) -> None:
         ({"text": 'say "Ünde" 100%_!'}, "a"),
         ({"text": "%"}, "a"),
         ({"text": "_!"}, "a"),
+        ({"text": "\0"}, ""),
+        ({"text": "ÜNDE"}, "a"),
         ({"text": "zoe"}, "b"),
         ({"text": "talk-9"}, "c"),
         ({"text": "run_d"}, "d"),

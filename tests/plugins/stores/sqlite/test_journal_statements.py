@@ -166,6 +166,13 @@ def test_what_waits_is_searched_among_what_waits(connection: sqlite3.Connection,
     assert not any("TEMP B-TREE" in line or line.startswith("SCAN approvals") for line in plan), plan
 
 
+def test_a_text_is_looked_for_in_linear_time() -> None:
+    """A pattern of LIKE is tried anew at each character: long equal ones held the thread of the store for minutes."""
+    statement, values = journal_sql.approvals_page("acme", {"text": "Aa%"}, order="oldest", after=None, limit=7)
+    assert "LIKE" not in statement
+    assert list(values) == ["acme", "aa%", "aa%", 7]
+
+
 @pytest.mark.parametrize("by", get_args(ApprovalGrouping))
 def test_groups_are_of_what_waits(connection: sqlite3.Connection, by: ApprovalGrouping) -> None:
     """Through the index of pending approvals."""
