@@ -15,7 +15,16 @@ from pydantic import Field
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
 from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, read_user, time_of, via_of, word_of
 from gateway.api.site import Route, readable
-from gateway.api.views import decided_view, error_view, group_view, json_answer, list_answer, page_answer, preview_view
+from gateway.api.views import (
+    decided_view,
+    error_view,
+    group_view,
+    groups_answer,
+    json_answer,
+    list_answer,
+    page_answer,
+    preview_view,
+)
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import Decision, not_found
 from gateway.approvals.view import noted_view
@@ -36,6 +45,9 @@ NAME_CHARS: Final = 100
 NOTE_CHARS: Final = 500
 #: The name that stands for the key of the request.
 ME: Final = "me"
+#: So many characters of arguments are in one answer, and all of one call in any case: a page of calls of a megabyte
+#: each took the event loop seconds, and memory several times its size.
+PAGE_CHARS: Final = 4_000_000
 WAIT_MOST_S = 60.0
 BATCH_MOST = 100
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
@@ -111,8 +123,9 @@ class ApprovalPages:
             limit=limit + 1,
             **narrowed,
         )
-        following = approvals[limit - 1].id if len(approvals) > limit else None
-        return page_answer([noted_view(approval) for approval in approvals[:limit]], following=following)
+        page = _page(approvals[:limit])
+        following = page[-1].id if len(page) < len(approvals) else None
+        return page_answer([noted_view(approval) for approval in page], following=following)
 
     async def _groups(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -120,9 +133,17 @@ class ApprovalPages:
         by = cast("ApprovalGrouping", word_of(query, "by", GROUPINGS) or "call")
         limit, narrowed, store = limit_of(query), _narrowed({**query, "status": "pending"}, caller), self._api.store
         await self._api.approvals().expire_due(tenant=caller.tenant)
-        groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit, **narrowed)
-        firsts = [(group, await store.approval(group.first, tenant=caller.tenant)) for group in groups]
-        return list_answer([group_view(group, first, by=by) for group, first in firsts if first is not None])
+        groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit + 1, **narrowed)
+        shown: list[Json] = []
+        chars = 0
+        for group in groups[:limit]:
+            if (first := await store.approval(group.first, tenant=caller.tenant)) is None:
+                continue
+            chars += _chars(first)
+            if shown and chars > PAGE_CHARS:
+                return groups_answer(shown, more=True)
+            shown.append(group_view(group, first, by=by))
+        return groups_answer(shown, more=len(groups) > limit)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -226,6 +247,20 @@ class ApprovalPages:
                         timer.cancel()
         finally:
             self._waiting.discard(news)
+
+
+def _page(found: Sequence[Approval]) -> Sequence[Approval]:
+    """Return the first of these approvals, as many as one answer holds."""
+    chars = 0
+    for number, approval in enumerate(found):
+        chars += _chars(approval)
+        if number and chars > PAGE_CHARS:
+            return found[:number]
+    return found
+
+
+def _chars(approval: Approval) -> int:
+    return len(approval.arguments) + len(approval.edited or "")
 
 
 def _result(approval_id: str, made: Approval | GatewayError) -> Json:

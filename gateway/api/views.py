@@ -28,6 +28,11 @@ def page_answer(entries: Sequence[Json], *, following: str | None) -> web.Respon
     return json_answer({"object": "list", "data": entries, "next": following})
 
 
+def groups_answer(groups: Sequence[Json], *, more: bool) -> web.Response:
+    """Return groups, the largest first. `more`: there are further ones, which the answer does not hold."""
+    return json_answer({"object": "list", "data": groups, "more": more})
+
+
 def group_view(group: ApprovalGroup, first: Approval, *, by: ApprovalGrouping) -> Json:
     """Return a group of pending approvals; what they need not share is null: the tool, or who asked."""
     return {

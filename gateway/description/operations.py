@@ -25,7 +25,7 @@ from gateway.description.operation import (
     answered,
 )
 from gateway.description.responses import OF_RESPONSES, RESPONSE_OPERATIONS
-from gateway.description.shapes import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
+from gateway.description.shapes import NUMBER, TEXT, TRUTH, WHOLE, Schema, extended, listing, paged, ref
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.endpoints import STATELESS, paths_of
 from gateway.dialects.table import dialect_of
@@ -251,7 +251,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals", paged("Approval"),
          parameters=(_STATUS, _CONVERSATION, _RUN, *_OF_PENDING, _ORDER, _BEHIND, _LIMIT)),
     _get("/context/approvals/groups", "groupApprovals", "Count pending approvals in groups, the largest group first",
-         "Approvals", listing("CallGroup"), parameters=(_BY, _CONVERSATION, _RUN, *_OF_PENDING, _LIMIT)),
+         "Approvals", extended(listing("CallGroup"), more=TRUTH),
+         parameters=(_BY, _CONVERSATION, _RUN, *_OF_PENDING, _LIMIT)),
     _get("/context/approvals/{id}", "getApproval", "Get an approval; with `wait`, once it is decided", "Approvals",
          ref("OneApproval"), parameters=(_WAIT,), errors=("approval_not_found",)),
     _get("/context/approvals/{id}/preview", "previewApproval", "Show what a pending call would change", "Approvals",

@@ -508,6 +508,28 @@ async def test_what_waits_is_narrowed_and_grouped() -> None:
         assert (await desk.get("/context/approvals/groups", key="rival"))[1]["data"] == []
 
 
+async def test_an_answer_ends_early_where_calls_are_long() -> None:
+    """A page has a `next` then, and groups say that there are more; a call longer than all of that comes alone."""
+    lengths = {"ap_1": 4_100_000, "ap_2": 2_500_000, "ap_3": 1_000, "ap_4": 2_600_000}
+    waiting = []
+    for number, (name, chars) in enumerate(lengths.items()):
+        call = {"arguments": f'{{"command":"{"x" * chars}"}}', "created_s": float(number), "expires_s": 900.0 + number}
+        waiting.append(parked(f"run_{name}", approval_id=name, **call))
+    async with opened(*waiting) as desk:
+        pages, query = [], ""
+        while not pages or query:
+            _, listed = await desk.get(f"/context/approvals?status=pending{query}")
+            pages.append([view["id"] for view in listed["data"]])
+            query = listed["next"] and f"&after={listed['next']}"
+        assert pages == [["ap_1"], ["ap_2", "ap_3"], ["ap_4"]]
+        _, groups = await desk.get("/context/approvals/groups")
+        assert ([one["first"]["id"] for one in groups["data"]], groups["more"]) == (["ap_1"], True)
+        _, groups = await desk.get("/context/approvals/groups?until=3&since=1")
+        assert ([one["first"]["id"] for one in groups["data"]], groups["more"]) == (["ap_2", "ap_3"], False)
+        _, groups = await desk.get("/context/approvals/groups?until=3&since=1&limit=1")
+        assert ([one["first"]["id"] for one in groups["data"]], groups["more"]) == (["ap_2"], True)
+
+
 @pytest.mark.parametrize(
     ("path", "param"),
     [

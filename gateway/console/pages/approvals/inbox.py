@@ -71,8 +71,8 @@ class Inbox:
             summary=summary,
             pending=summary["pending"],
             approvals=[] if group else listed["data"],
-            groups=listed["data"][:SHOWN] if group else [],
-            more_groups=group and len(listed["data"]) > SHOWN,
+            groups=listed["data"] if group else [],
+            more_groups=listed.get("more", False),
             following=listed.get("next"),
             narrowing={name: visit.query[name] for name in NARROWING if name in visit.query},
             choices={"order": ORDERS, "group": GROUPINGS, "age": AGES},
@@ -117,7 +117,7 @@ async def _calls(visit: Visit, order: str, narrowed: Mapping[str, str | int | No
 
 
 async def _groups(api: Api, by: str, narrowed: Mapping[str, str | int | None]) -> Json:
-    return await api.get("context", "approvals", "groups", by=by, limit=SHOWN + 1, **narrowed)
+    return await api.get("context", "approvals", "groups", by=by, limit=SHOWN, **narrowed)
 
 
 def _word(visit: Visit, name: str, words: Mapping[str, str]) -> str | None:

@@ -25,6 +25,8 @@ from gateway.errors import GatewayError
 CALLS_MOST: Final = 1_000
 DIFFERENT_MOST: Final = 50
 CHARS_MOST: Final = 200_000
+#: So many pages of the API are read for them: long calls fill a page early, and are held in memory together.
+PAGES_MOST: Final = 10
 #: So many values of a fact are named in the summary of equal calls.
 NAMED: Final = 12
 #: Facts that equal calls need not share.
@@ -74,12 +76,12 @@ class Several:
         narrowed = narrowed_by(visit.query, self._now_s())
         found: list[Json] = []
         after: str | None = None
-        while len(found) <= CALLS_MOST:
+        for _ in range(PAGES_MOST):
             listed = await visit.api.get(
                 "context", "approvals", status="pending", order="urgency", limit=LIMIT_MOST, after=after, **narrowed
             )
             found += listed["data"]
-            if (after := listed["next"]) is None:
+            if (after := listed["next"]) is None or len(found) > CALLS_MOST:
                 break
         return await self._shown(visit, found, is_cut=after is not None)
 
