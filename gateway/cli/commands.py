@@ -46,7 +46,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "workflows run": 'gateway workflows run summarise title=Notes text="The safe is behind the mirror."',
     "memories list": "gateway memories list --user anna",
     "memories delete": "gateway memories delete --user anna --all",
-    "keys create": "gateway keys create ci --scopes passthrough,context --expires 90d --upstream openai",
+    "keys create": "gateway keys create ci --scopes passthrough,context --expires 90d",
     "keys list": "gateway keys list",
     "keys show": "gateway keys show key_5c0c2f6d1a4b8e9f01234567",
     "keys rotate": "gateway keys rotate key_5c0c2f6d1a4b8e9f01234567 --grace 1h",
