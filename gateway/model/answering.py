@@ -206,6 +206,7 @@ class Answering:
             model=model or None,
             fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
             enter=None if self._limits is None else self._limits.enter,
+            caller=(caller.tenant, caller.name),
         )
 
     # One try.

@@ -8,6 +8,8 @@ may probe beside it, so that neither a slow client nor a silent endpoint keeps e
 clients are still sending, one in `SENDING_S` may begin: it keeps out only others like it. The good answer of any of
 them closes the breaker; only a failure of the one whose turn it is opens it again.
 
+Failures of one caller alone do not open it while others ask, too (`callers.py`): the requests may be at fault.
+
 An answer counts as a success when it is whole, so that an endpoint that dies in the middle of each answer is ejected,
 too. A probe's head is enough to admit others again, because a stream can take minutes; one more failure then opens it.
 """
@@ -16,11 +18,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gateway.upstream.callers import CallerId
+
 #: It also opens when half of this many times `failures` answers, the last ones, failed: a flapping endpoint.
 WINDOW: Final = 4
 
 #: How long a request that its client is still sending keeps others like it from being probes, in seconds.
 SENDING_S: Final = 1.0
+
+#: Of a failure that no request can be at fault for, such as no connection: in place of its caller.
+_SURE: Final = ("", "")
 
 State = Literal["closed", "open", "half-open"]
 
@@ -64,7 +71,8 @@ class Breaker:
         """Begin closed. Without `rules` it never opens."""
         self._rules = rules
         self._failures = 0
-        self._recent: deque[bool] = deque(maxlen=WINDOW * rules.failures if rules is not None else 1)
+        #: Of each of the last answers, the caller if it failed.
+        self._recent: deque[CallerId | None] = deque(maxlen=WINDOW * rules.failures if rules is not None else 1)
         #: The end of its ejection; None: it is closed.
         self.until_s: float | None = None
         self._opening = 0  # how often it opened
@@ -127,22 +135,33 @@ class Breaker:
         closes = probe is not None and self.answered(probe)
         if self.until_s is None:
             self._failures = self._ejections = 0
-            self._recent.append(False)
+            self._recent.append(None)
         return closes
 
-    def failed(self, now_s: float, probe: Probe | None) -> bool:
-        """Note a failure. Return whether the endpoint is ejected by it, or again."""
+    def failed(
+        self, now_s: float, probe: Probe | None, *, caller: CallerId | None = None, has_others: bool = False
+    ) -> bool:
+        """Note a failure. Return whether the endpoint is ejected by it, or again.
+
+        `caller`: whose request it was; None: no request can be at fault. `has_others`: other callers ask, too.
+        """
         if self._rules is None or (probe is not None and self._turn not in (None, probe)):
             return False
+        self._recent.append(caller or _SURE)
+        accusers = set(self._recent) - {None}
+        is_doubtful = has_others and len(accusers) == 1 and _SURE not in accusers
         if self.until_s is not None:
             opens = probe is not None and self._is_open_for(probe)
+            if opens and is_doubtful:
+                self.left(probe)
+                return False
             if opens:
                 self._open(self._rules, now_s)
             return opens
         self._failures += 1
-        self._recent.append(True)
-        flaps = len(self._recent) == self._recent.maxlen and 2 * sum(self._recent) >= len(self._recent)
-        if self._failures < self._rules.failures and not flaps:
+        failures = len(self._recent) - self._recent.count(None)
+        flaps = len(self._recent) == self._recent.maxlen and 2 * failures >= len(self._recent)
+        if is_doubtful or (self._failures < self._rules.failures and not flaps):
             return False
         self._open(self._rules, now_s)
         return True

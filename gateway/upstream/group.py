@@ -33,6 +33,7 @@ from gateway.telemetry.metrics import UpstreamTally
 from gateway.upstream.balance import Balance, choose
 from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
+from gateway.upstream.callers import CallerId, Callers
 from gateway.upstream.member import Member, Obstacle
 from gateway.upstream.verdicts import ELSEWHERE, FAILING, NOTHING_DONE, SUSPECT
 from gateway.upstream.waits import Waits
@@ -115,6 +116,7 @@ class Group:
         self.fallbacks: tuple[Group, ...] = ()
         self.checks: Checks | None = None
         self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
+        self.callers = Callers()
         #: The requests whose endpoint is slow by `hedge_s`; None: nobody asks.
         self.hedges = Waits(self.rules.hedge_s) if self.rules.hedge_s is not None else None
         self._retried = NOTHING_DONE | FAILING | (self.rules.retry.on if self.rules.retry is not None else frozenset())
@@ -240,15 +242,20 @@ class Group:
             return None
         return member.breaker.begin(self.clock(), whole=whole)
 
-    def give_back(self, member: Member, *, failed: bool | None, probe: Probe | None) -> None:
-        """Give a place back. `failed`: whether the endpoint was at fault; None: the end says nothing about it."""
+    def give_back(
+        self, member: Member, *, failed: bool | None, probe: Probe | None, caller: CallerId | None = None
+    ) -> None:
+        """Give a place back. `failed`: whether the endpoint was at fault; None: the end says nothing about it.
+
+        `caller`: see `convict`.
+        """
         member.inflight -= 1
         self.tally.tries[member.name, _SAID[failed]] += 1
         if failed is None:
             member.breaker.left(probe)
         elif failed:
             member.strikes += 1
-            self.convict(member, probe)
+            self.convict(member, probe, caller=caller)
         else:
             member.strikes = 0
             if member.breaker.succeeded(probe):
@@ -264,10 +271,12 @@ class Group:
         if self.queue:
             self.serve_queue()
 
-    def convict(self, member: Member, probe: Probe | None) -> None:
-        """Let a failure count for the breaker of an endpoint."""
-        if member.breaker.failed(self.clock(), probe):
-            self._ejected(member, "breaker", for_s=member.breaker.waits_s(self.clock()))
+    def convict(self, member: Member, probe: Probe | None, *, caller: CallerId | None) -> None:
+        """Let a failure count for the breaker of an endpoint. `caller`: whose request it was (`Breaker.failed`)."""
+        now_s = self.clock()
+        has_others = caller is not None and self.callers.has_others(caller, now_s)
+        if member.breaker.failed(now_s, probe, caller=caller, has_others=has_others):
+            self._ejected(member, "breaker", for_s=member.breaker.waits_s(now_s))
 
     def good_besides(self, member: Member) -> int:
         """Return how many good answers other endpoints gave, here and at fallbacks."""

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from gateway.errors import GatewayError
 from gateway.upstream.breaker import Probe
+from gateway.upstream.callers import CallerId
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
 from gateway.upstream.verdicts import ELSEWHERE, KEY_REFUSED, NOTHING_DONE, is_fault, is_suspect
@@ -49,7 +50,7 @@ class Tries:
 
     `computes`: an answer is computed from its body, so a 404 is about the model or the path, and no thing of a client.
 
-    `whole`: its client has sent all of it; if not yet, call `sent` then.
+    `whole`: its client has sent all of it; if not yet, call `sent` then. `caller`: whose request it is.
 
     `fallbacks` are those that the caller may use; None: all. `enter` takes the places of the request in the limits of
     an upstream, by its name, in place of those at the one before; it raises GatewayError where there is no room, and
@@ -59,6 +60,7 @@ class Tries:
     """
 
     __slots__ = (
+        "_caller",
         "_chosen",
         "_computes",
         "_enter",
@@ -93,6 +95,7 @@ class Tries:
         model: str | None = None,
         fallbacks: Sequence[Group] | None = None,
         enter: Callable[[str], None] | None = None,
+        caller: CallerId | None = None,
     ) -> None:
         self.home = self.group = group
         self._fallbacks = group.fallbacks if fallbacks is None else fallbacks
@@ -114,6 +117,10 @@ class Tries:
         self._chosen: _Place | None = None
         self._probe: Probe | None = None
         self._reason = ""
+        self._caller = caller
+        if caller is not None:
+            for one in (group, *self._fallbacks):
+                one.callers.asks(caller, one.clock())
         group.budget.requested()
 
     @property
@@ -184,11 +191,15 @@ class Tries:
         if self._probe is not None:
             self.group.answered(member, probe=self._probe)
 
-    def ended(self, *, failed: bool | None) -> None:
-        """End the try. `failed`: whether the endpoint was at fault; None: the end says nothing about it. Idempotent."""
+    def ended(self, *, failed: bool | None, surely: bool = False) -> None:
+        """End the try. `failed`: whether the endpoint was at fault; None: the end says nothing about it. Idempotent.
+
+        `surely`: no request can be at fault.
+        """
         member, self.member = self.member, None
         if member is not None:
-            self.group.give_back(member, failed=failed, probe=self._probe)
+            caller = None if surely else self._caller
+            self.group.give_back(member, failed=failed, probe=self._probe, caller=caller)
 
     def again(
         self,
@@ -237,7 +248,7 @@ class Tries:
         fault = is_fault(reason)
         if reason.isdigit() and fault is None and self._probe is not None:  # it answers, so others may ask it
             group.answered(member, probe=self._probe)
-        self.ended(failed=None if fault and excused else fault)
+        self.ended(failed=None if fault and excused else fault, surely=reason == "connect")
         if reason == "connect":
             self._unreached.append(member)
         return False
@@ -283,7 +294,7 @@ class Tries:
                 one.member.breaker.left(one.probe)
                 one.group.lacks(one.member, self.model)
             else:
-                one.group.convict(one.member, one.probe)
+                one.group.convict(one.member, one.probe, caller=self._caller)
 
     def _acquit(self) -> None:
         """End the doubts, since no other endpoint answers: the request may be at fault."""
@@ -292,7 +303,7 @@ class Tries:
         is_only = len(self._tried) == 1
         for one in suspects:
             if is_only and one.member.is_alone_with(one.group.good_besides(one.member)):
-                one.group.convict(one.member, one.probe)
+                one.group.convict(one.member, one.probe, caller=self._caller)
             else:
                 one.member.breaker.left(one.probe)
 

@@ -1,6 +1,7 @@
 """Which endpoint a request goes to next, and when to none."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from upstream.groups import group, group_of, member
@@ -9,6 +10,7 @@ from gateway.errors import GatewayError
 from gateway.testing.clock import ManualClock
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.budget import ALWAYS
+from gateway.upstream.callers import LATELY_S
 from gateway.upstream.group import Group, QueueRules, RetryRules
 from gateway.upstream.tries import PAUSE_S, Tries
 
@@ -452,3 +454,70 @@ def test_a_rival_under_way_may_still_answer_well() -> None:
     assert first is not None and second is not None and not tries.again("401", rival=True)
     second.answered()
     assert of.candidates(None) == [second.member]
+
+
+def tried(of: Group, name: str, status: str, *, clock: ManualClock) -> None:
+    """One request of a caller, which every endpoint answers so."""
+    clock.advance(0.1)
+    tries = Tries(of, twice=True, caller=("t", name))
+    with suppress(GatewayError):
+        while tries.begin() is not None:
+            if status < "4":
+                tries.answered(status)
+                tries.ended(failed=False)
+                return
+            if not tries.again(status):
+                return
+
+
+def states(of: Group, clock: ManualClock) -> list[str]:
+    return [member.breaker.state(clock()) for member in of.members]
+
+
+def test_one_caller_takes_no_endpoint_from_others() -> None:
+    """A server may fail because of what one caller asks for, such as a model that is down."""
+    clock = ManualClock()
+    of = group("ab", clock, retry=RETRY, breaker=BreakerRules())
+    tried(of, "ann", "200", clock=clock)
+    for _ in range(20):
+        tried(of, "ben", "503", clock=clock)
+    assert states(of, clock) == ["closed", "closed"]
+    for _ in of.members:
+        tried(of, "ann", "503", clock=clock)
+    assert states(of, clock) == ["open", "open"]
+
+
+def test_a_caller_that_is_alone_is_believed() -> None:
+    clock = ManualClock()
+    of = group("ab", clock, retry=RETRY, breaker=BreakerRules())
+    tried(of, "ann", "200", clock=clock)
+    clock.advance(LATELY_S)
+    for _ in range(4):
+        tried(of, "ben", "503", clock=clock)
+    assert states(of, clock) == ["open", "open"]
+
+
+def test_one_caller_keeps_no_endpoint_out() -> None:
+    """Its request was the probe; the next one is another caller's."""
+    clock = ManualClock()
+    of = group("a", clock, breaker=BreakerRules(failures=1))
+    tried(of, "ben", "503", clock=clock)
+    assert states(of, clock) == ["open"]
+    clock.advance(BreakerRules().open_s - 1)
+    tried(of, "ann", "200", clock=clock)  # refused, but asked
+    clock.advance(1.0)
+    tried(of, "ben", "503", clock=clock)
+    assert states(of, clock) == ["half-open"]
+    tried(of, "ann", "200", clock=clock)
+    assert states(of, clock) == ["closed"]
+
+
+def test_no_request_is_at_fault_where_there_is_no_connection() -> None:
+    clock = ManualClock()
+    of = group("a", clock, breaker=BreakerRules(failures=2))
+    tried(of, "ann", "200", clock=clock)
+    for _ in range(2):
+        tries = Tries(of, twice=True, caller=("t", "ben"))
+        assert tries.begin() is not None
+        tries.again("connect")
+    assert states(of, clock) == ["open"]

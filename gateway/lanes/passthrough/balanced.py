@@ -74,6 +74,7 @@ class Balanced(Splice):
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
         """Begin the tries, with what is here of the body."""
         self._ways = ways
+        caller = self._plan.caller
         self._tries = tries = Tries(
             ways.group,
             twice=ways.twice,
@@ -83,6 +84,7 @@ class Balanced(Splice):
             model=model,
             fallbacks=ways.fallbacks,
             enter=self._enter,
+            caller=(caller.tenant, caller.name),
         )
         retry = ways.group.rules.retry
         if retry is not None and (kept_bytes := sum(map(len, pieces))) <= retry.body_bytes:
