@@ -6,6 +6,7 @@ we cannot follow decides, one with an open quote runs nothing in its dialect, an
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugin.sql.lexer import Dialect, Token, readings
@@ -25,6 +26,9 @@ _PRODUCT = (
 )
 #: The planner's time grows with the cube: 250 took 10 s of PostgreSQL 15, 400 a minute.
 _MOST_JOINS = 100
+#: PostgreSQL ends a statement between two rows, and not between two calls: one with long values takes a second.
+_MOST_CALLS = 300
+_WORKING = frozenset(("*", "/", "%", "^", "||", "::", "<", ">", "<=", ">="))
 _NAME_BYTES = 63
 _ROW_BEGINS = (Token("punct", "("), Token("word", "row"))
 
@@ -70,8 +74,19 @@ def uninterruptible(tokens: Sequence[Token]) -> str | None:
         return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
     if tokens.count(Token("word", "join")) > _MOST_JOINS:
         return f"It joins more than {_MOST_JOINS} tables: PostgreSQL cannot interrupt the planning of so many."
+    if _calls(tokens) > _MOST_CALLS:
+        return f"It calls functions and operators in more than {_MOST_CALLS} places: PostgreSQL ends nothing in a row."
     found = unbounded_product(tokens) or unbounded_path(tokens)
     return _PRODUCT.format(found[:40]) if found else takes_lists(tokens)
+
+
+def _calls(tokens: Sequence[Token]) -> int:
+    """Return in how many places a row calls what may take long with long values."""
+    functions = sum(
+        second == ("punct", "(") and first.kind == "word" and first.text not in CONNECTING
+        for first, second in pairwise(tokens)
+    )
+    return functions + sum(token.kind == "op" and token.text in _WORKING for token in tokens)
 
 
 def takes_lists(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str | None:

@@ -286,6 +286,19 @@ def test_a_backslash_in_a_quoted_name_hides_nothing(before: str, string: str) ->
     assert judge(f'SELECT {before}, {string}, pg_sleep(1) --"').doubt is not None
 
 
+@pytest.mark.parametrize("call", ["upper(name)", "a * b", "a || b", "a::text", "a < b"])
+def test_more_calls_than_a_row_makes_in_minutes_ask(call: str) -> None:
+    """PostgreSQL ends nothing between them, whatever its timeout is."""
+
+    def calling(n: int) -> str:
+        return f"SELECT {', '.join([call] * n)} FROM t WHERE id IN (1, 2) AND (a = b)"
+
+    assert judge(calling(300), dialect="postgresql").doubt is None
+    doubt = judge(calling(301), dialect="postgresql").doubt
+    assert doubt is not None and doubt[0] == "product" and "more than 300 places" in doubt[1]
+    assert judge(calling(301), dialect="sqlite").doubt is None
+
+
 @pytest.mark.parametrize("join", ["JOIN t{i} ON true", "CROSS JOIN t{i}", "NATURAL LEFT JOIN t{i}"])
 def test_more_joins_than_a_planner_takes_in_a_second_ask(join: str) -> None:
     """PostgreSQL does not look at the clock while it plans, and its time grows with their cube."""
