@@ -1,12 +1,14 @@
 """The pages of keys: their list, one of them, and the form that makes one, whose text is shown once."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
 
 from gateway.config.values.times import moment_in
 from gateway.console.client import ApiError
+from gateway.console.sorting import Key, sorted_rows
 from gateway.console.visit import ADMIN, Page, Visit, see_other
 from gateway.contracts.store import Json
 
@@ -14,6 +16,14 @@ KEYS: Final = ("context", "keys")
 SHOWN: Final = 50
 #: Scopes in the order in which a form has them.
 SCOPES: Final = ("passthrough", "context", "tools", "approve", "admin", "metrics")
+#: What the keys of a page can be sorted by.
+COLUMNS: Final[Mapping[str, Key]] = {
+    "name": lambda key: key["name"].casefold(),
+    "state": itemgetter("state"),
+    "until": itemgetter("expires"),
+    "used": itemgetter("used_at"),
+    "made": lambda key: key["created_by"] if key["origin"] == "store" else None,
+}
 #: Fields of the form with one entry in each line.
 _LISTS: Final = ("models", "tools", "upstreams", "networks")
 
@@ -36,7 +46,8 @@ class Keys:
 
     async def _list(self, visit: Visit) -> web.Response:
         listed = await visit.api.get(*KEYS, after=visit.query.get("after"), limit=SHOWN)
-        return await visit.page("keys.html", title="Keys", keys=listed["data"], following=listed["next"])
+        keys = sorted_rows(listed["data"], visit.query.get("sort"), COLUMNS)
+        return await visit.page("keys.html", title="Keys", keys=keys, following=listed["next"])
 
     async def _new(self, visit: Visit) -> web.Response:
         return await _form(visit, {}, ("passthrough", "context"))

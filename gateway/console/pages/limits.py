@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.rendering import shown_amount
+from gateway.console.sorting import Key, sorted_rows
 from gateway.console.visit import ADMIN, VIEWING, Page, Visit
 from gateway.contracts.store import Json
 
@@ -49,6 +50,16 @@ class Bar:
         return "full" if self.share >= 1 else "near" if self.share >= NEAR else ""
 
 
+#: What the limits can be sorted by.
+COLUMNS: Final[Mapping[str, Key]] = {
+    "name": lambda bar: (bar.limit["scope"], bar.limit["name"].casefold()),
+    "limit": lambda bar: bar.limit["limit"],
+    "used": lambda bar: bar.share,
+    "empty": lambda bar: bar.limit["resets_in_s"],
+    "over": lambda bar: bar.limit["over"],
+}
+
+
 class Limits:
     """The page of limits. `now_s` returns the Unix time."""
 
@@ -64,7 +75,7 @@ class Limits:
             "limits.html",
             part="limits_now.html",
             title="Limits",
-            bars=fullest(bars),
+            bars=sorted_rows(fullest(bars), visit.query.get("sort"), COLUMNS),
             left_out=max(len(bars) - SHOWN, 0),
             read_at=self._now_s(),
             scopes=SCOPES,

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
 
 from gateway.console.client import ApiError
+from gateway.console.sorting import Key, sorted_rows
 from gateway.console.timeline import lasted_s
 from gateway.console.visit import VIEWING, Page, Visit
 from gateway.contracts.store import Json
@@ -29,6 +31,13 @@ KINDS: Final = ("chat", "workflow", "tool")
 #: What a list is narrowed by, besides times: `gateway.api.runs` has the same words.
 _WORDS: Final = ("state", "kind", "caller", "workflow", "conversation")
 _TIMES: Final = ("since", "until")
+#: What the runs of a page can be sorted by.
+COLUMNS: Final[Mapping[str, Key]] = {
+    **{name: itemgetter(name) for name in ("state", "caller", "conversation", "pending")},
+    "kind": lambda run: (run["kind"], run["workflow"] or run["tool"] or ""),
+    "begun": itemgetter("created_at"),
+    "took": itemgetter("lasted_s"),
+}
 _UNIX = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,6})?")
 #: Errors of the API that are about what the reader entered.
 _ENTERED: Final = (400, 422)
@@ -59,11 +68,12 @@ class RunList:
                 raise
             status, problem = error.status, error.message
         now_s = self._now_s()
+        runs = [{**run, "lasted_s": lasted_s(run, run["created_at"], now_s=now_s)} for run in listed["data"]]
         return await visit.page(
             "runs.html",
             title="Runs",
             status=status,
-            runs=[{**run, "lasted_s": lasted_s(run, run["created_at"], now_s=now_s)} for run in listed["data"]],
+            runs=sorted_rows(runs, query.get("sort"), COLUMNS),
             following=listed["next"],
             states=STATES,
             kinds=KINDS,

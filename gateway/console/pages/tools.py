@@ -1,14 +1,16 @@
 """The page of tools: all that a model may call, by where they come from, and for operators the services."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
 
 from gateway.console.pages.schema_table import Row, rows_of
+from gateway.console.sorting import Key, sorted_rows
 from gateway.console.visit import ADMIN, VIEWING, Page, Visit
 from gateway.contracts.store import Json
 
@@ -16,6 +18,11 @@ from gateway.contracts.store import Json
 SHOWN: Final = 100
 #: Words for where a tool comes from, from `gateway.api.tools`.
 SOURCES: Final = {"built_in": "Built in", "plugin": "Plugin", "mcp": "Service"}
+
+#: What the services of a page can be sorted by.
+COLUMNS: Final[Mapping[str, Key]] = {
+    name: itemgetter(name) for name in ("name", "state", "since", "transport", "tools", "restarts")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +62,18 @@ class Tools:
             title="Tools",
             groups=groups_of(listed["data"]),
             following=listed["next"],
-            services=services,
+            services=services and {**services, "data": _sorted(services["data"], visit)},
             sources=SOURCES,
         )
 
     async def _services(self, visit: Visit) -> web.Response:
         listed = await visit.api.get("mcp", "services", limit=SHOWN, after=visit.query.get("after"))
-        return await visit.page("services.html", title="Services", services=listed["data"], following=listed["next"])
+        services = _sorted(listed["data"], visit)
+        return await visit.page("services.html", title="Services", services=services, following=listed["next"])
+
+
+def _sorted(services: Sequence[Json], visit: Visit) -> Sequence[Json]:
+    return sorted_rows(services, visit.query.get("sort"), COLUMNS)
 
 
 async def _services_on(visit: Visit) -> Json:

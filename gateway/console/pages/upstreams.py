@@ -1,11 +1,13 @@
 """The page of upstreams: their endpoints, why some get no requests, and how requests ended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
 
+from gateway.console.sorting import Key, sorted_rows
 from gateway.console.visit import ADMIN, Page, Visit, see_other
 from gateway.contracts.store import Json
 
@@ -33,12 +35,27 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "limited": "over a limit",
 }
 
+#: What the endpoints of an upstream can be sorted by; worse states stand behind better ones.
+COLUMNS: Final[Mapping[str, Key]] = {
+    "endpoint": itemgetter("name"),
+    "state": lambda endpoint: list(STATES).index(endpoint["state"]),
+    "busy": itemgetter("under_way"),
+    "sent": lambda endpoint: _sum(endpoint["tries"]),
+    "failed": lambda endpoint: None if endpoint["tries"] is None else endpoint["tries"].get("failed", 0),
+    "out": lambda endpoint: _sum(endpoint["ejections"]),
+    "last": itemgetter("last_status"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownUpstream:
-    """One upstream: the facts of the API. `outcomes` are those that happened, in words, `retried` all reasons."""
+    """One upstream: the facts of the API, and its endpoints in the order of the page.
+
+    `outcomes` are those that happened, in words, `retried` all reasons.
+    """
 
     facts: Json
+    endpoints: Sequence[Json]
     outcomes: list[tuple[str, int]]
     retried: int
 
@@ -58,17 +75,23 @@ class Upstreams:
             "upstreams.html",
             part="upstreams_now.html",
             title="Upstreams",
-            upstreams=[shown_upstream(one) for one in found],
+            upstreams=[shown_upstream(one, visit.query.get("sort")) for one in found],
             read_at=self._now_s(),
             states=STATES,
         )
 
 
-def shown_upstream(facts: Json) -> ShownUpstream:
-    """Return an upstream of the API as it is shown."""
+def shown_upstream(facts: Json, sort: str | None = None) -> ShownUpstream:
+    """Return an upstream of the API as it is shown. `sort` is a word of `COLUMNS`, with `-` for the largest first."""
     counts: Mapping[str, int] = facts["requests"]
     outcomes = [(word, counts[outcome]) for outcome, word in OUTCOMES.items() if counts.get(outcome)]
-    return ShownUpstream(facts=facts, outcomes=outcomes, retried=sum(facts["retries"].values()))
+    endpoints = sorted_rows(facts["endpoints"], sort, COLUMNS)
+    retried = sum(facts["retries"].values())
+    return ShownUpstream(facts=facts, endpoints=endpoints, outcomes=outcomes, retried=retried)
+
+
+def _sum(counts: Mapping[str, int] | None) -> int | None:
+    return None if counts is None else sum(counts.values())
 
 
 async def _lead(_visit: Visit) -> web.Response:

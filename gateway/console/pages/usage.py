@@ -1,15 +1,18 @@
-"""The page of usage: the tokens of each day as a chart, and who used them as a table."""
+"""The page of usage: tokens and costs of each day as charts, split by who used them, and the sums as a table."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
 
+from gateway.console.charts_usage import OTHERS, Amounts, DayChart, Part, day_chart, days_of, ranked
+from gateway.console.client import ApiError
 from gateway.console.headers import page_headers
-from gateway.console.rendering import shown_amount
+from gateway.console.rendering import shown_amount, shown_line
+from gateway.console.sorting import Key, sorted_rows
 from gateway.console.translation import Translate
 from gateway.console.visit import ADMIN, VIEWING, Page, Visit
 from gateway.contracts.store import Json
@@ -28,35 +31,11 @@ SPANS: Final = (7, 30, 90)
 USUAL_DAYS: Final = 30
 #: So many rows stand on the page, those with the most tokens.
 SHOWN: Final = 100
-#: The chart, in pixels: the bars, and its line of days below.
-HEIGHT_PX: Final = 150
-#: The part of its place that a bar fills.
-FILLED: Final = 0.8
-#: A bar of few tokens is still to be seen.
-LEAST_PX: Final = 1.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DayBar:
-    """The bar of a day: its place in percent of the width, and its two parts from the top in pixels."""
-
-    day: str
-    left: float
-    width: float
-    input_top: float
-    input_height: float
-    output_top: float
-    output_height: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DayChart:
-    """The tokens of each day, the input below the output. `most` is the value of the highest bar, as a text."""
-
-    bars: Sequence[DayBar]
-    most: str
-    words: str
+#: What the rows can be sorted by, besides what they are summed by.
+COLUMNS: Final[Mapping[str, Key]] = {
+    **{name: itemgetter(name) for name in ("requests", "rejected", "cut", "estimated", "input", "cached", "output")},
+    "cost": itemgetter("cost"),
+}
 
 
 class UsageReport:
@@ -73,12 +52,13 @@ class UsageReport:
         by, days, span = self._wanted(visit)
         daily = await visit.api.get("context", "usage", by="day", **span)
         found = await visit.api.get("context", "usage", by=by, **span)
-        rows = sorted(found["data"], key=lambda row: (-(row["input"] + row["output"]), -row["requests"]))
+        largest = sorted(found["data"], key=lambda row: (-(row["input"] + row["output"]), -row["requests"]))
+        rows = sorted_rows(largest, visit.query.get("sort"), {by: lambda row: row[by].casefold(), **COLUMNS})
         return await visit.page(
             "usage.html",
             title="Usage",
             enabled=daily["enabled"],
-            chart=chart_of(daily["data"], since=span["from"], days=days, t=visit.t),
+            charts=await _charts(visit, daily["data"], by, days=days_of(span["from"], days), span=span),
             sums=sums_of(daily["data"]),
             costs=costs_of(daily["data"]),
             rows=rows[:SHOWN],
@@ -112,38 +92,47 @@ class UsageReport:
         return kind if kind in KINDS else "model", days, {"from": since.isoformat(), "to": until.isoformat()}
 
 
-def chart_of(rows: Sequence[Json], *, since: str, days: int, t: Translate) -> DayChart | None:
-    """Return the chart of some days from `since` on; None if none has tokens."""
-    asked, answered = Counter[str](), Counter[str]()
-    for row in rows:
-        asked[row["day"]] += row["input"]
-        answered[row["day"]] += row["output"]
-    begin = date.fromisoformat(since)
-    named = [(begin + timedelta(days=number)).isoformat() for number in range(days)]
-    top = max(asked[day] + answered[day] for day in named)
-    if not top:
-        return None
-    place = 100 / days
-    bars = []
-    for number, day in enumerate(named):
-        below, above = _height(asked[day], top), _height(answered[day], top)
-        input_top = round(HEIGHT_PX - below, 1)
-        told = (shown_amount(asked[day]), shown_amount(answered[day]))
-        bars.append(
-            DayBar(
-                day=day,
-                left=round(number * place + place * (1 - FILLED) / 2, 3),
-                width=round(place * FILLED, 3),
-                input_top=input_top,
-                input_height=below,
-                output_top=round(max(input_top - above, 0), 1),
-                output_height=above,
-                words=t("{0}: {1} in, {2} out", day, *told),
-            )
-        )
-    most = shown_amount(top)
-    words = t("Tokens of each day from {0} to {1}, at most {2}.", named[0], named[-1], most)
-    return DayChart(bars=bars, most=most, words=words)
+async def _charts(
+    visit: Visit, daily: Sequence[Json], by: str, *, days: Sequence[str], span: Mapping[str, str]
+) -> Sequence[DayChart]:
+    """Return the charts of the page; only the first one if the API has too many rows for the others."""
+    whole = chart_of(daily, days, t=visit.t)
+    if whole is None:
+        return ()
+    try:
+        split = await visit.api.get("context", "usage", by=f"day,{by}", **span)
+    except ApiError as error:
+        if error.param != "by":
+            raise
+        return (whole,)
+    return (whole, *charts_by(split["data"], by, days, t=visit.t))
+
+
+def chart_of(rows: Sequence[Json], days: Sequence[str], *, t: Translate) -> DayChart | None:
+    """Return the chart of the tokens of these days, the input below the output; None if none has tokens."""
+    parts = [
+        Part(name=name, label=t(word), style=style, amounts=_by_day((row["day"], row[name]) for row in rows))
+        for name, word, style in (("input", "Input", 1), ("output", "Output", 3))
+    ]
+    return day_chart(t("Tokens of each day"), parts, days, text_of=shown_amount, t=t)
+
+
+def charts_by(rows: Sequence[Json], by: str, days: Sequence[str], *, t: Translate) -> Sequence[DayChart]:
+    """Return the charts of the tokens and of the costs of these days, split by `by`; one for each currency.
+
+    A name has one style in all of them.
+    """
+    kind = t(KINDS[by])
+    tokens = _by_name((row[by], row["day"], row["input"] + row["output"]) for row in rows)
+    parts = ranked(tokens, label_of=_label, others=t("others"), styles={})
+    charts = [day_chart(t("Tokens of each day by {0}", kind), parts, days, text_of=shown_amount, t=t)]
+    styles = {part.name: part.style for part in parts if part.style != OTHERS}
+    for currency in sorted({row["currency"] for row in rows if row["currency"] is not None}):
+        costs = _by_name((row[by], row["day"], row["cost"]) for row in rows if row["currency"] == currency)
+        title = t("Cost of each day by {0}, in {1}", kind, shown_line(currency))
+        parts = ranked(costs, label_of=_label, others=t("others"), styles=styles)
+        charts.append(day_chart(title, parts, days, text_of=_cost, t=t))
+    return [chart for chart in charts if chart is not None]
 
 
 def sums_of(rows: Sequence[Json]) -> Mapping[str, int]:
@@ -160,5 +149,25 @@ def costs_of(rows: Sequence[Json]) -> Sequence[tuple[str, float]]:
     return sorted(costs.items())
 
 
-def _height(tokens: int, top: int) -> float:
-    return round(max(tokens / top * HEIGHT_PX, LEAST_PX), 1) if tokens else 0.0
+def _by_name(amounts: Iterable[tuple[str, str, float]]) -> Mapping[str, Amounts]:
+    """Return the amounts of each day by name, of (name, day, amount)."""
+    found: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for name, day, amount in amounts:
+        found[name][day] += amount
+    return found
+
+
+def _by_day(amounts: Iterable[tuple[str, float]]) -> Amounts:
+    found: defaultdict[str, float] = defaultdict(float)
+    for day, amount in amounts:
+        found[day] += amount
+    return found
+
+
+def _label(name: str) -> str:
+    """Return the text of a name. Upstreams choose those of models, and "" is none."""
+    return shown_line(name) if name else "–"
+
+
+def _cost(cost: float) -> str:
+    return f"{cost:.2f}" if cost >= 1 or not cost else f"{cost:.4f}"

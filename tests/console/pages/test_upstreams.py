@@ -5,7 +5,7 @@ from pathlib import Path
 from gateway.console.pages.upstreams import shown_upstream
 from tests.console.browsing import key, served
 
-FACTS = {"requests": {"connect": 3, "ok": 5, "error": 1}, "retries": {"connect": 2, "fallback": 1}}
+FACTS = {"requests": {"connect": 3, "ok": 5, "error": 1}, "retries": {"connect": 2, "fallback": 1}, "endpoints": []}
 ENDPOINTS = [{"url": "http://127.0.0.1:9/v1", "name": "first"}, {"url": "http://127.0.0.1:10/v1"}]
 
 

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.console.pages.usage import HEIGHT_PX, SHOWN, chart_of, costs_of, sums_of
+from gateway.api.operating import usage as api_usage
+from gateway.console.pages.usage import SHOWN, chart_of, charts_by, costs_of, sums_of
 from gateway.console.translation import translator
 from gateway.contracts.usage import StoredUsage
 from gateway.usage.ledger import day_of
 from tests.console.browsing import key, served
 
 EN = translator("en")
+DAYS = ["2026-11-24", "2026-11-25"]
 ROW = {
     "requests": 2,
     "rejected": 0,
@@ -27,23 +29,32 @@ def row(day: str, asked: int, answered: int, **more: object) -> dict[str, object
     return {**ROW, "day": day, "input": asked, "output": answered, **more}
 
 
-def test_a_day_is_a_bar_and_days_without_usage_have_their_place() -> None:
-    """The highest one fills the chart; a day with prices and without is one bar; little is still to be seen."""
-    rows = [row("2026-11-24", 50, 10), row("2026-11-24", 30, 10, currency="USD", cost=1.0), row("2026-11-26", 0, 0)]
-    chart = chart_of([*rows, row("2026-11-25", 1, 0)], since="2026-11-23", days=4, t=EN)
+def test_the_first_chart_has_input_below_output() -> None:
+    """A day with prices and without is one bar."""
+    rows = [row("2026-11-24", 50, 10), row("2026-11-24", 30, 10, currency="USD", cost=1.0)]
+    chart = chart_of([*rows, row("2026-11-25", 0, 0)], DAYS, t=EN)
     assert chart is not None
-    first, highest, little, none = chart.bars
-    assert (first.input_height, none.output_height) == (0, 0)
-    assert highest.input_height + highest.output_height == HEIGHT_PX and highest.output_top == 0
-    assert highest.input_height == 4 * highest.output_height
-    assert little.input_height >= 1.5
-    assert [bar.left for bar in chart.bars] == [2.5, 27.5, 52.5, 77.5]
-    assert highest.words == "2026-11-24: 80 in, 20 out"
-    assert chart.words == "Tokens of each day from 2026-11-23 to 2026-11-26, at most 100."
+    assert chart.bars[0].words == "2026-11-24: Input 80, Output 20"
+    assert chart.words == "Tokens of each day, from 2026-11-24 to 2026-11-25, at most 100. Input 80, Output 20"
+    assert chart_of([row("2026-11-25", 0, 0)], DAYS, t=EN) is None
 
 
-def test_without_tokens_there_is_no_chart() -> None:
-    assert chart_of([row("2026-11-26", 0, 0)], since="2026-11-26", days=1, t=EN) is None
+def test_tokens_and_costs_of_each_day_are_split() -> None:
+    """A chart for each currency; a name looks alike in all, and one that no answer gave is a dash."""
+    rows = [
+        row("2026-11-24", 5, 5, model="dear", currency="USD", cost=2.5),
+        row("2026-11-24", 50, 50, model="m<b>", currency="USD", cost=0.001),
+        row("2026-11-25", 1, 0, model=""),
+        row("2026-11-25", 1, 0, model="dear", currency="EUR", cost=1.0),
+    ]
+    tokens, euros, dollars = charts_by(rows, "model", DAYS, t=EN)
+    assert tokens.title == "Tokens of each day by Model"
+    assert [(part.label, part.style) for part in tokens.parts] == [("m<b>", 1), ("dear", 2), ("–", 3)]
+    assert dollars.title == "Cost of each day by Model, in USD"
+    assert [(part.label, part.style) for part in dollars.parts] == [("dear", 2), ("m<b>", 1)]
+    assert dollars.totals == ["2.50", "0.0010"]
+    assert [(part.label, part.style) for part in euros.parts] == [("dear", 2)]
+    assert charts_by([], "model", DAYS, t=EN) == []
 
 
 def test_currencies_are_never_added_up() -> None:
@@ -67,9 +78,29 @@ async def test_a_reader_sees_usage(tmp_path: Path, who: str) -> None:
         if who == "user":
             assert "Nothing was used in these days." in page.main
             return
-        for text in ("gpt-<b>4</b>", "1.50 USD", "1 200", "1 further rows have fewer tokens"):
+        for text in ("gpt-<b>4</b>", "1.50 USD", "1 200", "1 further rows are only in the CSV"):
             assert text in page.main, text
-        assert any("Tokens of each day" in one.attributes["aria-label"] for one in page.root.all("svg", role="img"))
+        words = [str(one.attributes["aria-label"]) for one in page.root.all("svg", role="img")]
+        assert [each.partition(",")[0] for each in words] == [
+            "Tokens of each day",
+            "Tokens of each day by Model",
+            "Cost of each day by Model",
+        ]
+        assert "gpt-<b>4</b> 1.50" in words[2]
+
+
+async def test_too_many_rows_of_days_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says so, and has the first chart and the table all the same."""
+    monkeypatch.setattr(api_usage, "ROWS_MOST", 3)
+    async with served(tmp_path, key("root"), usage={"enabled": True}) as browser:
+        gateway = browser.gateway.gateway
+        today, about = gateway._clock.time(), ("up", "passthrough")
+        days = [day_of(today), day_of(today - 86400)]
+        usage = [StoredUsage(day, "t", "k", name, *about, "", 1, input=1) for name in ("m1", "m2") for day in days]
+        await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
+        page = await (await browser.signed_in("root")).get("/console/usage")
+        assert page.status == 200 and len(page.root.all("svg", role="img")) == 1
+        assert "too much usage to split it by day" in page.main and "m2" in page.main
 
 
 async def test_a_reader_takes_the_table_along(tmp_path: Path) -> None:
