@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
@@ -11,7 +11,9 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, carried_out, go_on, still_answered, written
+from gateway.api.operating.tables import AUDIT_COLUMNS, COLUMNS, audit_row, is_table, run_row, table_answer
 from gateway.api.request import (
+    LIMIT_MOST,
     VIEWING,
     Body,
     body_of,
@@ -40,6 +42,8 @@ KINDS: Final[tuple[RunKind, ...]] = get_args(RunKind)
 #: Words in which a run that waits in memory differs from what is stored of it; so many are looked at for them.
 _SHOWN: Final = ("running", "awaiting_approval")
 LOOKED_AT = 200
+#: What a list is narrowed by.
+_NARROWING: Final = ("state", "conversation", "kind", "caller", "workflow", "since", "until")
 #: A person's word on a call is short; a result of a tool is shown to a model up to this much.
 RESULT_CHARS = 32_768
 
@@ -71,12 +75,28 @@ class RunPages:
             ("POST", one + "/resume", self._settle),
         ]
 
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _list(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(
-            request, "state", "conversation", "kind", "caller", "workflow", "since", "until", "after", "limit"
-        )
-        wanted, limit, after = word_of(query, "state", STATES), limit_of(query), query.get("after")
+        query = query_of(request, *_NARROWING, "after", "limit", "format")
+        if is_table(query):
+            return await table_answer(request, COLUMNS, self._rows(request, query), file="runs.csv")
+        views, following = await self._page(query, caller, limit=limit_of(query))
+        return page_answer(views, following=following)
+
+    async def _rows(self, request: web.Request, query: Mapping[str, str]) -> AsyncIterator[Sequence[Sequence[object]]]:
+        """Yield the rows of all runs that fit, some at a time, as long as the key may see them."""
+        after = query.get("after")
+        while True:
+            caller = self._api.authorise(request, *VIEWING)
+            place = {} if after is None else {"after": after}
+            views, after = await self._page({**query, **place}, caller, limit=LIMIT_MOST)
+            yield [run_row(view) for view in views]
+            if after is None:
+                return
+
+    async def _page(self, query: Mapping[str, str], caller: Caller, *, limit: int) -> tuple[Sequence[Json], str | None]:
+        """Return some runs that fit, newest first, and the `after` of those that follow, None at the end."""
+        wanted, after = word_of(query, "state", STATES), query.get("after")
         found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
         if (
             after is not None
@@ -93,7 +113,7 @@ class RunPages:
             if len(views) == limit:
                 following = run.id if at + 1 < len(found) else following
                 break
-        return page_answer(views, following=following)
+        return views, following
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -196,13 +216,26 @@ class RunPages:
         await self._api.approvals().expire_due(tenant=caller.tenant)
         return json_answer(summary_view(await self._api.store.tally(tenant=caller.tenant)))
 
-    async def _audit(self, request: web.Request) -> web.Response:
+    async def _audit(self, request: web.Request) -> web.StreamResponse:
         self._api.authorise(request, "admin")
-        query = query_of(request, "after", "limit")
+        query = query_of(request, "after", "limit", "format")
+        after = number_of(query, "after", default=0)
+        if is_table(query):
+            return await table_answer(request, AUDIT_COLUMNS, self._lines(request, after), file="audit.csv")
         limit = limit_of(query)
-        rows = await self._api.store.audit(after=number_of(query, "after", default=0), limit=limit + 1)
+        rows = await self._api.store.audit(after=after, limit=limit + 1)
         following = str(rows[limit - 1].seq) if len(rows) > limit else None
         return page_answer([audit_view(row) for row in rows[:limit]], following=following)
+
+    async def _lines(self, request: web.Request, after: int) -> AsyncIterator[Sequence[Sequence[object]]]:
+        """Yield the rows of the audit log behind a line, some at a time, as long as the key may see them."""
+        while True:
+            self._api.authorise(request, "admin")
+            rows = await self._api.store.audit(after=after, limit=LIMIT_MOST)
+            yield [audit_row(row) for row in rows]
+            if len(rows) < LIMIT_MOST:
+                return
+            after = rows[-1].seq
 
     async def _chosen(
         self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int

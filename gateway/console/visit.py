@@ -123,6 +123,19 @@ class Visit:
             return self.answer(part, **values)
         return await self.page(template, title=title, **values)
 
+    async def table(self, *path: str, file: str, **query: str | int | None) -> web.StreamResponse:
+        """Pass on a table of the API as it arrives, for a spreadsheet: `file` is the name that it is kept by."""
+        async with self.api.following(*path, format="csv", **query) as rows:
+            kept = {"Content-Disposition": f'attachment; filename="{file}"'}
+            answer = web.StreamResponse(headers={**page_headers(self.nonce), **kept})
+            answer.content_type, answer.charset = "text/csv", "utf-8"
+            await answer.prepare(self.request)
+            if self.request.method != "HEAD":
+                async for part in rows.iter_any():
+                    await answer.write(part)
+            await answer.write_eof()
+        return answer
+
     def answer(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
         """Return a page, or a part of one, that needs nothing of the API."""
         return html_answer(self.rendered(template, **values), self.nonce, status=status)

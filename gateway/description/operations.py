@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.api.approvals import GROUPINGS, ORDERS, QUERY_CHARS
 from gateway.api.approvals import STATES as APPROVAL_STATES
+from gateway.api.operating.tables import FORMATS
 from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import KINDS
 from gateway.api.runs import STATES as RUN_STATES
@@ -189,11 +190,14 @@ _OF_RUNS: Final = (
     Parameter("since", NUMBER, "Only those that began then or later (Unix time, in seconds)."),
     Parameter("until", NUMBER, "Only those that began before then (Unix time, in seconds)."),
 )
+_FORMAT: Final = Parameter(
+    "format", {"enum": list(FORMATS)}, "`csv`: all that fit as a table for spreadsheets, without `limit`."
+)
 _OF_USAGE: Final = (
     Parameter("from", TEXT, "The first day (UTC), such as 2026-11-01; default: 30 days up to the last one."),
     Parameter("to", TEXT, "The last day; default: today."),
     Parameter("by", TEXT, "What to sum by: some of day, tenant, key, model, upstream and lane; default: day."),
-    Parameter("format", {"enum": ["json", "csv"]}, "`csv`: a table for spreadsheets."),
+    Parameter("format", {"enum": list(FORMATS)}, "`csv`: a table for spreadsheets."),
 )
 _AFTER: Final = Parameter("after", WHOLE, "Only lines behind this one.")
 _CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
@@ -285,7 +289,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors=("memory_not_found",)),
     _SOCKET,
     _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", paged("Run"),
-         parameters=(_STATE, _CONVERSATION, *_OF_RUNS, _BEHIND, _LIMIT)),
+         parameters=(_STATE, _CONVERSATION, *_OF_RUNS, _BEHIND, _LIMIT, _FORMAT)),
     _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", ref("WholeRun"),
          errors=("run_not_found",)),
     _EVENTS,
@@ -298,7 +302,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/context/summary", "getSummary", "Count what waits: pending approvals, and runs that have not ended", "Runs",
          ref("Summary")),
     _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,
-         parameters=(_AFTER, _LIMIT)),
+         parameters=(_AFTER, _LIMIT, _FORMAT)),
     _get("/context/audit/verification", "verifyAudit",
          "Verify the hashes of the audit log; ask again until `complete`", "Runs", ref("AuditVerification"),
          scopes=_ADMIN, parameters=(Parameter("from", {"enum": ["start"]}, "`start`: begin with the first line."),)),

@@ -1,14 +1,12 @@
 """The page of usage: sums of requests, tokens and costs, as JSON or as a table for spreadsheets."""
 
-import csv
-import io
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
-from unicodedata import normalize
 
 from aiohttp import web
 
+from gateway.api.operating.tables import FORMATS, table_of
 from gateway.api.request import VIEWING, Authorise, query_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import json_answer
@@ -18,13 +16,10 @@ from gateway.contracts.usage import COST_UNITS, COUNTS, DIMENSIONS, Dimension, S
 from gateway.errors import GatewayError
 
 USAGE: Final = "/context/usage"
-FORMATS: Final = ("json", "csv")
 #: Days of an answer that names none, today included.
 DAYS: Final = 30
 #: More rows are nothing to read.
 ROWS_MOST: Final = 20_000
-#: What spreadsheets take for the beginning of a formula. Upstreams name models.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class UsagePages:
@@ -90,22 +85,13 @@ def usage_view(usage: StoredUsage, by: Sequence[Dimension]) -> Json:
 
 
 def _table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Response:
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow([*by, *COUNTS, "cost", "currency"])
+    rows: list[list[object]] = [[*by, *COUNTS, "cost", "currency"]]
     for usage in found:
         view = usage_view(usage, by)
-        cost = "" if view["cost"] is None else f"{view['cost']:.9f}"
-        names = [_plain(str(view[name])) for name in by]
-        rows.writerow([*names, *(view[name] for name in COUNTS), cost, view["currency"] or ""])
+        cost = None if view["cost"] is None else f"{view['cost']:.9f}"
+        rows.append([*(view[name] for name in (*by, *COUNTS)), cost, view["currency"]])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-    return web.Response(text=text.getvalue(), content_type="text/csv", charset="utf-8", headers=headers)
-
-
-def _plain(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula, also where full-width characters are plain ones to it."""
-    begins = text.startswith(_FORMULA) or normalize("NFKC", text).lstrip().startswith(_FORMULA)
-    return f"'{text}" if begins else text
+    return web.Response(body=table_of(rows), content_type="text/csv", charset="utf-8", headers=headers)
 
 
 def _dimensions_of(text: str) -> list[Dimension]:

@@ -50,19 +50,14 @@ class RunList:
         self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/runs", self._list, VIEWING),)
+        return (Page("GET", "/runs", self._list, VIEWING), Page("GET", "/runs/csv", _table, VIEWING))
 
     async def _list(self, visit: Visit) -> web.Response:
         query = visit.query
-        words: dict[str, str | int | None] = {name: query.get(name) for name in _WORDS}
         listed: Json = {"data": [], "next": None}
         status, problem = 200, None
         try:
-            times = {name: time_of(query, name) for name in _TIMES}
-            after = query.get("after")
-            listed = await visit.api.get("context", "runs", limit=SHOWN, after=after, **words, **times)
-        except ValueError as error:
-            status, problem = 400, visit.t("{0} is not a time: write it like 2026-01-31T08:00.", str(error))
+            listed = await visit.api.get("context", "runs", limit=SHOWN, after=query.get("after"), **_narrowed(visit))
         except ApiError as error:
             if error.status not in _ENTERED:
                 raise
@@ -77,9 +72,24 @@ class RunList:
             following=listed["next"],
             states=STATES,
             kinds=KINDS,
-            narrowed=any(name in query for name in (*_WORDS, *_TIMES)),
+            narrowing={name: query[name] for name in (*_WORDS, *_TIMES) if name in query},
             problem=problem,
         )
+
+
+async def _table(visit: Visit) -> web.StreamResponse:
+    """Return the table of all runs that fit, as the page is narrowed."""
+    return await visit.table("context", "runs", file="runs.csv", **_narrowed(visit))
+
+
+def _narrowed(visit: Visit) -> dict[str, str | int | None]:
+    """Return what the query narrows the list by, as the API takes it. Raises ApiError about a time."""
+    try:
+        times = {name: time_of(visit.query, name) for name in _TIMES}
+    except ValueError as error:
+        text = visit.t("{0} is not a time: write it like 2026-01-31T08:00.", str(error))
+        raise ApiError(400, {"code": "invalid_field", "message": text}) from None
+    return {**{name: visit.query.get(name) for name in _WORDS}, **times}
 
 
 def time_of(query: Mapping[str, str], name: str) -> str | None:

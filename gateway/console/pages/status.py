@@ -42,7 +42,11 @@ class Status:
     """The pages of operators."""
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/status", self._status, ADMIN), Page("GET", "/status/audit", self._audit, ADMIN))
+        return (
+            Page("GET", "/status", self._status, ADMIN),
+            Page("GET", "/status/audit", self._audit, ADMIN),
+            Page("GET", "/status/audit/csv", self._log, ADMIN),
+        )
 
     async def _status(self, visit: Visit) -> web.Response:
         status = await visit.api.get("context", "status")
@@ -63,6 +67,10 @@ class Status:
         if "HX-Request" in visit.request.headers:  # htmx leaves a page as it is when the answer is an error
             return visit.answer("audit.html", found=found, problem=problem)
         return await visit.page("audit_page.html", title="Audit log", status=status, found=found, problem=problem)
+
+    async def _log(self, visit: Visit) -> web.StreamResponse:
+        """Return the table of the whole audit log."""
+        return await visit.table("context", "audit", file="audit.csv")
 
 
 def figures_of(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Figure]:

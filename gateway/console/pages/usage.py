@@ -10,7 +10,6 @@ from aiohttp import web
 
 from gateway.console.charts_usage import OTHERS, Amounts, DayChart, Part, day_chart, days_of, ranked
 from gateway.console.client import ApiError
-from gateway.console.headers import page_headers
 from gateway.console.rendering import shown_amount, shown_line
 from gateway.console.sorting import Key, sorted_rows
 from gateway.console.translation import Translate
@@ -70,18 +69,9 @@ class UsageReport:
         )
 
     async def _table(self, visit: Visit) -> web.StreamResponse:
-        """Pass on the table of the API as it arrives, for a spreadsheet."""
+        """Return the table of the API with all of its rows."""
         by, _, span = self._wanted(visit)
-        async with visit.api.following("context", "usage", by=by, format="csv", **span) as rows:
-            headers = {"Content-Disposition": f'attachment; filename="usage-{span["from"]}-{span["to"]}.csv"'}
-            answer = web.StreamResponse(headers={**page_headers(visit.nonce), **headers})
-            answer.content_type, answer.charset = "text/csv", "utf-8"
-            await answer.prepare(visit.request)
-            if visit.request.method != "HEAD":
-                async for part in rows.iter_any():
-                    await answer.write(part)
-            await answer.write_eof()
-        return answer
+        return await visit.table("context", "usage", file=f"usage-{span['from']}-{span['to']}.csv", by=by, **span)
 
     def _wanted(self, visit: Visit) -> tuple[str, int, Mapping[str, str]]:
         """Return what the query sums by, the number of days, and the first and the last of them."""

@@ -162,3 +162,36 @@ def test_times_of_a_form_are_in_utc() -> None:
     assert time_of({}, "since") is None
     with pytest.raises(ValueError, match="soon"):
         time_of({"since": "soon"}, "since")
+
+
+async def test_a_reader_takes_the_runs_along(tmp_path: Path) -> None:
+    """All of them, or all that the page is narrowed to; as a file that no browser shows."""
+    await stored(
+        tmp_path,
+        *(new(ran(f"run_{n:03}", created_s=100.0 + n)) for n in range(SHOWN + 5)),
+        new(ran("run_odd", created_s=50.0, conversation="=a b", caller="bob")),
+    )
+    async with read_by_ann(tmp_path) as browser:
+        page = await browser.get(RUNS)
+        assert "All runs as CSV" in page.main
+        (place,) = (link for link in page.links if link.startswith("/console/runs/csv"))
+        table = await browser.get(place)
+        assert len(table.body.decode().splitlines()) == 1 + SHOWN + 6
+        assert table.headers["Content-Type"] == "text/csv; charset=utf-8"
+        assert table.headers["Content-Disposition"] == 'attachment; filename="runs.csv"'
+        assert "default-src 'none'" in table.headers["Content-Security-Policy"]
+        assert (await browser.get(place, method="HEAD")).body == b""
+        page = await browser.get(f"{RUNS}?conversation=%3Da+b&until=1970-01-01T00:01&sort=caller")
+        (place,) = (link for link in page.links if link.startswith("/console/runs/csv"))
+        names, row = (await browser.get(place)).body.decode().splitlines()
+        assert names.startswith("id,kind,state,") and row.startswith("run_odd,") and ",'=a b,bob," in row
+        wrong = await browser.get("/console/runs/csv?since=soon")
+        assert wrong.status == 400 and "soon is not a time" in wrong.text
+
+
+async def test_a_table_of_runs_is_that_of_the_readers_tenant(tmp_path: Path) -> None:
+    await stored(tmp_path, new(ran("run_1")), new(ran("run_2", tenant="others")))
+    async with served(tmp_path, key("ann", "context"), key("op", "admin")) as browser:
+        table = await (await browser.signed_in("ann")).get("/console/runs/csv")
+        assert b"run_1" in table.body and b"run_2" not in table.body
+        assert (await (await browser.signed_in("op")).get("/console/runs/csv")).status == 403

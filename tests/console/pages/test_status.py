@@ -57,6 +57,9 @@ async def test_the_audit_log_is_verified(tmp_path: Path) -> None:
         assert "/console/status/audit" in status.links
         page = await root.get("/console/status/audit")
         assert "The chain of the audit log is whole" in page.main
+        (place,) = (link for link in page.links if link.endswith("csv"))
+        names, *lines = (await root.get(place)).body.decode().splitlines()
+        assert names.startswith("seq,created_at,tenant,") and any(",verdict,file_operations," in line for line in lines)
         part = await root.get("/console/status/audit", HX_Request="true")
         assert part.html.lstrip().startswith('<div id="audit"')
         assert "hx-get" not in part.html
