@@ -305,6 +305,33 @@ async def test_decisions_without_scripts(gateway: GatewayProcess, visit: Visit, 
     assert [state for state, *_ in await states(gateway)][1::2] == ["rejected", "rejected"]
 
 
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+async def test_enter_behind_a_reason_rejects(gateway: GatewayProcess, visit: Visit, *, scripts: bool) -> None:
+    """On the call's own page, and on that of several: a browser presses the first button of the form.
+
+    Behind an edit it decides nothing.
+    """
+    for number in range(3):
+        await asked(gateway, f"text {number}", conversation=f"talk {number}")
+    async with visit("/console", scripts=scripts) as page:
+        await page.get_by_role("link", name="Edit, give a reason, remember").first.click()
+        if scripts:
+            await read_values(page)
+        await page.get_by_role("textbox", name="path").fill("other.txt")
+        await page.get_by_role("textbox", name="path").press("Enter")
+        await page.get_by_label("Reason").fill("too early")
+        await page.get_by_label("Reason").press("Enter")
+        await expect(page.get_by_role("status")).to_contain_text("Rejected. The call does not run.")
+        await page.goto("/console/approvals/several")
+        if scripts:
+            await read_values(page)
+        await page.get_by_label("Reason").fill("not these")
+        await page.get_by_label("Reason").press("Enter")
+        await expect(page.get_by_role("status")).to_contain_text("Rejected: 2 calls. None of them runs.")
+    comments = [(state, comment) for state, _, comment in await states(gateway)]
+    assert comments == [("rejected", "too early"), ("rejected", "not these"), ("rejected", "not these")]
+
+
 async def test_sign_in_and_out(chromium: Browser, tmp_path: Path) -> None:
     """With a gateway key; a wrong one is refused; a link to an approval leads there after the sign-in."""
     keys = [{**key("s3cret", "approve", "context"), "name": "ann", "tenant": "team"}]

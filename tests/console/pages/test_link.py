@@ -103,9 +103,12 @@ async def test_a_link_shows_the_call_and_decides_once(tmp_path: Path, caplog: py
 
 
 async def test_a_rejection_by_a_link_has_a_reason(tmp_path: Path) -> None:
+    """In a form of its own: a browser presses the first button of a form on Enter."""
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
         page = await browser.get(await mailbox.link(approval_id))
+        (form,) = [one for one in page.root.all("form") if one.all("input", name="reason")]
+        assert [one.attributes["value"] for one in form.all("button")] == ["reject"]
         after = await browser.submit(page, "Reject", {"reason": "<b>not</b> today"})
         assert "<b>not</b> today" in after.main
         assert (await browser.until(approval_id, "rejected", key="ann-key"))["comment"] == "<b>not</b> today"

@@ -23,10 +23,14 @@ HOSTILE = (
 
 
 async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
+    """In a form of its own, here and for several calls: a browser presses the first button of a form on Enter."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         approval_id = await ann.asks()
-        page = await ann.get(f"/console/approvals/{approval_id}")
+        for path in ("several", approval_id):
+            page = await ann.get(f"/console/approvals/{path}")
+            (form,) = [one for one in page.root.all("form") if one.all("input", name="reason")]
+            assert [one.attributes["value"] for one in form.all("button")] == ["reject"]
         after = await ann.submit(page, "Reject", {"reason": "<b>not</b> today\u202e"})
         decided = await ann.until(approval_id, "rejected")
         assert after.path == f"/console/approvals/{approval_id}?done=rejected&run={decided['run_id']}"

@@ -14,7 +14,8 @@ async def looked_at(ann: Browser, entries: list[str]) -> Seen:
 
 
 def entries_of(page: Seen) -> list[str]:
-    return [one.attributes["value"] for one in page.root.all("input", name="approval")]
+    """The calls that the page names: in its form that approves, and in the one that rejects."""
+    return [*dict.fromkeys(one.attributes["value"] for one in page.root.all("input", name="approval"))]
 
 
 async def test_several_are_decided_at_once(tmp_path: Path) -> None:
