@@ -102,10 +102,11 @@ def asked_about(lane: Lane, name: str) -> list[Json]:
 
 
 def pending(lane: Lane, name: str) -> Json:
-    """The one question about this name, once it is there; nothing has run by then."""
+    """The one question about this name, once it is there, as answers to clients have it; nothing has run by then."""
     asked = read_until(lambda: asked_about(lane, name), lambda found: any(one["state"] == "pending" for one in found))
     [approval] = [one for one in asked if one["state"] == "pending"]
     assert lane.count(name) == 0 and not written(lane, name).exists()
+    assert (approval.pop("assigned_to"), approval.pop("notes")) == (None, [])  # for those who decide
     return approval
 
 
