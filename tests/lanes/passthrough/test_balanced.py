@@ -6,7 +6,7 @@ import orjson
 import pytest
 from functional.several import BODY, CHAT, STORES, chat, several
 from functional.through import ask, breathe, client_of, error_of, get, in_pieces, listener_of, post, through
-from gateways import exchange, until
+from gateways import exchange, key, until
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
@@ -459,3 +459,20 @@ async def test_a_conversation_keeps_its_endpoint() -> None:
         assert sorted(up.counts) == [0, 0, 6]
         (used,) = [endpoint for endpoint in up.endpoints if endpoint.requests]
         assert used.requests[0].values(b"x-context-conversation") == []
+
+
+@pytest.mark.parametrize("path", [CHAT, b"/context" + CHAT], ids=["passthrough", "context"])
+async def test_one_key_takes_no_endpoint_from_others(path: bytes) -> None:
+    """The server has no model for it at the moment. Others go on."""
+    fine = b'{"choices": [{"message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]}'
+    some = serve(lambda request: BUSY if b"down" in request.raw_body else answer(200, fine))
+    scopes = ["passthrough", "context"]
+    keys = [{**key(f"sk-{name}"), "name": name, "scopes": scopes} for name in ("ann", "ben")]
+    asks = b'{"model": "up", "messages": [{"role": "user", "content": "x"}]}'
+    down = asks.replace(b"up", b"down")
+    async with several([some] * 9, [some] * 9, settings={"keys": keys}) as up:
+        json = b"Content-Type: application/json"
+        for _ in range(20):
+            assert (await ask(up.gateway, post(down, path, json, b"X-Gateway-Key: sk-ben"))).status in (502, 503)
+            assert (await ask(up.gateway, post(asks, path, json, b"X-Gateway-Key: sk-ann"))).status == 200
+        assert not up.group.tally.ejections
