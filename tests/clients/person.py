@@ -106,8 +106,8 @@ def pending(lane: Lane, name: str) -> Json:
     asked = read_until(lambda: asked_about(lane, name), lambda found: any(one["state"] == "pending" for one in found))
     [approval] = [one for one in asked if one["state"] == "pending"]
     assert lane.count(name) == 0 and not written(lane, name).exists()
-    assert (approval.pop("assigned_to"), approval.pop("notes")) == (None, [])  # for those who decide
-    return approval
+    assert (approval["assigned_to"], approval["notes"]) == (None, [])
+    return {key: value for key, value in approval.items() if key not in ("assigned_to", "notes")}
 
 
 def line(approval: Json, verb: str = "approve") -> str:

@@ -270,7 +270,7 @@ def test_the_terminal_decides(openai_client: openai.OpenAI, lane: Lane, client_i
     asked = openai_client.chat.completions.create(model="demo", messages=messages).choices[0].message.content
     approval = pending(lane, client_id)
     [listed] = [line for line in gateway(lane, "list", "--json").splitlines() if client_id in line]
-    assert json.loads(listed) == approval
+    assert json.loads(listed) == {**approval, "assigned_to": None, "notes": []}
     reason = ["--reason", "Not today"] if decision == "reject" else []
     assert approval["id"] in gateway(lane, decision, approval["id"], *reason)
     assert approval["id"] not in gateway(lane, "list")
