@@ -101,6 +101,46 @@ async def test_calls_appear_and_go_by_themselves(gateway: GatewayProcess, visit:
         await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
 
 
+#: Counts the tones of a page. What is heard of them is the browser's.
+COUNT_TONES = """
+window.tones = 0;
+const start = OscillatorNode.prototype.start;
+OscillatorNode.prototype.start = function (...when) { window.tones += 1; return start.apply(this, when); };
+"""
+
+
+async def test_a_new_call_is_heard_by_those_who_want_that(gateway: GatewayProcess, visit: Visit) -> None:
+    """The choice stays in the browser; a decision makes no sound, nor does a page whose reader has pressed nothing."""
+    async with visit("/console/runs") as page:
+        await page.context.add_init_script(COUNT_TONES)
+        await page.goto("/console")
+        sound = page.get_by_role("button", name="Sound for new calls")
+        await expect(sound).to_have_attribute("aria-pressed", "false")
+        await asked(gateway)
+        await expect(page.get_by_role("article")).to_have_count(1)
+        assert await page.evaluate("tones") == 0
+        await sound.click()
+        await expect(sound).to_have_attribute("aria-pressed", "true")
+        assert await page.evaluate("tones") == 1, "the reader hears what it will be"
+        await page.reload()
+        await expect(sound).to_have_attribute("aria-pressed", "true")
+        await page.keyboard.press("j")
+        await asked(gateway, "other\n", conversation="second")
+        await expect(page.get_by_role("article")).to_have_count(2)
+        await page.wait_for_function("tones === 1")
+        await axe(page)
+        approval_id = await page.get_by_role("article").first.get_attribute("id")
+        async with aiohttp.ClientSession(gateway.base_url) as client:
+            await client.post(f"/context/approvals/{approval_id}", json={"decision": "reject"})
+        await expect(page.get_by_role("article")).to_have_count(1)
+        assert await page.evaluate("tones") == 1
+        await sound.click()
+        await expect(sound).to_have_attribute("aria-pressed", "false")
+        await asked(gateway, "third\n", conversation="third")
+        await expect(page.get_by_role("article")).to_have_count(2)
+        assert await page.evaluate("tones") == 1
+
+
 async def test_approve_what_is_shown(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
     """One click in the inbox; the call runs, and the record names the console."""
     await asked(gateway)

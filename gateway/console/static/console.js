@@ -106,6 +106,44 @@
     });
   }
 
+  // A short tone for a new call, if the reader wants one. A page makes no sound before its reader has pressed something.
+
+  const sounding = "twolane-sound";
+  let audio = null;
+  let silentUntil = 0; // many calls that come at once are one tone
+
+  function wakeSound() {
+    if (localStorage.getItem(sounding)) audio ??= new AudioContext();
+  }
+
+  function playTone() {
+    if (!audio || !localStorage.getItem(sounding) || audio.currentTime < silentUntil) return;
+    const [tone, volume, begin] = [audio.createOscillator(), audio.createGain(), audio.currentTime];
+    silentUntil = begin + 1;
+    tone.frequency.value = 660;
+    volume.gain.setValueAtTime(0.15, begin);
+    volume.gain.exponentialRampToValueAtTime(0.001, begin + 0.3);
+    tone.connect(volume).connect(audio.destination);
+    tone.start(begin);
+    tone.stop(begin + 0.3);
+  }
+
+  function offerSound() {
+    const button = document.querySelector("[data-sound]");
+    if (!button) return;
+    button.hidden = false;
+    const show = () => button.setAttribute("aria-pressed", Boolean(localStorage.getItem(sounding)));
+    show();
+    button.addEventListener("click", () => {
+      if (localStorage.getItem(sounding)) localStorage.removeItem(sounding);
+      else localStorage.setItem(sounding, "1");
+      show();
+      wakeSound();
+      playTone();
+    });
+    for (const name of ["pointerdown", "keydown"]) document.addEventListener(name, wakeSound);
+  }
+
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const { type, data } = event.detail;
     if (type !== "approval") return;
@@ -122,6 +160,7 @@
     const card = document.querySelector("#cards > [data-card]:last-child");
     if (!card) return;
     card.classList.add("fresh");
+    playTone();
     notify(card);
   });
   const heard = new WeakSet();
@@ -131,7 +170,11 @@
     heard.add(source);
     const behind = document.getElementById("cards")?.matches("[data-narrowed]") && document.querySelector("[data-behind]");
     source.addEventListener("count", (message) => showCount(Number(message.data)));
-    source.addEventListener("approval", () => { if (behind) behind.hidden = false; });
+    source.addEventListener("approval", () => {
+      if (!behind) return;
+      behind.hidden = false;
+      playTone();
+    });
     source.addEventListener("resolved", (message) => {
       if (behind && !document.getElementById(message.data)) behind.hidden = false;
       const card = document.getElementById(message.data);
@@ -416,6 +459,7 @@
   showLeft();
   setInterval(showLeft, 1000);
   offerNotices();
+  offerSound();
   offerSelection();
   offerCopies();
   watchReading();
