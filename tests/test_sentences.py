@@ -16,6 +16,7 @@ LONGEST: Final = {
     "deploy/README.md": 25,
     "docs/approvals.md": 25,
     "docs/architecture.md": 25,
+    "docs/console.md": 25,
     "docs/context.md": 25,
     "docs/cookbook.md": 25,
     "docs/counting.md": 25,

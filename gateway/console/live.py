@@ -118,7 +118,7 @@ class Following:
                             await self._show(orjson.loads(message.data), api)
             except (ApiError, aiohttp.ClientError, OSError) as error:
                 log.debug("the console follows the events anew: %s", error)
-            except Exception:  # pages that nobody writes to any more would look as if nothing happened
+            except Exception:  # pages that get no news any more would look as if nothing happened
                 log.exception("the console could not show an event, and follows the events anew")
             self._tried.set()
             self.end()  # a page that comes back has what happened meanwhile

@@ -271,7 +271,7 @@ class Console:
         return None, None, False
 
     async def _holder(self, session: Session, request: web.Request) -> Holder | None:
-        """Return the holder of a session's key, if it is the same as then, and nobody has signed out."""
+        """Return the holder of a session's key, if it is the same as then, and its person has not signed out."""
         if not self._sessions.is_current(session) or await self._conditions.has_session_ended(session.id):
             return None
         # After the wait for the store: it is the one of now.

@@ -79,7 +79,7 @@ class Visit:
     """One request whose session and form token were checked. `match` are the variable parts of its path.
 
     `form` are the fields of a POST, the first of each name; `lists` has all of them. `keyless`: the gateway has no
-    keys, so nobody signs in.
+    keys, so that readers need not sign in.
     """
 
     request: web.Request

@@ -91,11 +91,11 @@ class Prompts:
         )
 
     async def _save(self, visit: Visit) -> web.Response:
-        """Store a new text, unless somebody stored another one since the form was opened."""
+        """Store a new text, unless another person stored one since the form was opened."""
         prompt_id = visit.match["id"]
         prompt = await visit.api.get(*PROMPTS, prompt_id)
         if visit.form.get("version") != str(prompt["version"]):
-            problem = visit.t("Somebody has changed this prompt since you opened it. Compare, then save again.")
+            problem = visit.t("Another person has changed this prompt since you opened it. Compare, then save again.")
             return await self._shown(visit, prompt, status=409, problem=problem, form=visit.form)
         try:
             await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field(prompt["text"])], visit.form))

@@ -138,7 +138,7 @@ async def test_a_prompt_that_somebody_changed_meanwhile_is_not_overwritten(tmp_p
         page = await ann.get("/console/prompts/reviewer")
         await stored(ann, "reviewer", "theirs")
         refused = await ann.submit(page, "Save", {"field.text": "mine"})
-        assert refused.status == 409 and "Somebody has changed this prompt" in refused.problem
+        assert refused.status == 409 and "Another person has changed this prompt" in refused.problem
         assert "theirs" in refused.main and await text_of(ann, "reviewer") == "theirs"
         assert dict(refused.form("Save").fields)["field.text"] == "mine"
         # The form has the version that its reader sees now.

@@ -74,7 +74,7 @@ async def test_a_run_starts_with_the_values_of_the_form(tmp_path: Path) -> None:
         page = await ann.get("/console/workflows/write-note")
         assert page.heading == "write-note"
         assert "write calls the tool file_operations" in page.main and "answer writes a text" in page.main
-        assert "Nobody has started it yet" in page.main
+        assert "It has not been started yet" in page.main
         form = page.form("Start the run")
         assert dict(form.fields)["field.path"] == "note.txt" and dict(form.fields)["field.times"] == "1"
         assert page.root.all("textarea", name="field.text")  # an `<input>` would drop line ends
