@@ -7,9 +7,26 @@ from typing import Final
 import yaml
 
 from gateway.approvals.escaping import Language
+from gateway.contracts.risk import LEVELS
 
 FILE: Final = Path(__file__).with_name("chinese.yaml")
 CHINESE: Final[Mapping[str, str]] = yaml.load(FILE.read_bytes(), yaml.CSafeLoader)
+
+#: The gate's own reasons why a call waits (`gateway.tools.gate`), with a place for the tool or the risk level.
+GATE_REASONS: Final = (
+    "The tool is not as it was accepted.",
+    "The user wants to be asked before every call.",
+    "The request wants calls of this tool to be approved.",
+    "A tool's result or a user's message holds this very call: the model may only repeat it.",
+    "The model announces the call as an example.",
+    "The operator wants {0} to be approved.",
+    "The model says that the risk is {0}.",
+    "risk_level is none of {0}: ask, or omit it.",
+    "Nothing is known about the risk of {0}.",
+    "The assessor of {0} failed.",
+    "{0} could not examine the call.",
+)
+_LEVELS: Final = (*LEVELS, ", ".join(LEVELS))
 
 #: Translates a text of the console, and puts values into it: `t("{0} of {1}", 3, 5)`.
 Translate = Callable[..., str]
@@ -24,3 +41,12 @@ def translator(language: Language) -> Translate:
         return found.format(*values) if values else found
 
     return translate
+
+
+def translated_reason(reason: str, tool: str, language: Language) -> str:
+    """Return why a call of a tool waits. A reason that is not the gate's own, such as an assessor's, stays as it is."""
+    for text in GATE_REASONS:
+        for value in (repr(tool), *_LEVELS):
+            if reason == text.format(value):
+                return translator(language)(text, value)
+    return reason

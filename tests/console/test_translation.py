@@ -1,11 +1,14 @@
 """Every text that a page may show has its Chinese, with the same places for values."""
 
+import ast
 import re
 from pathlib import Path
 
 import yaml
 
 import gateway.console
+import gateway.tools.gate
+import gateway.tools.judge
 from gateway.console.pages.approvals.approval import BASES
 from gateway.console.pages.approvals.inbox import AGES, GROUPINGS, ORDERS
 from gateway.console.pages.limits import RENEWED, SCOPES, WORDS
@@ -16,7 +19,7 @@ from gateway.console.pages.upstreams import OUTCOMES
 from gateway.console.pages.upstreams import STATES as ENDPOINT_STATES
 from gateway.console.pages.usage import KINDS
 from gateway.console.site import REFUSALS
-from gateway.console.translation import CHINESE, FILE
+from gateway.console.translation import CHINESE, FILE, GATE_REASONS, translated_reason
 from gateway.console.visit import DONE, ENTRIES
 from gateway.contracts.journal import ApprovalState, RunState, StepState
 
@@ -51,6 +54,7 @@ def test_every_text_is_translated() -> None:
     shown |= {*KINDS.values(), *SCOPES.values(), *WORDS.values(), *RENEWED.values(), *OUTCOMES.values()}
     shown |= {word for word, _ in ENDPOINT_STATES.values()}
     shown |= {*ORDERS.values(), *GROUPINGS.values(), *AGES.values()}
+    shown |= set(GATE_REASONS)
     shown |= set(REFUSALS.values()) | {"valid", "expired", "revoked"}
     assert len(shown) > 300
     assert shown - CHINESE.keys() == set()
@@ -70,3 +74,33 @@ def test_no_text_stands_twice() -> None:
     document = yaml.compose(FILE.read_text())
     names = [key.value for key, _ in document.value]
     assert len(names) == len(set(names))
+
+
+def reasons_of_gate() -> set[str]:
+    """What the gate and the judge write into verdicts that ask a person, with {0} for each value."""
+    found: set[str] = set()
+    for file in (gateway.tools.gate, gateway.tools.judge):
+        for node in ast.walk(ast.parse(Path(str(file.__file__)).read_text())):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            asks = isinstance(node.args[0], ast.Constant) and node.args[0].value == "confirm"
+            if asks or (isinstance(node.func, ast.Attribute) and node.func.attr == "default"):
+                text = node.args[-1]
+                if isinstance(text, ast.Constant):
+                    found.add(str(text.value))
+                elif isinstance(text, ast.JoinedStr):
+                    found.add(
+                        "".join(str(one.value) if isinstance(one, ast.Constant) else "{0}" for one in text.values)
+                    )
+    return found | set(gateway.tools.gate._DOUBTS.values())
+
+
+def test_every_reason_of_the_gate_is_translated() -> None:
+    """With the tool and the level that stand in it; one of an assessor or a person stays as it was written."""
+    assert reasons_of_gate() == set(GATE_REASONS)
+    told = "The operator wants 'notes.add' to be approved."
+    assert translated_reason(told, "notes.add", "zh") == "运维人员要求批准对 'notes.add' 的调用。"
+    assert translated_reason(told, "notes.add", "en") == told
+    assert translated_reason(told, "other", "zh") == told
+    assert translated_reason("The model says that the risk is high.", "x{0}", "zh") == "模型表示风险为 high。"
+    assert translated_reason("Key", "x", "zh") == "Key"
