@@ -116,9 +116,12 @@ def shown_json(value: Any, limit: int | None = None) -> str:
     return _JSON.sub(_unseen_in_json, head) + _json_note(text[len(head) :])
 
 
-def shown_name(name: str) -> str:
-    """Return the name of a tool or an argument: as it is if it is a plain one, else as a JSON string."""
-    return name if _NAME.fullmatch(name) else shown_json(name, NAME_CHARS)
+def shown_name(name: str, *, whole: bool = False) -> str:
+    """Return the name of a tool or an argument: as it is if it is a plain one, else as a JSON string.
+
+    Unless `whole`, of a long one it is the beginning, and the number of characters that follow.
+    """
+    return name if _NAME.fullmatch(name) else shown_json(name, None if whole else NAME_CHARS)
 
 
 def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", whole: bool = False) -> str:
@@ -137,8 +140,8 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
             rest = []
         head, hidden, end = _parts(value, share)
         shown_parts = (_JSON.sub(_unseen_in_json, part) for part in (head, end))
-        lines.append(f"{shown_name(name)}: {_json_note(hidden).join(shown_parts)}")
-        lines += remarks(f"{name[:NAME_CHARS]} {head} {end}", language=language)
+        lines.append(f"{shown_name(name, whole=whole)}: {_json_note(hidden).join(shown_parts)}")
+        lines += remarks(f"{name if whole else name[:NAME_CHARS]} {head} {end}", language=language)
     return "\n".join(lines) or nothing
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 import orjson
 from markupsafe import Markup, escape
 
-from gateway.approvals.escaping import RUN_CHARS, Language, left_out, remarks, shown, shown_json, shown_name
+from gateway.approvals.escaping import NAME_CHARS, RUN_CHARS, Language, left_out, remarks, shown, shown_json, shown_name
 from gateway.contracts.canonical import canonical
 
 #: So much of one value stands on a page of many, in characters as they are drawn.
@@ -58,6 +58,11 @@ class ShownArgument:
     name: str
     value: Markup
     remarks: tuple[str, ...]
+
+    @property
+    def has_long_name(self) -> bool:
+        """Return whether the name may be overlooked, so that who decides has to read it as they read a value."""
+        return len(self.name) > NAME_CHARS
 
     @property
     def html_chars(self) -> int:
@@ -151,7 +156,7 @@ def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
         entries[name] = entry
     rest = {name: value for name, value in arguments.items() if name not in entries}
     note = left_out(rest, language=language)[2:] if rest else ""
-    is_whole = not rest and not any(map(_is_cut, arguments.values()))
+    is_whole = not rest and not any(len(name) > NAME_CHARS or _is_cut(value) for name, value in arguments.items())
     return ShownArguments([entries[name] for name in sorted(entries)], note, is_whole)
 
 
@@ -175,7 +180,8 @@ def _source(value: Any) -> str:
 
 def _argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:
     found = remarks(f"{name} {shown_source(value)}", language=language)
-    return ShownArgument(shown_name(name), exact_value(value, limit=limit), tuple(remark[2:] for remark in found))
+    shown_as = shown_name(name, whole=limit is None)
+    return ShownArgument(shown_as, exact_value(value, limit=limit), tuple(remark[2:] for remark in found))
 
 
 def shown_source(value: Any) -> str:

@@ -231,6 +231,7 @@ def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
 def test_a_call_that_is_shown_whole_hides_nothing() -> None:
     assert hidden_in({"command": "x" * (ARGUMENTS_CHARS - 2)}) is None
     assert hidden_in({}) is None
+    assert shown_arguments({"n " * 200: 1}, whole=True) == f'"{"n " * 200}": 1'
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from gateways import until_read
 
 from tests.console.browsing import Browser, Seen, key, served
 from tests.console.html import buttons_of
+from tests.mcp.misbehaving import command
 
 KEYS = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
 HOSTILE = (
@@ -161,6 +163,26 @@ async def test_names_that_look_like_something_else_are_written_out(tmp_path: Pat
             assert_harmless(await ann.get("/console"))
         for approval in (await ann.api().get("/context/approvals?status=pending")).json["data"]:
             assert_harmless(await ann.get(f"/console/approvals/{approval['id']}?edit=1"))
+
+
+async def test_what_is_easily_overlooked_is_read_as_values_are(tmp_path: Path) -> None:
+    """A call without arguments, and a long name: Approve waits for both, and no name is cut where it is offered."""
+    tool = {"name": "pause", "description": "Pauses.", "inputSchema": {"type": "object"}, "result": "done"}
+    (tmp_path / "tools.json").write_text(json.dumps([tool]))
+    program, *words = command("defined", tmp_path / "tools.json")
+    async with served(tmp_path, *KEYS, mcp={"servers": {"odd": {"command": program, "args": words}}}) as browser:
+        ann = await browser.signed_in("ann")
+        await until_read(lambda: ann.get("/console/tools"), lambda page: "pause" in page.main)
+        name = "long " * 40 + "end"
+        for arguments in ({}, {name: 1}):
+            asking = {"role": "user", "content": f"tool odd.pause {json.dumps(arguments)}"}
+            answer = await ann.api().post("/context/v1/chat/completions", {"model": "demo", "messages": [asking]})
+            approval_id = answer.json["context"]["approvals"][0]["id"]
+            page = await ann.get(f"/console/approvals/{approval_id}")
+            read = [one.text for one in page.root.all("div", class_="exact whole")]
+            assert read == ([f'"{name}"', "1"] if arguments else ["(no arguments)"])
+        inbox = await ann.get("/console")
+        assert len(inbox.root.all("button", value="approve")) == 1 and "Read all arguments and decide" in inbox.main
 
 
 async def test_large_arguments_have_their_beginning_in_the_inbox_and_all_on_their_page(tmp_path: Path) -> None:
