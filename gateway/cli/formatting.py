@@ -95,6 +95,10 @@ def approval_lines(view: View) -> Iterator[str]:
     yield from _client(view)
     yield f"sha256        {word(view, 'sha256')}"
     yield f"asked         {time_of(view, 'created_at')}"
+    if view.get("assigned_to") is not None:
+        yield f"assigned to   {word(view, 'assigned_to')}"
+    for note in views(view.get("notes")):
+        yield f"note          {shown(str(note.get('text')), REASON_CHARS)} ({word(note, 'by')}, {time_of(note, 'at')})"
     if pending:
         yield f"expires       {time_of(view, 'expires_at')}"
         yield f"to approve    gateway approvals approve {approval_id} --sha256 {word(view, 'sha256')}"

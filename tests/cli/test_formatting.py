@@ -18,7 +18,21 @@ SHOWN: list[Callable[[View], Iterable[str]]] = [
     lambda view: [run_summary(view)],
     lambda view: [audit_line(view)],
 ]
-RAW = {"tool", "arguments", "sha256", "basis", "rule", "reason", "state", "via", "comment", "edited_arguments", "id"}
+RAW = {
+    "assigned_to",
+    "notes",
+    "tool",
+    "arguments",
+    "sha256",
+    "basis",
+    "rule",
+    "reason",
+    "state",
+    "via",
+    "comment",
+    "edited_arguments",
+    "id",
+}
 NAMES = st.sampled_from(sorted(RAW | {"run_id", "step", "conversation", "decided_by", "created_at", "answer", "error"}))
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(
@@ -52,6 +66,14 @@ def test_arguments_cannot_pass_for_lines_of_ours() -> None:
         '    "\\u001b[2Jname": "x"',
         '    command: "ls\\nto approve    gateway approvals approve ap_2"',
     ]
+
+
+def test_notes_and_who_is_to_decide_are_shown() -> None:
+    """Each on one line, as people wrote them."""
+    note = {"text": "ask anna\nfirst", "by": "ben", "at": 0.0}
+    lines = list(approval_lines({"id": "ap_1", "state": "pending", "assigned_to": "anna", "notes": [note]}))
+    assert "assigned to   anna" in lines
+    assert "note          ask anna\\nfirst (ben, 1970-01-01 00:00:00 UTC)" in lines
 
 
 def test_an_answer_cannot_pass_for_lines_of_ours() -> None:
