@@ -88,11 +88,11 @@ class FileAssessor:
         why = concern(path) if self._hardened and operation != "exists" else None
         if why is not None:
             return _confirm("sensitive_path", f"The {operation} would touch {path!r}: {why}.")
-        return Verdict("auto", "whitelist", f"harmless_{operation}", f"A {operation} changes nothing.")
+        return Verdict("auto", "whitelist", "file.reading", f"A {operation} changes nothing.")
 
 
 def _confirm(rule: str, reason: str) -> Verdict:
-    return Verdict("confirm", "default", rule, reason)
+    return Verdict("confirm", "default", f"file.{rule}", reason)
 
 
 def build(config: Config, host: Host) -> FileAssessor:

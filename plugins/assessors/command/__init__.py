@@ -45,8 +45,8 @@ class CommandAssessor:
         try:
             self._judge(arguments)
         except Objection as objection:
-            return Verdict("confirm", "default", objection.rule, str(objection))
-        return Verdict("auto", "whitelist", "harmless_command", "Every command in it only reads or computes.")
+            return Verdict("confirm", "default", f"command.{objection.rule}", str(objection))
+        return Verdict("auto", "whitelist", "command.reading", "Every command in it only reads or computes.")
 
     def _judge(self, arguments: Json) -> None:
         command = arguments.get("command")

@@ -46,7 +46,7 @@ def test_every_case_holds_under_every_profile(profile: Profile) -> None:
     assert [(case, verdict) for case, verdict in judged if verdict.decision != expected(case, profile)] == []
     for case, verdict in judged:
         assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default"), case
-        assert verdict.rule and verdict.reason, case
+        assert verdict.rule.startswith("command.") and verdict.reason, case
 
 
 def test_command_whitelist_fallback() -> None:

@@ -47,8 +47,8 @@ def rule(command: str, profile: str = "hardened") -> str:
 )
 def test_a_search_that_prints_much_asks(command: str) -> None:
     """What does not match, whole files, everything, and what people keep secrets under."""
-    assert rule(command) == "sensitive_path"
-    assert rule(command, "standard") == "harmless_command"
+    assert rule(command) == "command.sensitive_path"
+    assert rule(command, "standard") == "command.reading"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_search_that_prints_much_asks(command: str) -> None:
 )
 def test_a_search_for_a_few_lines_runs(command: str) -> None:
     """By a pattern with some letters in it, or for names and counts alone."""
-    assert rule(command) == "harmless_command"
+    assert rule(command) == "command.reading"
 
 
 def test_each_alternative_of_a_pattern_counts() -> None:

@@ -54,7 +54,8 @@ def harmless(count: int) -> list[str]:
     standard, hardened = CommandAssessor("standard"), CommandAssessor("hardened")
     texts = itertools.islice(made_commands.made(random.Random(_SEED)), count)
     asked = [text for text in texts if standard.assess({"command": text}).decision == "auto"]
-    return [text for text in asked if hardened.assess({"command": text}).rule not in ("endless", "large_output")]
+    long = ("command.endless", "command.large_output")
+    return [text for text in asked if hardened.assess({"command": text}).rule not in long]
 
 
 def commands(texts: list[str], *, folder: Path, every_shell: bool) -> list[dict[str, Any]]:
