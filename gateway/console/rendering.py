@@ -14,7 +14,7 @@ from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
 from gateway.approvals.texts import utc
 from gateway.approvals.view import get_waiting_arguments
 from gateway.console.exact import exact_arguments, exact_json, exact_text, exact_value
-from gateway.console.translation import translated_reason, translator
+from gateway.console.translation import rule_sentence, translated_reason, translator
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -62,6 +62,7 @@ class Rendering:
             editable=exact_json,
             waiting=get_waiting_arguments,
             reason=translated_reason,
+            rule_sentence=rule_sentence,
         )
         self._environment.globals.update(exact_arguments=exact_arguments)
 

@@ -26,6 +26,8 @@ GATE_REASONS: Final = (
     "The assessor of {0} failed.",
     "{0} could not examine the call.",
 )
+#: Our assessors, and the engines that doubt a harmless call after them: each rule of theirs begins with its name.
+_ASSESSORS: Final = ("command.", "file.", "http.", "sql.")
 _LEVELS: Final = (*LEVELS, ", ".join(LEVELS))
 
 #: Translates a text of the console, and puts values into it: `t("{0} of {1}", 3, 5)`.
@@ -43,8 +45,13 @@ def translator(language: Language) -> Translate:
     return translate
 
 
+def rule_sentence(rule: str | None, language: Language) -> str | None:
+    """Return the sentence for a rule of one of our assessors. None: English has none, and other rules have none."""
+    return CHINESE.get(rule) if language == "zh" and rule is not None and rule.startswith(_ASSESSORS) else None
+
+
 def translated_reason(reason: str, tool: str, language: Language) -> str:
-    """Return why a call of a tool waits. A reason that is not the gate's own, such as an assessor's, stays as it is."""
+    """Return why a call of a tool waits. A reason that is not the gate's own, such as a plugin's, stays as it is."""
     for text in GATE_REASONS:
         for value in (repr(tool), *_LEVELS):
             if reason == text.format(value):

@@ -4,9 +4,13 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 import gateway.console
+import gateway.plugin
+import gateway.plugins.assessors
+import gateway.plugins.tools
 import gateway.tools.gate
 import gateway.tools.judge
 from gateway.console.pages.approvals.approval import BASES
@@ -19,9 +23,11 @@ from gateway.console.pages.upstreams import OUTCOMES
 from gateway.console.pages.upstreams import STATES as ENDPOINT_STATES
 from gateway.console.pages.usage import KINDS
 from gateway.console.site import REFUSALS
-from gateway.console.translation import CHINESE, FILE, GATE_REASONS, translated_reason
+from gateway.console.translation import CHINESE, FILE, GATE_REASONS, rule_sentence, translated_reason
 from gateway.console.visit import DONE, ENTRIES
 from gateway.contracts.journal import ApprovalState, RunState, StepState
+from gateway.plugins.assessors.command import CommandAssessor
+from gateway.plugins.assessors.file import FileAssessor
 
 ROOM = Path(gateway.console.__file__).parent
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
@@ -104,3 +110,64 @@ def test_every_reason_of_the_gate_is_translated() -> None:
     assert translated_reason(told, "other", "zh") == told
     assert translated_reason("The model says that the risk is high.", "x{0}", "zh") == "模型表示风险为 high。"
     assert translated_reason("Key", "x", "zh") == "Key"
+
+
+PLUGIN = Path(gateway.plugin.__file__).parent
+(ASSESSORS,) = map(Path, gateway.plugins.assessors.__path__)
+(TOOLS,) = map(Path, gateway.plugins.tools.__path__)
+#: Where the rules of each assessor are written: its own code, what reads its language, and the engine that doubts it.
+RULES_OF = {
+    "command": (ASSESSORS / "command", PLUGIN / "shell", TOOLS / "execute_command"),
+    "file": (ASSESSORS / "file.py",),
+    "http": (ASSESSORS / "http",),
+    "sql": (ASSESSORS / "sql.py", PLUGIN / "sql", TOOLS / "execute_sql"),
+}
+#: What takes a rule as its first value.
+_TAKE_A_RULE = {"Objection", "Doubt", "_Doubt", "_hardening", "_confirm"}
+_RULE = re.compile(r"[a-z]+(?:_[a-z]+)*")
+
+
+def rules_in(code: str) -> set[str]:
+    """The rules that code hands to a doubt or a verdict, pairs them with a sentence, or marks SQL with."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Call(func=ast.Name(id="Verdict"), args=[_, _, ast.Constant(value=str(rule)), _]):
+                found.add(rule.partition(".")[2])
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[ast.Constant(value=str(rule)), *_]):
+                found |= {rule} if name in _TAKE_A_RULE else set()
+            case ast.Call(func=ast.Name(id="Judgement"), args=[ast.Tuple(elts=[ast.Constant(value=str(rule)), _]), *_]):
+                found.add(rule)
+            case ast.Tuple(elts=[ast.Constant(value=str(rule)), ast.Constant(value=str(text))]) if " " in text:
+                found.add(rule)
+            case ast.Tuple(elts=[ast.Constant(value=str(rule)), ast.JoinedStr()]):
+                found.add(rule)
+            case (
+                ast.AnnAssign(target=ast.Name(id="_HARDENED"), value=ast.Dict(keys=marks))
+                | ast.AnnAssign(target=ast.Name(id="_EXTENDED"), value=ast.Call(args=[ast.Set(elts=marks)]))
+            ):
+                found |= {str(mark.value) for mark in marks if isinstance(mark, ast.Constant)}
+    return {rule for rule in found if _RULE.fullmatch(rule)}
+
+
+@pytest.mark.parametrize("assessor", RULES_OF)
+def test_every_rule_of_our_assessors_has_a_sentence(assessor: str) -> None:
+    """One that its source names, and no sentence for a rule that is gone."""
+    files = [file for place in RULES_OF[assessor] for file in (place.rglob("*.py") if place.is_dir() else [place])]
+    rules = {f"{assessor}.{rule}" for file in files for rule in rules_in(file.read_text())}
+    assert len(rules) > 5
+    assert {name for name in CHINESE if name.startswith(f"{assessor}.")} == rules
+
+
+def test_a_rule_has_a_sentence_in_chinese_only() -> None:
+    """A plugin of the operator's may give a rule any name, also that of another text of the console."""
+    asked = (
+        CommandAssessor("standard").assess({"command": "rm x"}),
+        FileAssessor("standard").assess({"operation": "x"}),
+    )
+    assert [rule_sentence(verdict.rule, "zh") for verdict in asked] == [
+        "其中有命令或程序不在已知无害的列表中。",
+        "此操作不是只读操作。",
+    ]
+    assert [rule_sentence(verdict.rule, "en") for verdict in asked] == [None, None]
+    assert [rule_sentence(rule, "zh") for rule in ("Inbox", "operation", "file.own", "", None)] == [None] * 5

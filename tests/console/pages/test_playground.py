@@ -66,6 +66,10 @@ async def test_the_gate_is_asked_about_a_call(browser: Browser) -> None:
     assert "asks a person" in (await ann.submit(page, "Send", wish)).main
     wish["parameters"] = '{"operation": "exists", "path": "a"}'
     assert "runs without asking" in (await ann.submit(page, "Send", wish)).main
+    ann.language = "zh"
+    answer = (await ann.submit(await ann.get(PAGE), "发送", wish)).main
+    assert "此操作不会改变任何内容。 A exists changes nothing. file.reading" in answer
+    ann.language = "en"
     for wrong, problem in (("{", "Parameters, as JSON"), ("[]", "not a JSON object")):
         assert problem in (await ann.submit(page, "Send", {**wish, "parameters": wrong})).problem
 

@@ -144,6 +144,24 @@ async def test_texts_of_strangers_are_exact_and_harmless(tmp_path: Path) -> None
         assert "Strangers wrote this, or may have" in page.main and "upstream_error" in page.main
 
 
+async def test_the_reason_of_an_assessor_of_ours_is_in_chinese(tmp_path: Path) -> None:
+    """In front of its own words, which are escaped as in English. A plugin's own reason stays alone."""
+    steps = (
+        *finished(rule="file.sensitive_path", reason=HOSTILE).steps,
+        step(1, tenant=TENANT, rule="sensitive_path", reason="Own words."),
+    )
+    await stored(tmp_path, new(ran(effects=True), steps=steps))
+    async with read_by_ann(tmp_path) as browser:
+        english = await browser.get(RUN)
+        assert "敏感" not in english.main and english.root.all("small") == []
+        browser.language = "zh"
+        page = await browser.get(RUN)
+        first, second = (one.text for one in page.root.all("p") if one.attributes.get("class") == "why")
+        assert "此操作会涉及敏感的路径。" in first and "<script>x()</script> {{ t }} \\u{202e}" in first
+        assert "敏感" not in second and "Own words." in second
+        assert "<script>x" not in page.html and not set("\u202e\x1b\u200b") & set(page.html)
+
+
 async def test_a_result_of_many_lines_does_not_break_the_page(tmp_path: Path) -> None:
     """The page has its beginning; the JSON has all of it."""
     await stored(tmp_path, finished(result="\n".join(f"line {n}" for n in range(10_000))))

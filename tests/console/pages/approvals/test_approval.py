@@ -42,6 +42,18 @@ async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "files" / "note.txt").exists()
 
 
+async def test_a_reader_of_chinese_sees_why_a_call_waits(tmp_path: Path) -> None:
+    """A sentence, with the assessor's own words behind it: on a card, on the call's page, and for several calls."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann", language="zh")
+        approval_id = await ann.asks()
+        for path in ("", f"/approvals/{approval_id}", "/approvals/several"):
+            page = await ann.get(f"/console{path}")
+            (why,) = [one.text for one in page.root.all("p") if one.attributes.get("class") == "why"]
+            assert "没有规则允许此调用 : 此操作不是只读操作。" in why
+            assert "The operation 'write' is not one that only reads. file.operation" in why
+
+
 async def test_the_edited_call_runs_as_it_was_edited(tmp_path: Path) -> None:
     """As fields, and as JSON. The page then shows both, what runs first."""
     async with served(tmp_path, *KEYS) as browser:
