@@ -184,7 +184,7 @@ async def test_an_operators_tool_brings_its_assessor_in_its_folder() -> None:
 async def test_the_configuration_names_another_assessor() -> None:
     """It replaces the one that the plugin declares."""
     settings = of_file("tools: {kubectl: {}}\nrisk: {assessors: {look: {use: file}}}\n")
-    assert (await judged(settings, "look", {"verb": "get"}))[1] == "shape"
+    assert (await judged(settings, "look", {"verb": "get"}))[1] == "file.shape"
     assert await judged(settings, "list", {"verb": "get"}) == ("auto", "standard")
 
 
