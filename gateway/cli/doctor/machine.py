@@ -1,6 +1,7 @@
 """The machine, as far as a gateway needs it: files, address, disk, and the versions that run here."""
 
 import http.client
+import os
 import platform
 import resource
 import shutil
@@ -31,6 +32,7 @@ def examine_machine(loaded: Loaded, *, now_s: float) -> Iterator[Finding]:
     """Yield what the machine lacks or has, without asking another one. `now_s` is Unix time."""
     settings = loaded.settings
     yield _versions()
+    yield _user()
     yield _descriptors(settings)
     yield _address(settings)
     yield from _disk(store_address(settings, folder=loaded.folder))
@@ -45,6 +47,14 @@ def _versions() -> Finding:
         except PackageNotFoundError:
             continue
     return Finding("ok", "versions", ", ".join(found))
+
+
+def _user() -> Finding:
+    """Say whose rights a gateway started like this has: for root the kernel counts no processes (RLIMIT_NPROC)."""
+    if os.geteuid():
+        return Finding("ok", "user", f"number {os.geteuid()}")
+    text = "root: the kernel does not hold commands to their number of processes, the gateway ends them a moment later"
+    return Finding("warn", "user", text, "run the gateway as a user of its own (deploy/README.md)")
 
 
 def _descriptors(settings: Settings) -> Finding:

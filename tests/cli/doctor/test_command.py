@@ -1,6 +1,7 @@
 """`gateway doctor` at a terminal: all findings, their sum, and the exit code."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("ok    configuration           gateway.yaml\n") and said.err == ""
-    assert said.out.endswith(" ok, 0 to look at, 0 failed\n")
+    assert said.out.endswith(f" ok, {0 if os.geteuid() else 1} to look at, 0 failed\n")
 
 
 def test_what_fails_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
