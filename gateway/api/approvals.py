@@ -112,7 +112,7 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "status", "conversation", "run", *OF_PENDING, "order", "after", "limit")
         after, limit = query.get("after"), limit_of(query)
-        order, narrowed = _order_of(query), _narrowed(query, caller)
+        order, narrowed = _order_of(query), _read_narrowing(query, caller)
         if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
             raise gone("after")
         await self._api.approvals().expire_due(tenant=caller.tenant)
@@ -131,7 +131,8 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "by", "conversation", "run", *OF_PENDING, "limit")
         by = cast("ApprovalGrouping", word_of(query, "by", GROUPINGS) or "call")
-        limit, narrowed, store = limit_of(query), _narrowed({**query, "status": "pending"}, caller), self._api.store
+        narrowed = _read_narrowing({**query, "status": "pending"}, caller)
+        limit, store = limit_of(query), self._api.store
         await self._api.approvals().expire_due(tenant=caller.tenant)
         groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit + 1, **narrowed)
         shown: list[Json] = []
@@ -196,14 +197,14 @@ class ApprovalPages:
         caller = self._api.authorise(request, "approve")
         query_of(request)
         to = (await body_of(request, Assignment, caller)).to
-        return await self._noted(request, caller, assigned=caller.name if to == ME else to or "")
+        return await self._store_note(request, caller, assigned=caller.name if to == ME else to or "")
 
     async def _note(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
         query_of(request)
-        return await self._noted(request, caller, text=(await body_of(request, Note, caller)).text)
+        return await self._store_note(request, caller, text=(await body_of(request, Note, caller)).text)
 
-    async def _noted(
+    async def _store_note(
         self, request: web.Request, caller: Caller, *, assigned: str | None = None, text: str | None = None
     ) -> web.Response:
         word = NoteWrite(
@@ -281,7 +282,7 @@ def _order_of(query: Mapping[str, str]) -> ApprovalOrder:
     return cast("ApprovalOrder", order or "oldest")
 
 
-def _narrowed(query: Mapping[str, str], caller: Caller) -> NarrowedApprovals:
+def _read_narrowing(query: Mapping[str, str], caller: Caller) -> NarrowedApprovals:
     """Return what a list is narrowed by. Raises GatewayError (invalid_field)."""
     given = next((name for name in OF_PENDING if name in query), None)
     if given is not None and query.get("status") != "pending":

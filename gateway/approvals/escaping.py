@@ -145,7 +145,7 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
     return "\n".join(lines) or nothing
 
 
-def hidden_in(arguments: Mapping[str, Any]) -> Hidden | None:
+def count_hidden(arguments: Mapping[str, Any]) -> Hidden | None:
     """Return what `shown_arguments` leaves out of these arguments, or None: it shows all of them."""
     here, rest = _names(arguments)
     values = [canonical(arguments[name]) for name in here]

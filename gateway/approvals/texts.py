@@ -14,7 +14,7 @@ from gateway.approvals.answering import Answering as Answering
 from gateway.approvals.answering import approval_link as approval_link
 from gateway.approvals.answering import utc as utc
 from gateway.approvals.answering import ways_to_answer
-from gateway.approvals.escaping import Language, code, fenced, hidden_in, shown, shown_arguments, shown_name
+from gateway.approvals.escaping import Language, code, count_hidden, fenced, shown, shown_arguments, shown_name
 
 REASON_CHARS: Final = 500
 #: So much of a message tells its language.
@@ -169,7 +169,7 @@ def call_block(approval: Shown, number: int = 0, language: Language = "en") -> s
 
 def hidden_text(approval: Shown, language: Language = "en") -> str:
     """Return how much of a call its block leaves out and where all of it is; "" if it leaves out nothing."""
-    if (hidden := hidden_in(approval.arguments)) is None:
+    if (hidden := count_hidden(approval.arguments)) is None:
         return ""
     command = code(f"gateway approvals show {approval.id}")
     if language == "zh":

@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from gateway.approvals.escaping import NAME_CHARS, hidden_in, shown, shown_arguments
+from gateway.approvals.escaping import NAME_CHARS, count_hidden, shown, shown_arguments
 from gateway.approvals.texts import REASON_CHARS, utc
 from gateway.approvals.view import get_waiting_arguments
 from gateway.contracts.store import Json
@@ -68,7 +68,7 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
     notice is always the same.
     """
     given, arguments = view["approved_by"], get_waiting_arguments(view)
-    hidden = hidden_in(arguments)
+    hidden = count_hidden(arguments)
     return orjson.dumps(
         {
             "type": PARTLY_APPROVED if given else EVENT,

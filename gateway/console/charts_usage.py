@@ -70,13 +70,13 @@ class DayChart:
     words: str
 
 
-def days_of(since: str, days: int) -> Sequence[str]:
+def list_days(since: str, days: int) -> Sequence[str]:
     """Return so many days from `since` on."""
     begin = date.fromisoformat(since)
     return [(begin + timedelta(days=number)).isoformat() for number in range(days)]
 
 
-def ranked(
+def rank_parts(
     amounts: Mapping[str, Amounts], *, label_of: Callable[[str], str], others: str, styles: Mapping[str, int]
 ) -> Sequence[Part]:
     """Return the names that used most, most first, and one part with the label `others` for the rest.

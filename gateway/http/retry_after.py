@@ -27,12 +27,12 @@ def wanted_pause_s(head: ResponseHead, *, now: datetime | None = None) -> float 
     if until is None:
         return None
     try:
-        wait = _date(until) - ((now or datetime.now(UTC)) if sent is None else _date(sent))
+        wait = parse_http_date(until) - ((now or datetime.now(UTC)) if sent is None else parse_http_date(sent))
     except (TypeError, ValueError):
         return None
     return max(wait.total_seconds(), 0.0)
 
 
-def _date(value: bytes) -> datetime:
+def parse_http_date(value: bytes) -> datetime:
     """Return the time of a date as fields have it. Raises ValueError or TypeError."""
     return parsedate_to_datetime(value.decode("latin-1"))

@@ -1,7 +1,7 @@
 """The callers that use an upstream lately: one alone does not take an endpoint from all others.
 
-A server may fail because of what a request asks for: a model that is down, a provider that is not there. So whoever
-asks for that could make all endpoints look down. While other callers ask, too, theirs have to fail as well.
+A server may fail because of what a request asks for: a model that is down, a provider that is not there. A caller that
+asks for it could make all endpoints look down. While other callers ask, too, theirs have to fail as well.
 """
 
 from typing import Final, TypeAlias

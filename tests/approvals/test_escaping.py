@@ -16,8 +16,8 @@ from gateway.approvals.escaping import (
     ARGUMENTS_LINES,
     Hidden,
     code,
+    count_hidden,
     fenced,
-    hidden_in,
     shown,
     shown_arguments,
     shown_json,
@@ -208,7 +208,7 @@ def test_many_arguments_are_counted() -> None:
     rest = canonical({name: arguments[name] for name in sorted(arguments)[30:90]})
     assert len(lines) == ARGUMENTS_LINES + 1 and lines[-1] == "a099: 99"
     assert lines[30] == f"! 60 more arguments, {len(rest)} characters of JSON, SHA-256 {sha256(rest)}"
-    assert hidden_in(arguments) == Hidden(120, 60)
+    assert count_hidden(arguments) == Hidden(120, 60)
 
 
 @pytest.mark.parametrize("filler", ["a", "a\n", "\\", '"', "\u200b\n"])
@@ -219,7 +219,7 @@ def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
     line = shown_arguments({"command": text})
     _, note, end = re.split(r"(\\\{\d+ more characters(?: in \d+ lines)?, SHA-256 [0-9a-f]{64}\})", line)
     assert end.endswith('; the end"')
-    hidden = hidden_in({"command": text})
+    hidden = count_hidden({"command": text})
     assert hidden is not None and note.startswith(f"\\{{{hidden.chars} more characters")
     assert (f" in {hidden.lines} lines," in note) is ("\n" in filler)
     value = canonical(text)
@@ -229,8 +229,8 @@ def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
 
 
 def test_a_call_that_is_shown_whole_hides_nothing() -> None:
-    assert hidden_in({"command": "x" * (ARGUMENTS_CHARS - 2)}) is None
-    assert hidden_in({}) is None
+    assert count_hidden({"command": "x" * (ARGUMENTS_CHARS - 2)}) is None
+    assert count_hidden({}) is None
     assert shown_arguments({"n " * 200: 1}, whole=True) == f'"{"n " * 200}": 1'
 
 

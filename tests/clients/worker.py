@@ -72,7 +72,7 @@ class Worker:
         return self._exchange({"method": method, "argument": argument, "ask": asdict(ask)})
 
     def talk(self, name: str, messages: list[Json], tool: Json, *, root: str, stream: bool) -> Json:
-        """What this client answers with a tool of its own, and its messages for the next turn; Node and LiteLLM."""
+        """Return this client's answer with a tool of its own, and its messages for the next turn; Node and LiteLLM."""
         ask = Ask(root=root, prompt="", stream=stream)
         return self._succeeding({"talk": name, "messages": messages, "tool": tool, "ask": asdict(ask)})
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.console.charts_usage import HEIGHT_PX, LEAST_PX, NAMED_MOST, OTHERS, Part, day_chart, days_of, ranked
+from gateway.console.charts_usage import HEIGHT_PX, LEAST_PX, NAMED_MOST, OTHERS, Part, day_chart, list_days, rank_parts
 from gateway.console.rendering import shown_amount
 from gateway.console.translation import translator
 
 EN = translator("en")
-DAYS = days_of("2026-11-28", 4)
+DAYS = list_days("2026-11-28", 4)
 
 
 def part(name: str, style: int, **amounts: float) -> Part:
@@ -52,7 +52,7 @@ def test_without_an_amount_there_is_no_chart() -> None:
 def test_the_largest_have_names_and_the_rest_is_one_part() -> None:
     """One that used nothing is no part."""
     amounts = {f"m{at}": {DAYS[0]: float(at), DAYS[1]: 1.0} for at in range(9)} | {"idle": {DAYS[0]: 0.0}}
-    found = ranked(amounts, label_of=str.upper, others="others", styles={})
+    found = rank_parts(amounts, label_of=str.upper, others="others", styles={})
     assert [one.label for one in found] == ["M8", "M7", "M6", "M5", "M4", "M3", "others"]
     assert [one.style for one in found] == [*range(1, NAMED_MOST + 1), OTHERS]
     assert found[-1].amounts == {DAYS[0]: 0 + 1 + 2, DAYS[1]: 3}
@@ -61,5 +61,5 @@ def test_the_largest_have_names_and_the_rest_is_one_part() -> None:
 def test_a_name_looks_alike_in_two_charts() -> None:
     """Names that are new take the styles that are left."""
     amounts = {name: {DAYS[0]: used} for name, used in (("new", 3.0), ("a", 2.0), ("b", 1.0))}
-    found = ranked(amounts, label_of=str, others="others", styles={"a": 1, "b": 2, "gone": 3})
+    found = rank_parts(amounts, label_of=str, others="others", styles={"a": 1, "b": 2, "gone": 3})
     assert [(one.name, one.style) for one in found] == [("new", 3), ("a", 1), ("b", 2)]

@@ -63,7 +63,7 @@ async def ask_all(base_url: str) -> None:
 
 
 async def decisions(place: Path) -> Counter[tuple[str, str, str]]:
-    """Who decided what, by which way: of all lines of the audit log about decisions, of which each call has one."""
+    """Count decisions by person and way, of the audit log, in which each call has one line about its decision."""
     store = SqliteStore(str(place))
     await store.open()
     try:

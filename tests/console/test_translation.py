@@ -83,7 +83,7 @@ def test_no_text_stands_twice() -> None:
 
 
 def reasons_of_gate() -> set[str]:
-    """What the gate and the judge write into verdicts that ask a person, with {0} for each value."""
+    """Return the reasons of the gate and the judge in verdicts that ask a person, with {0} for each value."""
     found: set[str] = set()
     for file in (gateway.tools.gate, gateway.tools.judge):
         for node in ast.walk(ast.parse(Path(str(file.__file__)).read_text())):

@@ -26,7 +26,7 @@ AUDIT_COLUMNS: Final = ("seq", "created_at", *(field.name for field in fields(Au
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def table_of(rows: Iterable[Sequence[object]]) -> bytes:
+def write_table(rows: Iterable[Sequence[object]]) -> bytes:
     """Return rows as CSV in UTF-8. Numbers stay numbers, None is an empty cell, and no text is a formula."""
     text = io.StringIO()
     csv.writer(text).writerows([_plain(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
@@ -73,9 +73,9 @@ async def table_answer(
         answer.enable_chunked_encoding()
     await answer.prepare(request)
     if request.method != "HEAD":
-        await answer.write(table_of([names, *first]))
+        await answer.write(write_table([names, *first]))
         async for part in parts:
-            await answer.write(table_of(part))
+            await answer.write(write_table(part))
     await answer.write_eof()
     return answer
 

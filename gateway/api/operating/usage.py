@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.operating.tables import FORMATS, table_of
+from gateway.api.operating.tables import FORMATS, write_table
 from gateway.api.request import VIEWING, Authorise, query_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import json_answer
@@ -91,7 +91,7 @@ def _table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Respons
         cost = None if view["cost"] is None else f"{view['cost']:.9f}"
         rows.append([*(view[name] for name in (*by, *COUNTS)), cost, view["currency"]])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-    return web.Response(body=table_of(rows), content_type="text/csv", charset="utf-8", headers=headers)
+    return web.Response(body=write_table(rows), content_type="text/csv", charset="utf-8", headers=headers)
 
 
 def _dimensions_of(text: str) -> list[Dimension]:

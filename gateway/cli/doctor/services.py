@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 from gateway.cli.doctor.findings import Finding
-from gateway.clock import SystemClock
+from gateway.clock import SystemClock, until_set
 from gateway.config import Settings
 from gateway.mcp.servers import ServerStatus
 from gateway.registry.stores import scratch_store
@@ -34,18 +34,10 @@ async def examine_services(settings: Settings, *, timeout_s: float) -> AsyncIter
                     pending.discard(status.name)
                     yield _judge(status, took_s=time.monotonic() - began_s)
             if pending:
-                await _wait(stirred, left_s)
+                await until_set(stirred, max(left_s, 0.0))
     finally:
         await servers.close()
         await store.close()
-
-
-async def _wait(stirred: asyncio.Event, limit_s: float) -> None:
-    try:
-        async with asyncio.timeout(max(limit_s, 0.0)):
-            await stirred.wait()
-    except TimeoutError:
-        return
 
 
 def _is_settled(status: ServerStatus) -> bool:

@@ -1,7 +1,6 @@
 """Real probes of upstreams: each endpoint is asked for its models as a health check asks, and its clock is compared."""
 
 import asyncio
-import email.utils
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from gateway.cli.doctor.findings import Finding
 from gateway.config import Settings
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
+from gateway.http.retry_after import parse_http_date
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.call import UpstreamCall
@@ -86,12 +86,8 @@ def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Findi
 def _ahead_s(head: ResponseHead) -> float | None:
     told = head.value(b"date")
     try:
-        return (
-            None
-            if told is None
-            else time.time() - email.utils.parsedate_to_datetime(told.decode("latin-1")).timestamp()
-        )
-    except ValueError:
+        return None if told is None else time.time() - parse_http_date(told).timestamp()
+    except (TypeError, ValueError):
         return None
 
 

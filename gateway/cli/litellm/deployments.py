@@ -1,16 +1,13 @@
 """The entries of LiteLLM's `model_list`: which model of which server each of them is."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from gateway.approvals.escaping import shown
-from gateway.cli.litellm.destinations import Surroundings, find_address, find_provider, variable_of
+from gateway.cli.litellm.destinations import Note, Surroundings, find_address, find_provider, variable_of
 from gateway.cli.litellm.providers import PROVIDERS
-
-#: Takes a sentence about something that is not translated, or differs.
-Note: TypeAlias = Callable[[str], None]
 
 _NO_KEY: Final = frozenset(("", "empty", "none", "null"))
 #: Parameters that are translated, or mean nothing here.
@@ -69,11 +66,6 @@ def deployments_of(entries: object, surroundings: Surroundings, secrets: "Secret
 def is_line(value: object) -> TypeGuard[str]:
     """Return whether a value is a text of one line that can be seen."""
     return isinstance(value, str) and value.isprintable() and value.strip() == value != ""
-
-
-def escaped(text: str) -> str:
-    """Return a text as gateway.yaml has it, where `${NAME}` would be a variable."""
-    return text.replace("$", "$$")
 
 
 def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:

@@ -3,13 +3,16 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import shown
 from gateway.cli.litellm.providers import FAMILIES, OTHERS, PROVIDERS, SAME, Provider
 from gateway.config.values.addresses import parse_base_url
 from gateway.config.values.scalars import parse_text
+
+#: Takes a sentence about something that is not translated, or differs.
+Note: TypeAlias = Callable[[str], None]
 
 _ENVIRON: Final = "os.environ/"
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -30,6 +33,11 @@ class Surroundings:
     by_proxy: bool = False
 
 
+def escaped(text: str) -> str:
+    """Return a text as gateway.yaml has it, where `${NAME}` would be a variable."""
+    return text.replace("$", "$$")
+
+
 def variable_of(value: str) -> str | None:
     """Return the variable that a value of LiteLLM stands for, or None."""
     name = value.removeprefix(_ENVIRON)
@@ -37,7 +45,7 @@ def variable_of(value: str) -> str | None:
 
 
 def find_provider(
-    params: Mapping[str, Any], surroundings: Surroundings, place: str, note: Callable[[str], None]
+    params: Mapping[str, Any], surroundings: Surroundings, place: str, note: Note
 ) -> tuple[str, str] | None:
     """Return the provider of an entry (a key of PROVIDERS), and its name for the model.
 
@@ -74,7 +82,7 @@ def _named_provider(params: Mapping[str, Any], surroundings: Surroundings) -> tu
 
 
 def find_address(
-    params: Mapping[str, Any], kind: str, surroundings: Surroundings, place: str, note: Callable[[str], None]
+    params: Mapping[str, Any], kind: str, surroundings: Surroundings, place: str, note: Note
 ) -> str | None:
     """Return the address of a server, or None: there is none, or it is none. No credential in it is copied."""
     provider = PROVIDERS[kind]
@@ -91,7 +99,7 @@ def find_address(
         return _below(f"${{{variable}}}", provider)
     try:
         address = _without_credentials(parse_text(given).strip(), place, note)
-        return parse_base_url(_below(address.rstrip("/"), provider)).replace("$", "$$")
+        return escaped(parse_base_url(_below(address.rstrip("/"), provider)))
     except ValueError as error:
         note(f"{place}: its api_base is left out with the entry: {error}")
         return None
@@ -101,9 +109,7 @@ def _given_address(params: Mapping[str, Any], surroundings: Surroundings) -> obj
     return params.get("api_base") or params.get("base_url") or surroundings.api_base
 
 
-def _address_by_variable(
-    provider: Provider, surroundings: Surroundings, place: str, note: Callable[[str], None]
-) -> object:
+def _address_by_variable(provider: Provider, surroundings: Surroundings, place: str, note: Note) -> object:
     """Return the address in a variable that LiteLLM reads for this provider: of the file, else of the environment."""
     for name in provider.bases:
         if surroundings.variables.get(name):
@@ -115,7 +121,7 @@ def _address_by_variable(
     return None
 
 
-def _without_credentials(address: str, place: str, note: Callable[[str], None]) -> str:
+def _without_credentials(address: str, place: str, note: Note) -> str:
     """Return an address without user, password, query and fragment."""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]

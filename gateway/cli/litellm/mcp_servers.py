@@ -1,13 +1,13 @@
 """The MCP servers of a LiteLLM configuration, as `mcp.servers`."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import shown
-from gateway.cli.litellm.deployments import Secrets, escaped, is_line, variable_named
-from gateway.cli.litellm.destinations import variable_of
+from gateway.cli.litellm.deployments import Secrets, is_line, variable_named
+from gateway.cli.litellm.destinations import Note, escaped, variable_of
 from gateway.config.values.scalars import parse_name
 
 _KNOWN: Final = frozenset(
@@ -37,7 +37,7 @@ _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def translate_mcp_servers(servers: object, secrets: Secrets, note: Callable[[str], None]) -> dict[str, Any]:
+def translate_mcp_servers(servers: object, secrets: Secrets, note: Note) -> dict[str, Any]:
     """Return the servers by name: those that run as a command, and those of streamable HTTP. No secret is copied."""
     found: dict[str, Any] = {}
     for name, settings in servers.items() if isinstance(servers, dict) else ():
@@ -49,9 +49,7 @@ def translate_mcp_servers(servers: object, secrets: Secrets, note: Callable[[str
     return found
 
 
-def _server(
-    name: str, settings: Mapping[str, Any], place: str, secrets: Secrets, note: Callable[[str], None]
-) -> dict[str, Any] | None:
+def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets, note: Note) -> dict[str, Any] | None:
     try:
         parse_name(name)
     except ValueError as error:
@@ -86,9 +84,7 @@ def _server(
     return written
 
 
-def _arguments(
-    args: Sequence[object], name: str, secrets: Secrets, place: str, note: Callable[[str], None]
-) -> list[str]:
+def _arguments(args: Sequence[object], name: str, secrets: Secrets, place: str, note: Note) -> list[str]:
     """Return the arguments of a command. What an option or its own form calls a secret becomes a reference."""
     found, before = [], ""
     for arg in map(str, args):
@@ -111,13 +107,13 @@ def _is_secret(arg: str, before: str) -> bool:
     return bool(is_value or _SECRET.search(arg))
 
 
-def _values(values: object, name: str, secrets: Secrets, place: str, note: Callable[[str], None]) -> dict[str, str]:
+def _values(values: object, name: str, secrets: Secrets, place: str, note: Note) -> dict[str, str]:
     """Return texts by name, each as a reference to a variable: any of them may be secret."""
     pairs = values.items() if isinstance(values, dict) else ()
     return {str(key): _reference(str(value), str(key), name, secrets, place, note) for key, value in pairs}
 
 
-def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, note: Callable[[str], None]) -> str:
+def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, note: Note) -> str:
     reference, is_open = secrets.reference(value, wanted=variable_named("mcp", name, key))
     if reference is None:
         return escaped(value)
@@ -126,9 +122,7 @@ def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, no
     return reference
 
 
-def _authentication(
-    settings: Mapping[str, Any], name: str, secrets: Secrets, place: str, note: Callable[[str], None]
-) -> dict[str, str]:
+def _authentication(settings: Mapping[str, Any], name: str, secrets: Secrets, place: str, note: Note) -> dict[str, str]:
     kind = settings.get("auth_type")
     if kind in (None, "none"):
         return {}

@@ -57,7 +57,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 
 
-def remarks_on(config: Mapping[str, Any], sections: Sequence[str]) -> list[str]:
+def collect_remarks(config: Mapping[str, Any], sections: Sequence[str]) -> list[str]:
     """Return a line for each setting that is not translated, of the top and of these sections."""
     places = [str(name) for name in config]
     for section in sections:

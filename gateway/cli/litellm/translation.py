@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.approvals.escaping import shown
-from gateway.cli.litellm.deployments import Deployment, Secrets, Server, deployments_of, escaped, is_line, is_whole
-from gateway.cli.litellm.destinations import Surroundings, variable_of
+from gateway.cli.litellm.deployments import Deployment, Secrets, Server, deployments_of, is_line, is_whole
+from gateway.cli.litellm.destinations import Surroundings, escaped, variable_of
 from gateway.cli.litellm.mcp_servers import translate_mcp_servers
-from gateway.cli.litellm.remarks import remarks_on
+from gateway.cli.litellm.remarks import collect_remarks
 from gateway.config.values.networks import parse_network
 from gateway.config.values.scalars import LONGEST_LABEL
 from gateway.config.values.units import parse_positive_duration
@@ -78,7 +78,7 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
     if servers := translate_mcp_servers(config.get("mcp_servers"), secrets, told.notes.append):
         told.data["mcp"] = {"servers": servers}
     _add_stages(config, litellm, told)
-    told.notes += remarks_on(config, sections)
+    told.notes += collect_remarks(config, sections)
     if upstreams.addresses:
         told.notes.append(f"prompts go to these servers, and to no other: {', '.join(upstreams.addresses)}")
     return told
@@ -118,10 +118,10 @@ class _Upstreams:
         for one in group:
             by_model[one.model, one.server.key is None, one.server.header].append(one)
         if len(by_model) > 1:
+            weight = ", so their weight means nothing" if any(one.weight != 1 for one in group) else ""
             told.notes.append(
                 f"{shown(name)}: its entries name different models. The next one is tried if one fails; requests are "
-                "not shared among them"
-                + (", so their weight means nothing" if any(o.weight != 1 for o in group) else "")
+                f"not shared among them{weight}"
             )
         uses = []
         for (model, _, _), ones in by_model.items():

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.charts_usage import OTHERS, Amounts, DayChart, Part, day_chart, days_of, ranked
+from gateway.console.charts_usage import OTHERS, Amounts, DayChart, Part, day_chart, list_days, rank_parts
 from gateway.console.client import ApiError
 from gateway.console.rendering import shown_amount, shown_line
 from gateway.console.sorting import Key, sorted_rows
@@ -57,7 +57,7 @@ class UsageReport:
             "usage.html",
             title="Usage",
             enabled=daily["enabled"],
-            charts=await _charts(visit, daily["data"], by, days=days_of(span["from"], days), span=span),
+            charts=await _charts(visit, daily["data"], by, days=list_days(span["from"], days), span=span),
             sums=sums_of(daily["data"]),
             costs=costs_of(daily["data"]),
             rows=rows[:SHOWN],
@@ -114,13 +114,13 @@ def charts_by(rows: Sequence[Json], by: str, days: Sequence[str], *, t: Translat
     """
     kind = t(KINDS[by])
     tokens = _by_name((row[by], row["day"], row["input"] + row["output"]) for row in rows)
-    parts = ranked(tokens, label_of=_label, others=t("others"), styles={})
+    parts = rank_parts(tokens, label_of=_label, others=t("others"), styles={})
     charts = [day_chart(t("Tokens of each day by {0}", kind), parts, days, text_of=shown_amount, t=t)]
     styles = {part.name: part.style for part in parts if part.style != OTHERS}
     for currency in sorted({row["currency"] for row in rows if row["currency"] is not None}):
         costs = _by_name((row[by], row["day"], row["cost"]) for row in rows if row["currency"] == currency)
         title = t("Cost of each day by {0}, in {1}", kind, shown_line(currency))
-        parts = ranked(costs, label_of=_label, others=t("others"), styles=styles)
+        parts = rank_parts(costs, label_of=_label, others=t("others"), styles=styles)
         charts.append(day_chart(title, parts, days, text_of=_cost, t=t))
     return [chart for chart in charts if chart is not None]
 

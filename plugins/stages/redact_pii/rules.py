@@ -23,8 +23,7 @@ _DOUBLED: Final = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 
 _LETTER_VALUES: Final = str.maketrans({chr(55 + value): str(value) for value in range(10, 36)})
 _GAPS: Final = " .-"
 _GAP: Final = re.compile("(?<=[A-Z0-9])[ .-]{1,2}(?=[A-Z0-9])")
-_GROUPS: Final = re.compile("[ -]")
-_IBAN_GAPS: Final = str.maketrans("", "", _GAPS)
+_WITHOUT_GAPS: Final = str.maketrans("", "", _GAPS)
 
 #: Returns the spans of data in what a pattern found.
 Check: TypeAlias = Callable[[str], bool]
@@ -142,7 +141,7 @@ _IBAN_CHARS: Final[Mapping[str, int]] = MappingProxyType(
 
 def iban(text: str) -> bool:
     """Return whether the text is an IBAN: a length of its country, and the check digits (ISO 7064, mod 97)."""
-    plain = text.translate(_IBAN_GAPS).upper()
+    plain = text.translate(_WITHOUT_GAPS).upper()
     if not 15 <= len(plain) <= 34 or len(plain) != _IBAN_CHARS.get(plain[:2], len(plain)):
         return False
     return int((plain[4:] + plain[:4]).translate(_LETTER_VALUES)) % 97 == 1
@@ -291,7 +290,7 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
                 "national_id",
                 rf"{_in('[1-9]')}[0-9]{{5}}[ -](?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[ -]"
                 rf"[0-9]{{3}}[0-9Xx]{_OUT}",
-                lambda text: _cn(_GROUPS.sub("", text)),
+                lambda text: _cn(text.translate(_WITHOUT_GAPS)),
             ),
             _rule("national_id", rf"{_in('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _es),
             _rule("national_id", rf"{_in('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}", _es, behind=1),

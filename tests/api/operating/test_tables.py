@@ -9,7 +9,7 @@ import aiohttp
 import orjson
 import pytest
 
-from gateway.api.operating.tables import AUDIT_COLUMNS, COLUMNS, shown_moment, table_of
+from gateway.api.operating.tables import AUDIT_COLUMNS, COLUMNS, shown_moment, write_table
 from gateway.api.request import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Change
@@ -37,7 +37,7 @@ RUNS, AUDIT = "/context/runs?format=csv", "/context/audit?format=csv"
     ],
 )
 def test_a_cell_is_a_text_or_a_number_and_no_formula(cell: object, written: str) -> None:
-    assert table_of([["x", cell]]).decode() == f"x,{written}\r\n"
+    assert write_table([["x", cell]]).decode() == f"x,{written}\r\n"
 
 
 def test_times_are_those_of_spreadsheets() -> None:

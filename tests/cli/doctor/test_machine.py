@@ -1,4 +1,4 @@
-"""What the machine gives a gateway."""
+"""The machine under a gateway: files, disk, address, keys that end."""
 
 import asyncio
 import os

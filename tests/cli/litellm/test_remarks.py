@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.cli.litellm.remarks import remarks_on
+from gateway.cli.litellm.remarks import collect_remarks
 
 SECTIONS = ("router_settings", "litellm_settings", "general_settings")
 
@@ -20,10 +20,10 @@ SECTIONS = ("router_settings", "litellm_settings", "general_settings")
     ],
 )
 def test_a_setting_has_its_advice(section: str, name: str, advice: str) -> None:
-    (remark,) = remarks_on({section: {name: 1}}, SECTIONS)
+    (remark,) = collect_remarks({section: {name: 1}}, SECTIONS)
     assert remark.startswith(f"{section}.{name}: ") and advice in remark
 
 
 def test_what_is_translated_has_none() -> None:
     config = {"model_list": [], "general_settings": {"allowed_ips": []}, "router_settings": None, "odd": 1}
-    assert remarks_on(config, SECTIONS) == ["odd: there is nothing like it"]
+    assert collect_remarks(config, SECTIONS) == ["odd: there is nothing like it"]

@@ -194,7 +194,7 @@ async def test_a_run_of_many_steps_comes_in_parts(tmp_path: Path) -> None:
 
 
 async def test_the_picture_of_a_part_says_its_range(tmp_path: Path) -> None:
-    """Which steps it shows, and how long after the begin of the run its axis does. That of a whole run says nothing."""
+    """The picture names its steps and the time at which its axis begins. That of a whole run says nothing."""
     facts = {"tenant": TENANT, "state": "finished", "result": "ok"}
     steps = tuple(step(n, round=n, started_s=100.0 + n, finished_s=100.5 + n, **facts) for n in range(150))
     await stored(tmp_path, new(ran(created_s=100.0, updated_s=260.0), steps=steps))

@@ -44,7 +44,7 @@ async def test_several_are_decided_at_once(tmp_path: Path) -> None:
 
 
 async def test_equal_calls_stand_there_once_with_all_that_differs(tmp_path: Path) -> None:
-    """Who asked, for whom, in which conversation, and each approval by itself; other texts are other calls."""
+    """A text stands once, with its callers, users, conversations and each approval; other texts are other calls."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         same = {"operation": "write", "path": "a.txt", "content": "the same"}
