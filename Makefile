@@ -33,7 +33,7 @@ run: $(VENV)/bin/gateway ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstrea
 	@exec $(PY) -m gateway run $(ARGS)
 
 demo: $(VENV)/bin/gateway ## ten steps against a running gateway with the demo model (no key, no network)
-	@$(PY) -m gateway.cli.tour
+	@$(PY) -m gateway.testing.tour
 
 demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
@@ -91,7 +91,7 @@ check: $(VENV)/.dev site ## lint, types, formatting, shipped configuration, gene
 	$(VENV)/bin/mypy
 	$(PY) -m gateway check-config -c gateway.yaml
 	$(PY) -m gateway.cli.reference --check
-	$(PY) -m gateway.description.openapi --check
+	$(PY) -m gateway.api.openapi.document --check
 	$(PY) -m tests.model_servers.page --check
 
 fmt: $(VENV)/.dev ## format the code
@@ -109,7 +109,7 @@ bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests, respon
 
 docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md, docs/model-servers.md)
 	$(PY) -m gateway.cli.reference
-	$(PY) -m gateway.description.openapi
+	$(PY) -m gateway.api.openapi.document
 	$(PY) -m tests.model_servers.page
 
 site: $(SITE_VENV)/.site ## build the documentation site into build/site, and check its links

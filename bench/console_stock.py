@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.contracts.audit_chain import FIRST_HASH, link
-from gateway.contracts.journal import AskBefore, Grant
-from gateway.contracts.store import memory_owner
+from gateway.contracts.storage.audit_chain import FIRST_HASH, link
+from gateway.contracts.storage.journal import AskBefore, Grant
+from gateway.contracts.storage.store import memory_owner
 from gateway.plugins.stores.sqlite import journal_statements as journal
-from gateway.plugins.stores.sqlite import journal_transactions as transactions
+from gateway.plugins.stores.sqlite import journal_tx as transactions
 from gateway.plugins.stores.sqlite import memory_statements as memories_sql
 from gateway.plugins.stores.sqlite.file import open_file
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS

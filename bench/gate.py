@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from bench.bar import number, table
 from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.risk import RiskAssessor
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.plugins.assessors import command, file, http, sql
 
 CASES: Final = Path(__file__).resolve().parents[1] / "tests" / "data"

@@ -15,9 +15,9 @@ from bench.console_reader import CHAT, CONSOLE, KEY, asked, open_inboxes, sign_i
 from bench.console_stock import TENANT, WORKFLOWS, Templates, fill
 from bench.grown import Client, Grown, Json, chat, get, told
 from bench.model import ROUNDS, WRITES, Model
-from gateway.console.assembly import assemble, prepared
-from gateway.console.site import Conditions
-from gateway.plugins.stores.sqlite.check import finding_of
+from gateway.console.assembly import assemble, compile_templates
+from gateway.console.middleware import Conditions
+from gateway.plugins.stores.sqlite.file_check import read_finding
 
 PAGE_BAR_MS, INBOX_BAR, AT_ONCE = 100.0, 0.05, 4
 #: Steps of the longest run, and tools of the MCP server.
@@ -167,7 +167,7 @@ def _until(is_done: Callable[[], bool], what: str) -> None:
 
 def _pages(gateway: Grown, templates: Templates, runs: int, requests: int) -> None:
     """Measure all pages that there are, after the check of a large store that begins with its gateway."""
-    _until(lambda: finding_of(str(gateway.store)) is None, "the check of the store")
+    _until(lambda: read_finding(str(gateway.store)) is None, "the check of the store")
     with Client(gateway.port) as client:
         if _has_mcp():
             own = {"name": "own", "url": "http://127.0.0.1:9/mcp", "enabled": False}
@@ -228,7 +228,9 @@ def _p95(sorted_ms: Sequence[float]) -> float:
 async def _paths() -> list[str]:
     """Return the paths of all pages that the console answers to GET."""
     sessions = (b"", lambda: 0.0, lambda: 0.0)
-    console = assemble(prepared(), sockets={"listen": "-"}, conditions=cast("Conditions", None), sessions=sessions)
+    console = assemble(
+        compile_templates(), sockets={"listen": "-"}, conditions=cast("Conditions", None), sessions=sessions
+    )
     await console.close()
     return [page.path for page in console.console.pages if page.method == "GET"]
 

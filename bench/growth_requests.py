@@ -10,8 +10,8 @@ from statistics import median
 from bench.grown import Client, Grown, chat, one_by_one, post, told, turns
 from bench.growth_runs import CHAT, config
 from bench.model import ROUNDS, Model
-from gateway.contracts.store import memory_owner
-from gateway.lanes.keys import LOCAL
+from gateway.auth.keyring import LOCAL
+from gateway.contracts.storage.store import memory_owner
 from gateway.plugins.stores.sqlite import memory_statements as memories_sql
 from gateway.plugins.stores.sqlite.file import open_file
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS

@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bench.grown import told
-from gateway.clock import SystemClock
-from gateway.contracts.journal import Change, StoredRun
-from gateway.contracts.lists import NarrowedRuns
+from gateway.aio.clock import SystemClock
+from gateway.contracts.storage.journal import Change, StoredRun
+from gateway.contracts.storage.list_queries import NarrowedRuns
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.check import finding_of
 from gateway.plugins.stores.sqlite.file import open_file
+from gateway.plugins.stores.sqlite.file_check import read_finding
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.server.pruning import KEPT_S, Pruner
 
@@ -78,7 +78,7 @@ async def start(folder: Path, megabytes: int) -> None:
 
 
 def _until_checked(place: Path) -> None:
-    while finding_of(str(place)) is not None:
+    while read_finding(str(place)) is not None:
         time.sleep(0.01)
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from gateway.cli.collector import collector_off
+from gateway.cli.gc_tuning import collector_off
 
 
 def main() -> int:

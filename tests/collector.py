@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.raw_connection import PATIENCE_S
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 #: A caller of another program, in another trace than those of a gateway, which are random.

@@ -3,7 +3,7 @@
 from xml.etree import ElementTree
 
 from gateway.contracts.exchange import Exchange, Reply
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
 from gateway.testing import FakeHost, make_exchange

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from gateway.mcp.transport import guarded_network
-from gateway.upstream import pool, resolver
-from gateway.upstream.lookups import Lookups
+from gateway.net import resolver
+from gateway.net.dns import Lookups
+from gateway.upstream import pool
 
 
 @dataclass

@@ -28,7 +28,7 @@ def samples(text: bytes) -> Samples:
 def page_of(counted: Iterable[Counted]) -> bytes:
     """What was counted, as text."""
     text = PageText({**HTTP_FACTS, **CONTEXT_FACTS})
-    return text.of({key: tuple(values) for key, values in counted}, ())
+    return text.render({key: tuple(values) for key, values in counted}, ())
 
 
 def check_by_promtool(text: bytes) -> None:
@@ -56,7 +56,7 @@ def busy() -> Metrics:
     metrics.last_reload_success_s = 1_700_000_000.5
     metrics.log_line_dropped()
     metrics.loop_lag.observe(0.001)
-    metrics.further.append(busy_context().counted)
+    metrics.further.append(busy_context().collect_counts)
     return metrics
 
 

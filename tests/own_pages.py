@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gateway.api.site import Route
-from gateway.testing.local import LocalGateway
+from gateway.api.ops_pages import Route
+from gateway.testing.local_gateway import LocalGateway
 
 
 async def own_pages(made: LocalGateway) -> Sequence[Route]:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.contracts.store import StoredPrompt, StoreError
+from gateway.contracts.storage.store import StoredPrompt, StoreError
 
 
 class PromptsInMemory:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from certificates import Certificates, self_signed
 
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 from gateway.testing.upstream import FakeUpstream
 
 

@@ -8,13 +8,13 @@ import pytest
 from metrics_page import busy_context
 from upstream.groups import group
 
-from gateway.errors import CODES
+from gateway.contracts.errors import CODES
 from gateway.lanes.gauges import gauges
-from gateway.registry.find import find_plugin
+from gateway.registry.loader import find_plugin
 from gateway.telemetry.exposition import Exposition
 from gateway.testing.clock import ManualClock
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import connect
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import connect
 from gateway.upstream.health import HealthChecks, HealthRules
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +59,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         several.checks = HealthChecks(several, HealthRules())
         gateway.metrics.sources.append(lambda: gauges((several,)))
         gateway.metrics.deadlines["head"] += 1
-        gateway.metrics.further.append(busy_context().counted)
+        gateway.metrics.further.append(busy_context().collect_counts)
         page = (await Exposition(gateway.metrics).page()).decode()
     families = set(re.findall(r"^# TYPE (gateway_\w+) ", page, re.MULTILINE))
     assert families == set(documented)

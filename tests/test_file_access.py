@@ -11,7 +11,7 @@ import pytest
 from gateways import ended
 
 from gateway.config import ConfigError, Loaded, load
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.store import StoreError
 from gateway.file_access import file_system
 from gateway.plugins.stores.sqlite import SqliteStore
 

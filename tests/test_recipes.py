@@ -13,7 +13,7 @@ import pytest
 from certificates import self_signed
 
 from gateway.cli.main import main
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

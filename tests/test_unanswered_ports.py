@@ -3,7 +3,7 @@
 import pytest
 from unanswered_ports import refusing_port, silent_port
 
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 
 
 async def test_a_refusing_port_refuses_as_long_as_it_is_held() -> None:

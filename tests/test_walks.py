@@ -10,7 +10,7 @@ from types import FrameType
 from functional.through import HOSTS, ask, post
 
 from gateway.testing import ScriptedModel
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 ROOT = Path(__file__).parent.parent
 #: Rooms whose functions are tools of the others, and the object graph that holds them together.

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.risk import RiskAssessor
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.plugins.assessors import command, file, http, sql
 
 DATA: Final = Path(__file__).parent / "data"

@@ -1,25 +1,25 @@
 """One answer of the model as it streams: its text for the client, and the facts that the loop reads afterwards.
 
-All other fields of the answer go on to the client, whatever they are (gateway/dialects/beside.py). None of them shows
-the id of an approval: only the gateway's own text does (gateway/dialects/imitation.py).
+All other fields of the answer go on to the client, whatever they are (gateway/dialects/extra_message_fields.py). None
+of them shows the id of an approval: only the gateway's own text does (gateway/dialects/id_scrubbing.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gateway.agent.output.exact import exact
-from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
+from gateway.agent.output.fixed_argument_calls import exact
+from gateway.agent.output.scanner import AnswerScanner, CallGroup, Outcome, Prose
 from gateway.agent.output.tool_calls import HasTool
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
 from gateway.dialects.chat_request import names_sources, wants_text
-from gateway.dialects.imitation import Defuser
-from gateway.dialects.meaning import TEXT_PARTS, content_text
-from gateway.dialects.usage import Usage
-from gateway.errors import GatewayError
+from gateway.dialects.extra_message_fields import ECHOED, FieldAccumulator, MessageFields, TooDeepError, safe
+from gateway.dialects.id_scrubbing import Defuser
+from gateway.dialects.message_identity import TEXT_PARTS, content_text
+from gateway.dialects.usage import TurnUsage
 from gateway.runs.transcript import ANSWER_CHARS
 
 #: Fields that reach the client in another way. All other fields of an answer, and of its one choice, go on unchanged.
@@ -35,11 +35,11 @@ class Further:
     `beside` are fields of the message, `about` those of the answer as a whole, and `about_choice` those of its choice.
     """
 
-    beside: Beside = field(default_factory=Beside)
+    beside: MessageFields = field(default_factory=MessageFields)
     about: Json = field(default_factory=dict)
     about_choice: Json = field(default_factory=dict)
 
-    def news_of(self, chunk: Json) -> Json:
+    def take_new_fields(self, chunk: Json) -> Json:
         """Return the new fields of a chunk about the answer, under `about`. Raises TooDeepError."""
         further = chunk.keys() - _ABOUT_ANSWER
         return {"about": news} if further and (news := _news(chunk, further, self.about)) else {}
@@ -50,7 +50,7 @@ class Further:
         return {"about_choice": news} if further and (news := _news(choice, further, self.about_choice)) else {}
 
 
-class Answer:
+class AnswerReader:
     """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
     `scans`: calls are looked for in its text, too. `exact_tools` are those of the exchange. `has_sources`: the model's
@@ -60,7 +60,7 @@ class Answer:
     def __init__(
         self,
         *,
-        usage: Usage,
+        usage: TurnUsage,
         spoken: Callable[[str], str],
         further: Further | None = None,
         scans: bool = True,
@@ -76,7 +76,7 @@ class Answer:
         self._defuser = Defuser()
         self._further = further or Further()
         self._exact_tools = exact_tools
-        self._echoed = Gathered()
+        self._echoed = FieldAccumulator()
         self._content_parts: list[Json] = []  # that are no text
 
     @property
@@ -93,7 +93,7 @@ class Answer:
             pause = None
             if not isinstance(chunk, str):
                 try:
-                    told, chunk = self._opened(chunk)
+                    told, chunk = self._split_chunk(chunk)
                 except TooDeepError:
                     raise too_deep() from None
                 if told:
@@ -113,7 +113,7 @@ class Answer:
         rest, found = self._scanner.finish(finish_reason=self.reason)
         found = exact(found, self._exact_tools)
         rest = self._defuser.feed(rest) + self._defuser.finish()
-        if isinstance(found, Calls):
+        if isinstance(found, CallGroup):
             beside = self._echoed.whole()
             if self._content_parts:
                 beside["content"] = self._content_parts
@@ -125,12 +125,12 @@ class Answer:
         self._unread.append(text)
         return text
 
-    def _opened(self, chunk: Json) -> tuple[Json, str]:
+    def _split_chunk(self, chunk: Json) -> tuple[Json, str]:
         """Return a chunk's fields for the client, and its text. Native tool calls go to the scanner."""
         self._usage.read(chunk)
         self.has_sources = self.has_sources or names_sources(chunk)
         piece: Json = {}
-        about = self._further.news_of(chunk)
+        about = self._further.take_new_fields(chunk)
         texts: list[str] = []
         for choice in chunk.get("choices") or ():
             if choice.get("index", 0) != 0:
@@ -177,7 +177,7 @@ class Answer:
 class PlainAnswer:
     """The reader of one reply for its text alone, whatever it looks like. It emits nothing."""
 
-    def __init__(self, *, usage: Usage) -> None:
+    def __init__(self, *, usage: TurnUsage) -> None:
         self.reason: str | None = None
         self.has_sources = False
         self._usage = usage
@@ -219,16 +219,16 @@ class PlainAnswer:
         return "", Prose()
 
 
-def reader_of(
+def build_reader(
     exchange: Exchange,
     *,
-    usage: Usage,
+    usage: TurnUsage,
     spoken: Callable[[str], str],
     further: Further,
     has_tool: HasTool | None = None,
     holds_back: bool = False,
     hides_text: bool = False,
-) -> Answer | PlainAnswer:
+) -> AnswerReader | PlainAnswer:
     """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours.
 
     `holds_back`: the reply is asked for without the format. `hides_text`: its text is not shown.
@@ -237,7 +237,9 @@ def reader_of(
         return PlainAnswer(usage=usage)
     scans, exact_tools = holds_back or wants_text(exchange.body), exchange.exact_tools
     spoken = _unsaid if hides_text else spoken
-    return Answer(usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool)
+    return AnswerReader(
+        usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool
+    )
 
 
 def _unsaid(_text: str) -> str:

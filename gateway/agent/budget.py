@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.errors import GatewayError
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class TimeBudget:
         self._ends_s = clock.monotonic() + limit_s
         self.expiry = expiry
         self._timer: asyncio.TimerHandle | None = None
-        self._expired: Callable[[], None] = _nothing
+        self._expired: Callable[[], None] = _do_nothing
         self._paused_s: float | None = None
         self._limits: set[asyncio.Timeout] = set()  # of what runs `within`
 
@@ -45,10 +45,10 @@ class TimeBudget:
         """Stop the timer: `expired` is not called any more. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._expired = None, _nothing
+        self._timer, self._expired = None, _do_nothing
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Stop the clock of the budget during a wait for a person."""
         expired = self._expired
         self.stop()
@@ -87,7 +87,7 @@ class TimeBudget:
         self._expired()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: no timer has been started."""
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from gateway.agent.loop import Action, Execute, Finish, Plan
 from gateway.agent.output.scanner import Outcome
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import model_name
 
 
@@ -34,11 +34,11 @@ class CallLoop:
         found = FoundCall(model_name(self.call["tool"]), self.call["arguments"], False, vouched=False)
         return Execute((self.plan(found, self.new_id()),))
 
-    def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
+    def handle_answer(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Raise: no model is called."""
         raise AssertionError(f"a model answered a tool call ({finish_reason}): {content}, {outcome}")
 
-    def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
+    def handle_results(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """Return the end of the run, with the result as its text."""
         del planned
         (outcome,) = results
@@ -52,7 +52,7 @@ class CallLoop:
         """Restore nothing, as `snapshot` has nothing."""
 
     @property
-    def beside(self) -> Json:
+    def extra_fields(self) -> Json:
         """Return {}: there is no answer of a model."""
         return {}
 

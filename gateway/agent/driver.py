@@ -46,32 +46,40 @@ from functools import partial
 
 import orjson
 
-from gateway.agent.answer import Further, reader_of
+from gateway.agent.agent_services import AgentParts
+from gateway.agent.answer import Further, build_reader
 from gateway.agent.budget import TimeBudget, timeout
-from gateway.agent.effect import Effects
+from gateway.agent.call_execution import Effects
+from gateway.agent.client_notifications import Questions, Reports
 from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish
-from gateway.agent.machine import Narrowed, new_machine
-from gateway.agent.outcome import LEFT, defused_end, keep_cut_turn, last_chunks, note_end, outcome_of, stored_answer
-from gateway.agent.output.scanner import Calls, Malformed
-from gateway.agent.parts import AgentParts
-from gateway.agent.patience import Patience, left
-from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, report_unknown
-from gateway.agent.questions import Questions, Reports
-from gateway.agent.retries import EARLY_S, is_resumable, parked, pause_s, tell_waiting
+from gateway.agent.loop_factory import NarrowedRun, new_machine
+from gateway.agent.output.scanner import CallGroup, Malformed
+from gateway.agent.progress import PARKED, RunProgress, lacks_credential, reopen, report_unknown
 from gateway.agent.round import Round
+from gateway.agent.run_metrics import (
+    LEFT,
+    defused_end,
+    get_run_outcome,
+    keep_cut_turn,
+    last_chunks,
+    note_end,
+    stored_answer,
+)
+from gateway.agent.store_retry import Patience, build_left_run_error
+from gateway.agent.upstream_recovery import EARLY_S, build_parked_error, is_resumable, pause_s, tell_waiting
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.chat_texts import run_of_question
 from gateway.contracts.calls import CallOutcome, PlannedCall
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import AnswerEnded, Chunk, Emit, Exchange, Handler, Reply
-from gateway.contracts.journal import ENDED, RunState
 from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.store import Json, StoreError
+from gateway.contracts.records import replace
+from gateway.contracts.storage.journal import ENDED, RunState
+from gateway.contracts.storage.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.usage import Usage
-from gateway.errors import GatewayError
-from gateway.records import replace
-from gateway.runs.call_events import begins_on_record, opening
+from gateway.dialects.usage import TurnUsage
+from gateway.runs.call_events import begins_on_record, build_opening
 from gateway.runs.live_run import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live_run import PARKED as PARKED_MARK
 from gateway.runs.recorder import RunRecorder
@@ -101,14 +109,14 @@ class RunDriver:
         self._expired = self._dropped = self._is_lost = False
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
-        self._consent = parts.settings.of(exchange)
+        self._consent = parts.settings.resolve_for_run(exchange)
         # None of these refers to the driver: it is freed with its last reference, without the garbage collector.
-        self._progress = Progress(Usage())
+        self._progress = RunProgress(TurnUsage())
         store, clock, counters = parts.store, parts.clock, parts.counters
         self._hidden = HiddenTurns(exchange, self._progress, store=store, clock=clock, counters=counters)
-        self._reader = partial(reader_of, exchange, usage=self._progress.usage, further=Further())
+        self._reader = partial(build_reader, exchange, usage=self._progress.usage, further=Further())
         self._loop = new_machine(parts, limits, exchange, self._progress)
-        self._narrowed = Narrowed(parts, limits, exchange, self._progress, self._loop)
+        self._narrowed = NarrowedRun(parts, limits, exchange, self._progress, self._loop)
         limit_s = min(limits.timeout_s, exchange.budget_s)
         self._budget = TimeBudget(limit_s, clock=clock, expiry=partial(timeout, limit_s, exchange.id))
         self._record = RunRecorder(
@@ -138,18 +146,18 @@ class RunDriver:
                 await self._hidden.marks.mark_calls(self._progress.strangers, steps)
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
-            await self._parts.approvals.remembered.ask_before(exchange)
+            await self._parts.approvals.remembered.store_ask(exchange)
         self._messages = await self._hidden.conversation()
 
     async def stream(self, emit: Emit) -> None:
         """Send the client its answer: text, events, one finish reason, and the usage of the whole turn."""
-        self._tell = self._hidden.marks.told.noting(emit)
+        self._tell = self._hidden.marks.told.wrap_emit(emit)
         self._budget.start(self._expire)
         try:
             run = self._exchange
             if run.events or run.shows_calls or run.resume is not None:
                 said, progress, catalog = self._hidden.retold(), self._progress, self._parts.in_use.judge.catalog
-                for chunk in opening(run, said, self._record.steps[progress.shown :], catalog):
+                for chunk in build_opening(run, said, self._record.steps[progress.shown :], catalog):
                     await self._emit(chunk)
             if run.brings:
                 await self._emit(self._spoken(run.brings))
@@ -160,17 +168,17 @@ class RunDriver:
                     await self._patience.until(partial(self._execute, self._action))
                 else:
                     await self._call_model()
-            for chunk in await self._ending(self._action):
+            for chunk in await self._end_turn(self._action):
                 await self._emit(chunk)
             self._outcome = self._state
         except Exception as failure:
-            raise await self._failed(failure) from None
+            raise await self._handle_failure(failure) from None
         except asyncio.CancelledError as left:
             self._outcome = "cancelled"
             with suppress(GatewayError, StoreError):
                 await self._record.leave(stopping=STOPPING in left.args)
             if STOPPING in left.args and (stored := self._record.run) is not None and stored.state not in ENDED:
-                self._begun()  # perhaps on record since a moment ago only: its first line was being written
+                self._send_effects_mark()  # perhaps on record since a moment ago only: its first line was being written
             await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
             raise
         finally:
@@ -186,11 +194,11 @@ class RunDriver:
         """Store a turn that begins on record before its first step. Read whether each step of a workflow asks."""
         workflow = self._loop.workflow if isinstance(self._loop, WorkflowLoop) else None
         if workflow is not None or begins_on_record(self._exchange):
-            if workflow is None or not self._record.begun:
+            if workflow is None or not self._record.is_stored:
                 await self._patience.until(self._record.begin)
             await self._emit({RECORDED: True})
         if workflow is not None:
-            await self._progress.check_asked_for(self._parts.approvals.remembered, self._exchange)
+            await self._progress.load_ask_before_flag(self._parts.approvals.remembered, self._exchange)
             await self._budget.within(self._parts.in_use.until_started(workflow.tools))
 
     async def _emit(self, chunk: Chunk) -> None:
@@ -215,7 +223,7 @@ class RunDriver:
                 hides_text=self._loop.hides_text,
             )
             try:
-                with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
+                with self._progress.time_call(model=self._exchange.body.get("model"), clock=self._parts.clock):
                     reply = await self._call(again=tries)
                     self._tell({ANSWERS: reply})
                     await answer.read(reply, self._tell)
@@ -229,7 +237,7 @@ class RunDriver:
             await self.release()
         await self._emit({CALLS: None})
         if self._exchange.events:
-            await self._emit(self._progress.calls.finished(self._step))
+            await self._emit(self._progress.calls.build_finish_event(self._step))
         if answer.has_sources:
             await self._hidden.marks.read_sources()
         rest, found = answer.finish()
@@ -237,9 +245,9 @@ class RunDriver:
             await self._emit(rest)
         if isinstance(found, Malformed):
             self._narrowed.report_malformed(found)
-        elif isinstance(found, Calls):
+        elif isinstance(found, CallGroup):
             found = await self._narrowed.doubt(found, self._messages)
-        self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+        self._action = defused_end(self._loop.handle_answer(answer.content, found, finish_reason=answer.reason))
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
         """Return whether the model may be called again, after the pause that comes first."""
@@ -274,7 +282,7 @@ class RunDriver:
         if asked.dry:
             asked = replace(asked, remarks=(*asked.remarks, *self._hidden.remarks))
         self._reply = reply = await self._budget.within(self._call_next(asked))
-        self._progress.usage.asked(body)
+        self._progress.usage.begin_call(body)
         self._progress.calls.by = reply.by
         return reply
 
@@ -289,7 +297,7 @@ class RunDriver:
 
     async def _execute(self, action: Execute) -> None:
         """Run a round of calls. A round that is still open, such as after a failure of the store, is continued."""
-        round_ = await self._reopened() if self._progress.is_open else self._next_round(action)
+        round_ = await self._reopen_round() if self._progress.is_open else self._next_round(action)
         if isinstance(round_, Finish):
             self._action = round_
             return
@@ -299,16 +307,16 @@ class RunDriver:
             self._state, self._context, self._action = round_.state, round_.context, round_.finish
             return
         self._progress.is_open = False
-        self._action = defused_end(self._loop.executed(round_.planned, round_.outcome))
+        self._action = defused_end(self._loop.handle_results(round_.planned, round_.outcome))
 
     def _next_round(self, action: Execute) -> Round:
         numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
-        self._progress.rounds.append((self._loop.content, numbers, self._loop.beside))
+        self._progress.rounds.append((self._loop.content, numbers, self._loop.extra_fields))
         self._progress.is_open = True
         self._reports.note_refused(action.planned)
         return self._new_round(action.planned, numbers, {}, reopened=False)
 
-    async def _reopened(self) -> Round | Finish:
+    async def _reopen_round(self) -> Round | Finish:
         exchange, parts = self._exchange, self._parts
         approvals = await parts.approvals.of_run(exchange.id, tenant=exchange.caller.tenant)
         await self._narrowed.read(approvals)
@@ -344,7 +352,7 @@ class RunDriver:
             done=done,
             progress=self._progress,
             say=self._emit_round,
-            begun=self._begun,
+            begun=self._send_effects_mark,
             questions=self._questions,
             reports=self._reports,
             left=self._left_in_question,
@@ -364,13 +372,13 @@ class RunDriver:
             before = "".join(self._progress.said[: self._before_question])
             await self._hidden.park(self._loop.hidden, steps=self._record.steps, replayed_text=before)
 
-    def _begun(self) -> None:
+    def _send_effects_mark(self) -> None:
         """Send the mark of the first effect without waiting for the client."""
         self._tell({EFFECTS: True})
 
     # The end of a turn.
 
-    async def _ending(self, finish: Finish) -> list[Chunk]:
+    async def _end_turn(self, finish: Finish) -> list[Chunk]:
         """Write the end to the store, and return the last chunks of the turn."""
         last: list[Chunk] = []
         if finish.text:
@@ -390,26 +398,26 @@ class RunDriver:
         asked = self._questions.asked
         return last + last_chunks(finish, self._exchange, self._state, usage=usage, context=self._context, asked=asked)
 
-    async def _failed(self, failure: Exception) -> Exception:
+    async def _handle_failure(self, failure: Exception) -> Exception:
         """Return the error for the run's client. After an effect it must not make the client try again."""
         if isinstance(failure, AnswerEnded):
             self._outcome = "completed"
             await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden, is_completed=True)
             return failure
-        if self._patience.is_for(failure) and self._record.run is not None:
+        if self._patience.is_recoverable(failure) and self._record.run is not None:
             self._outcome = LEFT
             self._parts.leases.give_back(self._record.run)
-            return left(self._exchange.id)
+            return build_left_run_error(self._exchange.id)
         if isinstance(failure, GatewayError):
             error = self._budget.expiry() if self._expired else failure
-        elif self._record.begun:
+        elif self._record.is_stored:
             log.error("run %s failed after a tool had run", self._exchange.id, exc_info=failure)
             error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
         else:
             return failure
         if isinstance(self._loop, WorkflowLoop):
             error = self._loop.at_step(error)
-        self._outcome = outcome_of(error)
+        self._outcome = get_run_outcome(error)
         if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
         has_client = not self._exchange.background and self._exchange.call is None  # else nobody would continue it
@@ -421,7 +429,7 @@ class RunDriver:
                 await self._record.park("awaiting_client", error=error)
                 self._tell({PARKED_MARK: self._exchange.id})
                 self._outcome = "awaiting_client"
-                return parked(error, self._exchange)
+                return build_parked_error(error, self._exchange)
             else:
                 await self._record.end("failed", error=error)
         except GatewayError:  # it is not ours any more, or goes on once our lease is over

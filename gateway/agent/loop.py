@@ -10,15 +10,15 @@ from typing import Literal
 
 import orjson
 
-from gateway.agent.output.scanner import Calls, Malformed, Outcome
-from gateway.agent.output.wanted_format import has_format
+from gateway.agent.output.requested_format import has_format
+from gateway.agent.output.scanner import CallGroup, Malformed, Outcome
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import not_forced
-from gateway.dialects.meaning import is_random
-from gateway.errors import GatewayError
-from gateway.model.adaptation.neighbours import with_own
+from gateway.dialects.message_identity import is_random
+from gateway.model.adaptation.merged_messages import with_own
 
 CALL_WISH = "Your last answer called no tool and was dropped. Call one of the tools now, and write nothing else."
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
@@ -112,13 +112,13 @@ class Loop:
             del asked["response_format"]
         return asked
 
-    def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
+    def handle_answer(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Return the action that follows from one answer. `content` is its text without the call."""
         is_theirs = isinstance(outcome, Malformed) and outcome.cut in self.client_tools
         if isinstance(outcome, Malformed) and not is_theirs:
             return self._complain(outcome.reason)
-        if isinstance(outcome, Calls):
-            return self._called(content, outcome)
+        if isinstance(outcome, CallGroup):
+            return self._handle_calls(content, outcome)
         self._complaints.clear()
         finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
         if self._lacks_call and not is_theirs and finish.reason == "stop":
@@ -127,7 +127,7 @@ class Loop:
             return replace(finish, text=content) if self.hides_text else finish
         return self._bring_into_format(content, finish) if self.holds_back else finish
 
-    def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
+    def handle_results(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """Return the action that follows from the results of `planned`, one for each."""
         outcome = self._repetition_note(planned)
         self.hidden += self._messages(planned, [result.shown + outcome for result in results])
@@ -171,7 +171,7 @@ class Loop:
         return self._content
 
     @property
-    def beside(self) -> Json:
+    def extra_fields(self) -> Json:
         """Return the other fields of that answer, which its model must see again.
 
         `message` are those of the message, `calls` those of each call by its id. `added` are messages of the user that
@@ -231,7 +231,7 @@ class Loop:
         self._complaints.append({"role": "user", "content": text})
         return Ask(self.messages)
 
-    def _called(self, content: str, found: Calls) -> Action:
+    def _handle_calls(self, content: str, found: CallGroup) -> Action:
         self.malformed = 0
         self._complaints.clear()
         self.is_formatting, self._draft = False, ()
@@ -246,7 +246,7 @@ class Loop:
             return self._left_to_client()
         most = self.limits.max_tool_calls
         if self.asked >= most + self.is_lowered:
-            return self._stopped(most)
+            return self._stop_at_limit(most)
         planned = tuple(self.plan(call, call.id or self.new_id()) for call in ours)
         further = {p.call.id: call.further for p, call in zip(planned, ours, strict=True) if call.further}
         self._beside = {"message": found.beside, "calls": further} if found.beside or further else {}
@@ -259,7 +259,7 @@ class Loop:
         self._count_repetition(planned)
         return Execute(planned)
 
-    def _stopped(self, most: int) -> Action:
+    def _stop_at_limit(self, most: int) -> Action:
         """Return the end of a turn whose model calls more tools than its client wants.
 
         Raises GatewayError (agent_iteration_limit) where the limit is the operator's.

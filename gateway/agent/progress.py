@@ -11,21 +11,21 @@ import orjson
 from gateway.agent.budget import TimeBudget
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
-from gateway.agent.model_calls import ModelCalls, TimedCall
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.approvals.texts import language_of, stopped_text, unknown_text
+from gateway.approvals.texts import detect_language, stopped_text, unknown_text
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import Approval, RunState, StoredStep
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import Approval, RunState, StoredStep
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
 from gateway.dialects.chat_request import last_user_text
-from gateway.dialects.usage import Usage
+from gateway.dialects.usage import TurnUsage
+from gateway.runs.model_call_log import ModelCalls, TimedCall
 from gateway.runs.recorder import RunRecorder
-from gateway.tools.judge import Judge
-from gateway.tools.remembered import Remembered
+from gateway.tools.call_evaluator import Judge
+from gateway.tools.grants import RememberedDecisions
 
 #: States in which a run waits in the store: its turn is over, it is not.
 PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
@@ -35,7 +35,7 @@ _KNOWN = frozenset(("finished", "failed"))
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.hidden.keys.Keys`).
+    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.hidden.answer_keys.Keys`).
 
     The hidden messages from `start` up to `split` came before it. If a client's answer was cut in the question, the
     client gets `retold` again: the text before the question.
@@ -50,7 +50,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Progress:
+class RunProgress:
     """The stored state of a run besides its loop and its steps.
 
     `question` is the answer in which its turn ended, until a client goes on behind it. Of the hidden messages of the
@@ -64,7 +64,7 @@ class Progress:
     `shown` belong to earlier answers.
     """
 
-    usage: Usage
+    usage: TurnUsage
     said: list[str] = field(default_factory=list)
     question: Question | None = None
     start: int = 0
@@ -76,26 +76,26 @@ class Progress:
     read_tainted: bool = False
     strangers: set[int] = field(default_factory=set)
     asked_for: bool = False
-    narrowings: list[Json] = field(default_factory=list)  # by requests that decided (`gateway.runs.narrowing`)
+    narrowings: list[Json] = field(default_factory=list)  # by requests that decided (`gateway.runs.run_restrictions`)
     added: list[str] = field(default_factory=list)  # requests whose messages came with their decisions
     calls: ModelCalls = field(default_factory=ModelCalls)
 
     @property
-    def tainted(self) -> bool:
+    def is_tainted(self) -> bool:
         """Return whether strangers wrote a text that the model has read, or will read in its next call."""
         return self.read_tainted or bool(self.strangers)
 
-    def tainted_besides(self, number: int) -> bool:
+    def is_call_tainted(self, number: int) -> bool:
         """Return the same without the result of this step, which its own call has not read."""
         return self.read_tainted or bool(self.strangers - {number})
 
-    async def check_asked_for(self, remembered: Remembered, exchange: Exchange) -> None:
+    async def load_ask_before_flag(self, remembered: RememberedDecisions, exchange: Exchange) -> None:
         """Read whether the user wants to be asked before each call of this run or conversation. Raises StoreError."""
-        self.asked_for = self.asked_for or await remembered.asks_before(exchange)
+        self.asked_for = self.asked_for or await remembered.has_ask(exchange)
 
-    def timed(self, *, model: object, clock: Clock) -> TimedCall:
+    def time_call(self, *, model: object, clock: Clock) -> TimedCall:
         """Return the context manager that adds a call of the requested `model` to the calls."""
-        return self.calls.timed(len(self.rounds), model=model, usage=self.usage, clock=clock)
+        return self.calls.time_call(len(self.rounds), model=model, usage=self.usage, clock=clock)
 
     def snapshot(self, loop: Loop | WorkflowLoop | CallLoop, budget: TimeBudget) -> Json:
         return {
@@ -146,15 +146,15 @@ class Progress:
                 (
                     content,
                     beside,
-                    [planned_of(steps[n], judge, exchange) for n in numbers],
-                    [shown_of(steps[n]) for n in numbers],
+                    [restore_planned_call(steps[n], judge, exchange) for n in numbers],
+                    [get_shown_result(steps[n]) for n in numbers],
                 )
                 for content, numbers, beside in whole
             ],
         )
 
 
-def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> PlannedCall:
+def restore_planned_call(step: StoredStep, judge: Judge, exchange: Exchange) -> PlannedCall:
     """Return a call as it was planned, with the tool as it is now."""
     entry = judge.catalog.find(step.model_name, exchange)
     call = ToolCall(
@@ -170,7 +170,7 @@ def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> PlannedCal
     return PlannedCall(call, spec, verdict, refusal, step.risk_level)
 
 
-def shown_of(step: StoredStep) -> str:
+def get_shown_result(step: StoredStep) -> str:
     return step.shown or step.result or ""
 
 
@@ -192,21 +192,21 @@ def cut_results(steps: Sequence[StoredStep]) -> list[CallOutcome]:
 def _cut_result(step: StoredStep) -> str:
     if step.started_s is None:
         return step.result or "Not run: its turn was cancelled before."
-    return shown_of(step) if step.state in _KNOWN else stopped_text(step.tool, run_id=step.run_id)
+    return get_shown_result(step) if step.state in _KNOWN else stopped_text(step.tool, run_id=step.run_id)
 
 
 def reopen(
-    progress: Progress, recorder: RunRecorder, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
+    progress: RunProgress, recorder: RunRecorder, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
 ) -> Open:
     """Return the open round of a run that continues."""
     _, numbers, _ = progress.rounds[-1]
     planned, done, unknown = [], {}, []
     for number in numbers:
         step = recorder.steps[number]
-        was = planned_of(step, judge, exchange)
+        was = restore_planned_call(step, judge, exchange)
         if step.state in _KNOWN or (step.state == "rejected" and step.result is not None):
             whole = step.result or ""
-            done[number] = CallOutcome(shown_of(step), whole, ok=step.state == "finished", answer=step.answer)
+            done[number] = CallOutcome(get_shown_result(step), whole, ok=step.state == "finished", answer=step.answer)
         elif step.state in ("started", "unknown"):
             if step.state == "started" and was.spec is not None and was.spec.idempotent:
                 approval = approvals.get(number)
@@ -224,7 +224,7 @@ async def report_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange
             counters.count("unknown_outcomes", tool=recorder.steps[number].tool)
             await recorder.finish(number, None, ok=False)
     first = recorder.steps[numbers[0]]
-    language = language_of(last_user_text(exchange.body["messages"]))
+    language = detect_language(last_user_text(exchange.body["messages"]))
     return unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
 
 

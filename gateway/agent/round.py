@@ -50,13 +50,13 @@ from typing import TypeAlias, TypedDict
 
 import orjson
 
+from gateway.agent.agent_services import ApprovalSettings
 from gateway.agent.budget import TimeBudget
-from gateway.agent.effect import Effects
+from gateway.agent.call_execution import Effects
+from gateway.agent.client_notifications import Questions, Reports
 from gateway.agent.loop import Finish
-from gateway.agent.machine import Narrowed
-from gateway.agent.parts import ApprovalSettings
-from gateway.agent.progress import Progress
-from gateway.agent.questions import Questions, Reports
+from gateway.agent.loop_factory import NarrowedRun
+from gateway.agent.progress import RunProgress
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
 from gateway.approvals.approvals import Approvals, was_rejected
@@ -64,15 +64,15 @@ from gateway.approvals.escaping import Language
 from gateway.approvals.view import approval_view
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.runs.lease import lost
+from gateway.runs.lease import build_lost_error
 from gateway.runs.live_run import WAITS
 from gateway.runs.recorder import RunRecorder
+from gateway.tools.active_config import InUse
+from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import CatalogEntry
-from gateway.tools.in_use import InUse
-from gateway.tools.judge import Judge
 
 #: How often a call is looked at whose tool or policy changes each time before it runs.
 LOOKS = 10
@@ -95,14 +95,14 @@ class Round:
     approvals: Approvals
     settings: ApprovalSettings
     exchange: Exchange
-    narrowed: Narrowed
+    narrowed: NarrowedRun
     recorder: RunRecorder
     budget: TimeBudget
     effects: Effects
     planned: Sequence[PlannedCall]
     numbers: Sequence[int]
     done: Mapping[int, CallOutcome]
-    progress: Progress
+    progress: RunProgress
     say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live_run`
     begun: Callable[[], None]  # there may be an effect from here on
     questions: Questions
@@ -128,19 +128,19 @@ class Round:
             await self.in_use.until_started([p.call.tool for p, number in pairs if number not in self.done])
         await self._prepare(range(len(self.numbers)))
         for i, number in enumerate(self.numbers):
-            if self._is_over():
+            if self._is_finished():
                 return
             outcome = self.done.get(number) or await self._through(i)
             if outcome is not None:
                 self.outcome.append(outcome)
                 if self.planned[i].refusal is not None and number not in self.done:
-                    await self.reports.refused(number, self.say)
-        await self.recorder.refused()
+                    await self.reports.report_refusal(number, self.say)
+        await self.recorder.record_refusals()
 
     async def _through(self, i: int) -> CallOutcome | None:
         """Carry one call from its decision, if it needs one, to its result. Return None if the turn ends instead."""
         looks = 0
-        while (refused := _refused(self.planned[i])) is None:
+        while (refused := _find_refusal(self.planned[i])) is None:
             approval: Approval | None = None
             looks += 1
             if looks > LOOKS:
@@ -148,15 +148,15 @@ class Round:
                 continue
             if self._awaits(i):
                 await self._wait(i)
-                if self._is_over():
+                if self._is_finished():
                     return None
                 approval = self._approvals[self.numbers[i]]
-                if (outcome := self._rejected(i, approval)) is not None:
+                if (outcome := self._handle_rejection(i, approval)) is not None:
                     return outcome
                 if approval.state != "approved":  # what it cleared is somebody else's, or was done
-                    raise lost(self.exchange.id)
+                    raise build_lost_error(self.exchange.id)
             await self._prepare([i])
-            if self._is_over():
+            if self._is_finished():
                 return None
             if self._is_cleared(i) and (outcome := await self._carried_out(i, approval)) is not None:
                 return outcome
@@ -176,12 +176,12 @@ class Round:
         if approval is not None and self._approvals[number].id != approval.id:
             return None
         planned, equipment = self._as_it_runs(i), self.in_use.current()
-        entry = equipment.judge.catalog.find(planned.call.tool, self._judged_in(i))
+        entry = equipment.judge.catalog.find(planned.call.tool, self._get_judging_exchange(i))
         if entry is None or self._looked.get(number) != self._sight(i):
             return None
-        await self.reports.started(number, planned, approval, self.say, place=i)
+        await self.reports.report_start(number, planned, approval, self.say, place=i)
         if self.reports.may_wait:  # while its client read nothing, its user may have said something
-            await self.progress.check_asked_for(self.approvals.remembered, self.exchange)
+            await self.progress.load_ask_before_flag(self.approvals.remembered, self.exchange)
         outcome = await self.effects.run(
             number,
             planned,
@@ -194,7 +194,7 @@ class Round:
         )
         if outcome is not None:
             self._moments += 1
-            await self.reports.finished(number, planned, self.say, place=i)
+            await self.reports.report_finish(number, planned, self.say, place=i)
         return outcome
 
     # The look at what may run.
@@ -204,32 +204,32 @@ class Round:
         number = self.numbers[i]
         progress = self.progress
         if self._moments:
-            await progress.check_asked_for(self.approvals.remembered, self.exchange)
+            await progress.load_ask_before_flag(self.approvals.remembered, self.exchange)
             await self._is_granted(i)
         if self._looked.get(number) == (sight := self._sight(i)):
             return
         was = self._as_it_runs(i)
         now = await self.in_use.judge.again(
-            was, self._judged_in(i), tainted=progress.tainted_besides(number), asked_for=progress.asked_for
+            was, self._get_judging_exchange(i), tainted=progress.is_call_tainted(number), asked_for=progress.asked_for
         )
         self._looked[number] = sight
         if (now.verdict, now.refusal) != (was.verdict, was.refusal):
             self._replan(i, replace(self.planned[i], verdict=now.verdict, refusal=now.refusal))
-            self.recorder.judged(number, self.planned[i])
+            self.recorder.record_verdict(number, self.planned[i])
             self.reports.note_refused([self.planned[i]])
             approval = self._approvals.get(number)
             if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
-                self.recorder.outdated(approval)
+                self.recorder.cancel_approval(approval)
 
     def _sight(self, i: int) -> "_Sight":
         """Return everything that a look at a call depends on, and the number of events in this round so far."""
         judge = self.in_use.judge
         planned = self._as_it_runs(i)
-        entry = judge.catalog.find(planned.call.tool, self._judged_in(i))
-        tainted = self.progress.tainted_besides(self.numbers[i])
+        entry = judge.catalog.find(planned.call.tool, self._get_judging_exchange(i))
+        tainted = self.progress.is_call_tainted(self.numbers[i])
         return judge, entry, planned, tainted, self.progress.asked_for, self._moments
 
-    def _judged_in(self, i: int) -> Exchange:
+    def _get_judging_exchange(self, i: int) -> Exchange:
         """Return the exchange in which a call is judged. A call that a person approved runs in any case."""
         approval = self._approvals.get(self.numbers[i])
         return self.narrowed.exchange if approval is None or approval.state != "approved" else self.exchange
@@ -257,13 +257,13 @@ class Round:
             step = self.recorder.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
-            self._end("rejected", texts.refused_here_text(shown, **self._emitted()))
-            await self.recorder.refused()
+            self._end("rejected", texts.refused_here_text(shown, **self._get_text_facts()))
+            await self.recorder.record_refusals()
             return
         if lacking and (other := await self._issue(lacking)) is not None:
             self.context = other[1]
             self._end("completed" if self.exchange.workflow is None else "cancelled", other[0])
-            await self.recorder.refused()
+            await self.recorder.record_refusals()
         elif lacking:
             self.begun()
 
@@ -276,7 +276,7 @@ class Round:
             self.reports.note_refused([self.planned[i]])
         elif (grant := await self._grant(i)) is not None:
             self._granted.add(self.numbers[i])
-            self.recorder.granted(self.numbers[i], grant.id, grant.granted_by)
+            self.recorder.record_grant(self.numbers[i], grant.id, grant.granted_by)
 
     async def _is_granted(self, i: int) -> bool:
         """Return False if the grant that cleared the call does so no more. The call then asks."""
@@ -326,18 +326,18 @@ class Round:
     async def _wait(self, i: int) -> None:
         """Wait until the call is decided. `finish` is set if the turn ends before that, or because of it."""
         awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits(k)]
-        asked = self._pending(awaited)
+        asked = self._list_pending(awaited)
         if self._moments:  # they may have been decided while other calls ran
             await self._read()
         self._moments += 1
-        waiting = self._pending(awaited)
+        waiting = self._list_pending(awaited)
         try:
             if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
                 await self.say({WAITS: True})
                 await self.questions.hold(waiting, self.say, held_s=self.settings.inline_wait_s)
             pending = await self._until_decided(awaited)
             await self.say({WAITS: False})
-            self.questions.decided([self._approvals[number] for number in awaited])
+            self.questions.trace_decisions([self._approvals[number] for number in awaited])
         except asyncio.CancelledError:
             await self.left()
             await self.recorder.park("awaiting_approval")
@@ -351,7 +351,7 @@ class Round:
         elif (said_no := self._decided_against(awaited)) is not None:
             self._abort(said_no, awaited)
 
-    def _pending(self, awaited: Sequence[int]) -> list[Approval]:
+    def _list_pending(self, awaited: Sequence[int]) -> list[Approval]:
         return [self._approvals[number] for number in awaited if self._approvals[number].state == "pending"]
 
     def _awaits(self, i: int) -> bool:
@@ -363,7 +363,7 @@ class Round:
         run_id, tenant = self.exchange.id, self.exchange.caller.tenant
         try:
             if self.exchange.approvals == "hold":
-                with self.budget.paused():
+                with self.budget.pause():
                     async with asyncio.timeout(self.settings.inline_wait_s) as limit:
                         await self.approvals.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
         except TimeoutError:
@@ -386,13 +386,13 @@ class Round:
 
     def _park(self, awaited: Sequence[int]) -> None:
         """End the turn; the run waits in the store."""
-        pending = self._pending(awaited)
-        self.context = spoken.waiting(self.exchange.id, pending)
+        pending = self._list_pending(awaited)
+        self.context = spoken.build_waiting_facts(self.exchange.id, pending)
         self._end("awaiting_approval", self.questions.last(pending))
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
         """End the turn after a rejection, an expiry or a cancellation: the rest of the group does not run."""
-        ran = self._emitted()
+        ran = self._get_text_facts()
         if decided.state == "rejected":
             self._end("rejected", texts.rejected_text(decided.tool, decided.comment, **ran))
         elif decided.state == "expired":
@@ -401,17 +401,17 @@ class Round:
             self._end("cancelled", texts.cancelled_text(decided.tool, **ran))
         for number in awaited:
             approval = self._approvals[number]
-            self.recorder.ended(number, _ENDED.get(approval.state, "cancelled"), None)
+            self.recorder.record_skipped_call(number, _ENDED.get(approval.state, "cancelled"), None)
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:
         """Refuse the call, and give the model the reason, even if the call was to end the turn."""
         self._replan(i, replace(self.planned[i], refusal=text))
-        self.recorder.ended(self.numbers[i], state, text)
+        self.recorder.record_skipped_call(self.numbers[i], state, text)
 
     def _replan(self, i: int, planned: PlannedCall) -> None:
         self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
 
-    def _rejected(self, i: int, approval: Approval) -> CallOutcome | None:
+    def _handle_rejection(self, i: int, approval: Approval) -> CallOutcome | None:
         """Return the result of a rejected call for the model if the run continues (`on_reject: continue`)."""
         if approval.state != "rejected":
             return None
@@ -422,10 +422,10 @@ class Round:
     def _end(self, state: RunState, text: str) -> None:
         self.state, self.finish = state, Finish(text, "stop")
 
-    def _is_over(self) -> bool:
+    def _is_finished(self) -> bool:
         return self.finish is not None
 
-    def _emitted(self) -> "_Emitted":
+    def _get_text_facts(self) -> "_TextFacts":
         ran = sum(step.started_s is not None for step in self.recorder.steps)
         return {"ran_before": ran, "language": self.questions.language}
 
@@ -434,10 +434,10 @@ class Round:
 _Sight: TypeAlias = tuple[Judge, CatalogEntry | None, PlannedCall, bool, bool, int]
 
 
-class _Emitted(TypedDict):
+class _TextFacts(TypedDict):
     ran_before: int
     language: Language
 
 
-def _refused(planned: PlannedCall) -> CallOutcome | None:
+def _find_refusal(planned: PlannedCall) -> CallOutcome | None:
     return None if planned.refusal is None else CallOutcome(planned.refusal, planned.refusal, ok=False)

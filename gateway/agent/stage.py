@@ -2,19 +2,19 @@
 
 import logging
 
+from gateway.agent.agent_services import AgentParts
 from gateway.agent.driver import RunDriver
 from gateway.agent.hidden.turns import HiddenTurns
-from gateway.agent.output.unlooped import unlooped
-from gateway.agent.parts import AgentParts
-from gateway.agent.patience import left
-from gateway.agent.progress import Progress
+from gateway.agent.output.passthrough_answer_filter import with_safe_answers
+from gateway.agent.progress import RunProgress
+from gateway.agent.store_retry import build_left_run_error
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply, Stage
 from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.store import StoreError
+from gateway.contracts.records import replace
+from gateway.contracts.storage.store import StoreError
 from gateway.dialects.chat_request import may_call_tools, names_sources, wants_text
-from gateway.dialects.usage import Usage
-from gateway.errors import GatewayError
-from gateway.records import replace
+from gateway.dialects.usage import TurnUsage
 
 log = logging.getLogger("gateway")
 
@@ -39,7 +39,9 @@ class _AgentLoop:
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         if exchange.workflow is None and not (wants_text(exchange.body) or may_call_tools(exchange)):
             if not exchange.background:
-                return await self._unlooped(exchange, call_next)  # it is the client's, whatever it looks like
+                return await self._handle_without_loop(
+                    exchange, call_next
+                )  # it is the client's, whatever it looks like
             exchange = replace(exchange, no_tools=True)  # it has a run, for the record
         run = RunDriver(self._parts, self._limits, exchange, call_next)
         try:
@@ -50,20 +52,20 @@ class _AgentLoop:
                 log.error("run %s cannot begin: %s", exchange.id, error)
                 if exchange.resume is not None:
                     self._parts.leases.give_back(exchange.resume.run)
-                    raise left(exchange.id) from None
+                    raise build_left_run_error(exchange.id) from None
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None
             raise
         return Reply(run.stream, run.release)
 
-    async def _unlooped(self, exchange: Exchange, call_next: Handler) -> Reply:
+    async def _handle_without_loop(self, exchange: Exchange, call_next: Handler) -> Reply:
         """Return an answer that is not read for calls, marked if strangers had a part in what its model reads."""
-        parts, progress = self._parts, Progress(Usage())
+        parts, progress = self._parts, RunProgress(TurnUsage())
         hidden = HiddenTurns(exchange, progress, store=parts.store, clock=parts.clock, counters=parts.counters)
         await hidden.conversation()
-        reply = await unlooped(call_next)(exchange)
+        reply = await with_safe_answers(call_next)(exchange)
 
         async def stream(emit: Emit) -> None:
-            tell = hidden.marks.told.noting(emit)
+            tell = hidden.marks.told.wrap_emit(emit)
 
             def take(chunk: Chunk) -> Pause | None:
                 if not isinstance(chunk, str) and names_sources(chunk):

@@ -11,11 +11,11 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from gateway.agent.loop import Action, Ask, Execute, Finish, Plan
 from gateway.agent.output.scanner import Outcome
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallWatcher
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.workflows.definition import Step, Workflow
 from gateway.workflows.templates import Reference, TooLongError, Values, filled_text, references
 
@@ -73,9 +73,9 @@ class WorkflowLoop:
             self.watcher.begins(step.name, number=self._number, total=len(self.workflow.steps))
         if step.model is not None:
             return Ask(self.messages)
-        return Execute((self._planned(step),))
+        return Execute((self._plan_call(step),))
 
-    def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
+    def handle_answer(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Return the action that follows from the model's answer.
 
         `content` is all of its text. No calls are looked for in it.
@@ -86,11 +86,11 @@ class WorkflowLoop:
         self._store_result(content, is_cut=finish_reason in _ENDS)
         return self.begin()
 
-    def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
+    def handle_results(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """Return the action that follows from the result of the one call."""
         (call,), (outcome,) = planned, results
         if call.refusal is not None or not outcome.ok:
-            raise self._failure(shown(outcome.whole, REASON_CHARS))
+            raise self._failure(escape_line(outcome.whole, REASON_CHARS))
         if self._is_last:
             return Finish(outcome.whole, "stop")
         self._store_result(outcome.whole)
@@ -107,7 +107,7 @@ class WorkflowLoop:
         self._cut = set(snapshot["cut"])
 
     @property
-    def beside(self) -> Json:
+    def extra_fields(self) -> Json:
         """Return {}: no step sees the answer of another one."""
         return {}
 
@@ -165,7 +165,7 @@ class WorkflowLoop:
                 self._cut.add(name)
         self._number += 1
 
-    def _planned(self, step: Step) -> PlannedCall:
+    def _plan_call(self, step: Step) -> PlannedCall:
         """Return the call, judged like a call of a model."""
         if self._refers_to_cut(step.with_):
             # A model sees that a text is only a half. A tool would take it for the whole.

@@ -12,9 +12,20 @@ from typing import Final, Literal, cast, get_args
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
-from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, read_user, time_of, via_of, word_of
-from gateway.api.site import Route, readable
+from gateway.api.decisions import ApiContext, DecisionBody, carried_out, resume_runs
+from gateway.api.ops_pages import Route, readable
+from gateway.api.request import (
+    VIEWING,
+    Body,
+    build_stale_cursor_error,
+    get_via,
+    parse_limit,
+    parse_query,
+    parse_query_choice,
+    parse_query_time,
+    read_body,
+    read_user,
+)
 from gateway.api.views import (
     decided_view,
     error_view,
@@ -29,10 +40,10 @@ from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import Decision, not_found
 from gateway.approvals.view import noted_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, ApprovalState, NoteWrite
-from gateway.contracts.lists import ApprovalGrouping, ApprovalOrder, NarrowedApprovals
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import Approval, ApprovalState, NoteWrite
+from gateway.contracts.storage.list_queries import ApprovalGrouping, ApprovalOrder, NarrowedApprovals
+from gateway.contracts.storage.store import Json
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
@@ -110,11 +121,11 @@ class ApprovalPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, "status", "conversation", "run", *OF_PENDING, "order", "after", "limit")
-        after, limit = query.get("after"), limit_of(query)
-        order, narrowed = _order_of(query), _read_narrowing(query, caller)
+        query = parse_query(request, "status", "conversation", "run", *OF_PENDING, "order", "after", "limit")
+        after, limit = query.get("after"), parse_limit(query)
+        order, narrowed = _parse_order(query), _read_narrowing(query, caller)
         if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
-            raise gone("after")
+            raise build_stale_cursor_error("after")
         await self._api.approvals().expire_due(tenant=caller.tenant)
         approvals = await self._api.store.approvals(
             tenant=caller.tenant,
@@ -129,10 +140,10 @@ class ApprovalPages:
 
     async def _groups(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, "by", "conversation", "run", *OF_PENDING, "limit")
-        by = cast("ApprovalGrouping", word_of(query, "by", GROUPINGS) or "call")
+        query = parse_query(request, "by", "conversation", "run", *OF_PENDING, "limit")
+        by = cast("ApprovalGrouping", parse_query_choice(query, "by", GROUPINGS) or "call")
         narrowed = _read_narrowing({**query, "status": "pending"}, caller)
-        limit, store = limit_of(query), self._api.store
+        limit, store = parse_limit(query), self._api.store
         await self._api.approvals().expire_due(tenant=caller.tenant)
         groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit + 1, **narrowed)
         shown: list[Json] = []
@@ -148,33 +159,33 @@ class ApprovalPages:
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        wait_s = _wait_of(query_of(request, "wait").get("wait"))
-        approval = await self._found(request.match_info["id"], caller)
+        wait_s = _parse_wait(parse_query(request, "wait").get("wait"))
+        approval = await self._get_approval(request.match_info["id"], caller)
         if approval.state == "pending" and wait_s:
-            approval = await self._decided(approval, caller, wait_s=wait_s)
-        entry = self._api.catalog().named(approval.tool)
+            approval = await self._wait_until_decided(approval, caller, wait_s=wait_s)
+        entry = self._api.catalog().find_by_name(approval.tool)
         return json_answer({**noted_view(approval), "parameters": None if entry is None else entry.spec.parameters})
 
     async def _preview(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
-        query_of(request)
-        approval = await self._found(request.match_info["id"], caller)
-        return json_answer(preview_view(await self._api.previews.of(approval, self._api.catalog())))
+        parse_query(request)
+        approval = await self._get_approval(request.match_info["id"], caller)
+        return json_answer(preview_view(await self._api.previews.preview_call(approval, self._api.catalog())))
 
     async def _decide(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query_of(request)
-        decision = await body_of(request, DecisionBody, caller)
-        wish = decision.to_decision(via_of(request), user=read_user(request))
-        approval = await carried_out(self._api.decide_and_go_on(request.match_info["id"], wish, caller=caller))
+        parse_query(request)
+        decision = await read_body(request, DecisionBody, caller)
+        wish = decision.to_decision(get_via(request), user=read_user(request))
+        approval = await carried_out(self._api.decide_and_resume(request.match_info["id"], wish, caller=caller))
         return json_answer(decided_view(approval))
 
     async def _decide_all(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
-        query_of(request)
-        batch = await body_of(request, Batch, caller)
+        parse_query(request)
+        batch = await read_body(request, Batch, caller)
         same = Decision(
-            approve=batch.decision == "approve", via=via_of(request), comment=batch.reason, user=read_user(request)
+            approve=batch.decision == "approve", via=get_via(request), comment=batch.reason, user=read_user(request)
         )
         wishes = [(one.id, replace(same, sha256=one.sha256)) for one in batch.approvals]
         made = await carried_out(self._all_made(wishes, caller))
@@ -183,11 +194,11 @@ class ApprovalPages:
     async def _all_made(
         self, wishes: Sequence[tuple[str, Decision]], caller: Caller
     ) -> Sequence[Approval | GatewayError]:
-        made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
-        await go_on(self._api.resume, *(one for one in made if isinstance(one, Approval)))
+        made = await asyncio.gather(*(self._try_decide(approval_id, wish, caller) for approval_id, wish in wishes))
+        await resume_runs(self._api.resume, *(one for one in made if isinstance(one, Approval)))
         return made
 
-    async def _made(self, approval_id: str, wish: Decision, caller: Caller) -> Approval | GatewayError:
+    async def _try_decide(self, approval_id: str, wish: Decision, caller: Caller) -> Approval | GatewayError:
         try:
             return await self._api.decide(approval_id, wish, caller=caller)
         except GatewayError as error:
@@ -195,14 +206,14 @@ class ApprovalPages:
 
     async def _assign(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
-        query_of(request)
-        to = (await body_of(request, Assignment, caller)).to
+        parse_query(request)
+        to = (await read_body(request, Assignment, caller)).to
         return await self._store_note(request, caller, assigned=caller.name if to == ME else to or "")
 
     async def _note(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
-        query_of(request)
-        return await self._store_note(request, caller, text=(await body_of(request, Note, caller)).text)
+        parse_query(request)
+        return await self._store_note(request, caller, text=(await read_body(request, Note, caller)).text)
 
     async def _store_note(
         self, request: web.Request, caller: Caller, *, assigned: str | None = None, text: str | None = None
@@ -211,14 +222,14 @@ class ApprovalPages:
             approval_id=request.match_info["id"],
             tenant=caller.tenant,
             by=caller.name,
-            via=via_of(request),
+            via=get_via(request),
             now_s=self._api.clock.time(),
             assigned=assigned,
             text=text,
         )
         return json_answer(noted_view(await self._api.note(word)))
 
-    async def _found(self, approval_id: str, caller: Caller) -> Approval:
+    async def _get_approval(self, approval_id: str, caller: Caller) -> Approval:
         """Return the approval, expired first if its time is over. Raises GatewayError (approval_not_found)."""
         approval = await self._api.store.approval(approval_id, tenant=caller.tenant)
         if approval is not None and approval.state == "pending" and approval.expires_s <= self._api.clock.time():
@@ -228,16 +239,16 @@ class ApprovalPages:
             raise not_found()
         return approval
 
-    async def _decided(self, approval: Approval, caller: Caller, *, wait_s: float) -> Approval:
+    async def _wait_until_decided(self, approval: Approval, caller: Caller, *, wait_s: float) -> Approval:
         """Return the approval once it is not pending any more, or as it is after `wait_s`."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         ends_s = loop.time() + wait_s
         self._waiting.add(news)
         try:
-            async with self._api.feed.listening(lambda _: news.set(), run_id=approval.run_id):
+            async with self._api.feed.subscribe(lambda _: news.set(), run_id=approval.run_id):
                 while True:
                     news.clear()
-                    approval = await self._found(approval.id, caller)
+                    approval = await self._get_approval(approval.id, caller)
                     left_s = min(ends_s - loop.time(), approval.expires_s - self._api.clock.time())
                     if approval.state != "pending" or loop.time() >= ends_s or self._closing:
                         return approval
@@ -270,9 +281,9 @@ def _result(approval_id: str, made: Approval | GatewayError) -> Json:
     return {"id": approval_id, "status": 200, "approval": decided_view(made)}
 
 
-def _order_of(query: Mapping[str, str]) -> ApprovalOrder:
+def _parse_order(query: Mapping[str, str]) -> ApprovalOrder:
     """Return the order of a list. Raises GatewayError (invalid_field)."""
-    order = word_of(query, "order", ORDERS)
+    order = parse_query_choice(query, "order", ORDERS)
     if order == "urgency" and query.get("status") != "pending":
         raise GatewayError(
             "invalid_field",
@@ -292,7 +303,7 @@ def _read_narrowing(query: Mapping[str, str], caller: Caller) -> NarrowedApprova
         text = f"The text to look for is too long: send {QUERY_CHARS} characters at most."
         raise GatewayError("invalid_field", text, param="q")
     return {
-        "state": word_of(query, "status", STATES),
+        "state": parse_query_choice(query, "status", STATES),
         "conversation": query.get("conversation"),
         "run_id": query.get("run"),
         "tool": query.get("tool"),
@@ -300,12 +311,12 @@ def _read_narrowing(query: Mapping[str, str], caller: Caller) -> NarrowedApprova
         "assigned": caller.name if query.get("assigned") == ME else query.get("assigned"),
         "text": query.get("q"),
         "equal_to": query.get("equal_to"),
-        "since_s": time_of(query, "since"),
-        "until_s": time_of(query, "until"),
+        "since_s": parse_query_time(query, "since"),
+        "until_s": parse_query_time(query, "until"),
     }
 
 
-def _wait_of(text: str | None) -> float:
+def _parse_wait(text: str | None) -> float:
     """Return the seconds to wait. Raises GatewayError (invalid_field)."""
     if text is None:
         return 0.0

@@ -5,16 +5,16 @@ from functools import partial
 
 from aiohttp import web
 
-from gateway.api.asking import ContextRequests
-from gateway.api.site import Route
-from gateway.context.headers import credential_header, forwarded
+from gateway.aio.cooperative import aside
+from gateway.api.context_request import ContextRequests
+from gateway.api.ops_pages import Route
+from gateway.context.headers import credential_header, select_forwarded_headers
+from gateway.contracts.errors import GatewayError
 from gateway.dialects.dialect import Dialect
-from gateway.dialects.endpoints import STATELESS, paths_of
-from gateway.dialects.table import dialect_of
-from gateway.errors import GatewayError
-from gateway.lanes.local import head_of
+from gateway.dialects.loader import load_dialect
+from gateway.dialects.registry import STATELESS, build_paths
+from gateway.lanes.local import get_head
 from gateway.model.listing import Asking
-from gateway.turns import aside
 
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 
@@ -28,8 +28,8 @@ class ChatPages:
     def routes(self) -> list[Route]:
         chat = [
             ("POST", path, partial(self._chat, dialect=dialect))
-            for dialect in map(dialect_of, STATELESS)
-            for base in paths_of(dialect.endpoint)
+            for dialect in map(load_dialect, STATELESS)
+            for base in build_paths(dialect.endpoint)
             for path in (base, f"{base}/")
         ]
         models = [("GET", path, self._models) for path in MODEL_PATHS]
@@ -37,28 +37,28 @@ class ChatPages:
 
     async def _chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
         requests = self.requests
-        async with requests.entered(request) as entered:
+        async with requests.admit_request(request) as entered:
             content = await requests.content(request, entered)
             parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
             asked = await aside(parse, content=content)
-            run, request_key = await requests.run_of(request, entered, asked, content)
+            run, request_key = await requests.get_run(request, entered, asked, content)
             keep = None if run.shown_to is None else partial(requests.foreign.mark, run)
             try:
                 answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
                 response = await entered.lane.answer(request, run, answer, streams=asked.streams, keep=keep)
             except GatewayError:
-                requests.resumption.delivered(run, request_key)
+                requests.resumption.forget_answered_question(run, request_key)
                 raise
             finally:  # also of an answer that its client left
                 await requests.foreign.mark(run)
-            requests.resumption.delivered(run, request_key)
+            requests.resumption.forget_answered_question(run, request_key)
             return response
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self.requests.current()
-        head = head_of(request)
+        head = get_head(request)
         identity = self.requests.identify(head, core.candidates({}).has_key, "context")
-        header, credential = forwarded(head, identity.consumed)
+        header, credential = select_forwarded_headers(head, identity.consumed)
         asking = Asking(identity.caller, lines=header, credential=credential, header=credential_header(head))
         status, content_type, content = await core.models(asking)
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})

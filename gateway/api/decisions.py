@@ -14,16 +14,16 @@ from pydantic import Field
 from gateway.api.request import VIEWING, Authorise, Body, Resume
 from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
-from gateway.approvals.decision import decided_before, not_found
+from gateway.approvals.decision import describe_decision, not_found
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, Journal, NoteWrite, StoredRun, Via
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import StoreError, unwritten
-from gateway.errors import GatewayError
+from gateway.contracts.storage.journal import Approval, Journal, NoteWrite, StoredRun, Via
+from gateway.contracts.storage.store import StoreError, unwritten
 from gateway.runs.event_feed import EventFeed
+from gateway.telemetry.tracing.tracer import Tracer
 from gateway.tools.catalog import Catalog
-from gateway.tracing.tracer import Tracer
 
 #: So many notes has one approval, at most: they stand in its row, and on its card.
 NOTES_MOST: Final = 50
@@ -79,7 +79,7 @@ class ApiContext:
 
     async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Store a decision and return the approval as it is afterwards. Raises GatewayError."""
-        with written("a decision"):
+        with convert_store_errors("a decision"):
             return await self.approvals().decide(approval_id, wish, caller=caller)
 
     async def note(self, write: NoteWrite) -> Approval:
@@ -94,18 +94,18 @@ class ApiContext:
             raise GatewayError(
                 "invalid_field", f"This approval has {NOTES_MOST} notes, which is the most.", param="text"
             )
-        with written("a note"):
+        with convert_store_errors("a note"):
             noted = await self.store.note(write)
         if noted is None:
             now = await self.store.approval(write.approval_id, tenant=write.tenant) or approval
-            raise GatewayError("decision_conflict", f"This approval {decided_before(now)}: it takes no more notes.")
+            raise GatewayError("decision_conflict", f"This approval {describe_decision(now)}: it takes no more notes.")
         self.feed.nudge()
         return noted
 
-    async def decide_and_go_on(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
+    async def decide_and_resume(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Store a decision, let its run go on, and return the approval. Raises GatewayError."""
         approval = await self.decide(approval_id, wish, caller=caller)
-        await go_on(self.resume, approval)
+        await resume_runs(self.resume, approval)
         return approval
 
 
@@ -114,7 +114,7 @@ async def carried_out(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.shield(asyncio.create_task(work))
 
 
-async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
+async def resume_runs(resume: Resume, *decided: Approval | StoredRun) -> None:
     """Resume the runs of decided approvals. A failure is logged and changes no decision: the run is resumed later."""
     for run_id in dict.fromkeys(one.run_id if isinstance(one, Approval) else one.id for one in decided):
         try:
@@ -133,7 +133,7 @@ def still_answered(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def written(what: str) -> Iterator[None]:
+def convert_store_errors(what: str) -> Iterator[None]:
     """Convert a StoreError while a decision is stored. Raises GatewayError (store_full, store_uncertain)."""
     try:
         yield

@@ -13,23 +13,23 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.asking import ContextRequests, Entered
+from gateway.aio.cooperative import aside
+from gateway.api.context_request import ContextRequests, Entered
+from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation
-from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import Asked
 from gateway.dialects.json_object import json_object
-from gateway.dialects.table import dialect_of
-from gateway.errors import GatewayError
+from gateway.dialects.loader import load_dialect
 from gateway.runs.run_id import new_run_id
-from gateway.turns import aside
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
 #: The dialect of a request that is no response's.
-_CHAT: Final = dialect_of("chat")
+_CHAT: Final = load_dialect("chat")
 #: Fields of which a request for a response has one, and a chat none.
 _OF_RESPONSES: Final = ("input", "previous_response_id", "conversation")
 
@@ -47,12 +47,12 @@ class ExplainPages:
         return [("POST", EXPLAIN_PATH, self._explain)]
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:
-        async with self.requests.entered(request) as entered:
+        async with self.requests.admit_request(request) as entered:
             explainer = self.current()
             content = await self.requests.content(request, entered)
             body = await aside(partial(json_object, content), content=content)
             calls = _calls(body.pop("calls", None))
-            asked = await self._asked(entered, body, content)
+            asked = await self._parse_request(entered, body, content)
             has_key = entered.core.candidates(asked.body).has_key
             identity = entered.identities.get(has_key) or self.requests.identify(entered.head, has_key, "context")
             run_id = request[REQUEST_ID] = new_run_id()
@@ -67,10 +67,10 @@ class ExplainPages:
         headers = {"Content-Type": "application/json", "x-request-id": run_id}
         return web.Response(body=orjson.dumps(answer), headers=headers)
 
-    async def _asked(self, entered: Entered, body: Json, content: bytes) -> Asked:
+    async def _parse_request(self, entered: Entered, body: Json, content: bytes) -> Asked:
         """Return the request, which is one of either API. Raises GatewayError, StoreError."""
         if "messages" not in body and any(name in body for name in _OF_RESPONSES):
-            return await self.creation.asked_in(entered, body, content)
+            return await self.creation.parse_request(entered, body, content)
         return await aside(partial(_CHAT.parse, orjson.dumps(body), needs_model=False), content=content)
 
 

@@ -11,17 +11,26 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.request import Authorise, Body, object_of, page_of, parsed, query_of, text_of, value_of
-from gateway.api.site import Route, readable
+from gateway.api.ops_pages import Route, readable
+from gateway.api.request import (
+    Authorise,
+    Body,
+    paginate,
+    parse_json,
+    parse_query,
+    read_body_text,
+    require_object,
+    validate_body,
+)
 from gateway.api.views import json_answer, list_answer, page_answer
+from gateway.config.reserved_names import ServiceNames
 from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json, StoredService, StoreError, UntoldError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json, StoredService, StoreError, UntoldError
 from gateway.contracts.tools import model_name
-from gateway.errors import GatewayError
-from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_stored_secrets
+from gateway.mcp.registration import SettingsError, checked_name, mask_settings, parse_settings, with_stored_secrets
 from gateway.mcp.server import MOST_PINS
 from gateway.mcp.servers import McpServers, ServerStatus
-from gateway.text.reserved import ServiceNames
 
 log = logging.getLogger("gateway")
 
@@ -62,61 +71,61 @@ class ServicePages:
 
     async def _list(self, request: web.Request) -> web.Response:
         self._authorise(request, SCOPE)
-        query = query_of(request, "after", "limit")
+        query = parse_query(request, "after", "limit")
         # In an order that all workers have: each may answer one page.
-        found = sorted(await self._servers().seen(), key=lambda seen: seen.name)
-        page, following = page_of([service_view(seen) for seen in found], query, key="name")
+        found = sorted(await self._servers().list_services(), key=lambda seen: seen.name)
+        page, following = paginate([service_view(seen) for seen in found], query, key="name")
         return page_answer(page, following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         self._admin(request)
-        seen = await self._found(request.match_info["name"])
+        seen = await self._get_service(request.match_info["name"])
         return json_answer({**service_view(seen), "stderr": list(seen.condition.stderr)})
 
     async def _tools(self, request: web.Request) -> web.Response:
         self._admin(request)
-        seen = await self._found(request.match_info["name"])
+        seen = await self._get_service(request.match_info["name"])
         pins = seen.wanted.record.pins
         wanted = [pins[tool] for tool in sorted(seen.service.service().changed) if tool in pins]
-        return list_answer(tool_views(seen, recorded=await self._servers().recorded(wanted)))
+        return list_answer(tool_views(seen, recorded=await self._servers().load_definitions(wanted)))
 
     async def _register(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
-        settings = await _body_of(request, caller)
-        name = _name_of(settings.pop("name", None))
-        config = _config_of(settings)
-        if await self._configured(name):
+        settings = await _read_json_object(request, caller)
+        name = _check_name(settings.pop("name", None))
+        config = _encode_config(settings)
+        if await self._is_configured_service(name):
             raise _exists()
-        await self._check_beside(name)
+        await self._check_name_conflict(name)
 
         def add(kept: StoredService) -> StoredService:
             if kept.config is not None:
                 raise _exists()
             return replace(kept, config=config, stopped=False, pins={})
 
-        return await self._changed(name, add, caller, "registered", status=CREATED)
+        return await self._change_service(name, add, caller, "registered", status=CREATED)
 
     async def _put(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
-        settings = await _body_of(request, caller)
-        name = _name_of(request.match_info["name"])
+        settings = await _read_json_object(request, caller)
+        name = _check_name(request.match_info["name"])
         if settings.pop("name", name) != name:
             raise GatewayError(
                 "invalid_field", "The 'name' in the body is not the one in the path: leave it out.", param="name"
             )
-        if await self._configured(name):
+        if await self._is_configured_service(name):
             raise _is_configured()
-        await self._check_beside(name)
+        await self._check_name_conflict(name)
 
         def put(kept: StoredService) -> StoredService:
             before = None if kept.config is None else orjson.loads(kept.config)
-            return replace(kept, config=_config_of(settings, kept=before))
+            return replace(kept, config=_encode_config(settings, kept=before))
 
-        return await self._changed(name, put, caller, "changed")
+        return await self._change_service(name, put, caller, "changed")
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller, name = self._admin(request), request.match_info["name"]
-        if await self._configured(name):
+        if await self._is_configured_service(name):
             raise _is_configured()
         if not await self._servers().delete(name):
             raise _not_found()
@@ -125,25 +134,25 @@ class ServicePages:
 
     async def _start(self, request: web.Request) -> web.Response:
         self._admin(request)
-        if not (await self._found(request.match_info["name"])).wanted.enabled:
+        if not (await self._get_service(request.match_info["name"])).wanted.is_enabled:
             raise GatewayError(
                 "service_not_running", "The settings of this service turn it off: set 'enabled' to true first."
             )
-        return await self._operated(request, "started", lambda kept: replace(kept, stopped=False))
+        return await self._operate_service(request, "started", lambda kept: replace(kept, stopped=False))
 
     async def _stop(self, request: web.Request) -> web.Response:
-        return await self._operated(request, "stopped", lambda kept: replace(kept, stopped=True))
+        return await self._operate_service(request, "stopped", lambda kept: replace(kept, stopped=True))
 
     async def _restart(self, request: web.Request) -> web.Response:
-        return await self._operated(
+        return await self._operate_service(
             request, "restarted", lambda kept: replace(kept, stopped=False, restarts=kept.restarts + 1)
         )
 
     async def _accept(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
-        content = await _body_of(request, caller)
-        seen = await self._found(request.match_info["name"])
-        accepted = _accepted(seen, parsed(Acceptance, content).tools)
+        content = await _read_json_object(request, caller)
+        seen = await self._get_service(request.match_info["name"])
+        accepted = _select_accepted(seen, validate_body(Acceptance, content).tools)
 
         def accept(kept: StoredService) -> StoredService:
             pins = kept.pins
@@ -152,15 +161,17 @@ class ServicePages:
             return replace(kept, pins={**pins, **accepted})
 
         await self._servers().record(seen.name, accepted)
-        return await self._changed(seen.name, accept, caller, "accepted")
+        return await self._change_service(seen.name, accept, caller, "accepted")
 
-    async def _operated(
+    async def _operate_service(
         self, request: web.Request, done: str, change: Callable[[StoredService], StoredService]
     ) -> web.Response:
         caller = self._admin(request)
-        return await self._changed((await self._found(request.match_info["name"])).name, change, caller, done)
+        return await self._change_service(
+            (await self._get_service(request.match_info["name"])).name, change, caller, done
+        )
 
-    async def _changed(
+    async def _change_service(
         self,
         name: str,
         change: Callable[[StoredService], StoredService],
@@ -172,9 +183,9 @@ class ServicePages:
         mcp_servers = self._servers()
         await mcp_servers.change(name, change)
         log.info("the service %r was %s by %r", name, done, caller.name)
-        await mcp_servers.settled(name)
+        await mcp_servers.wait_until_applied(name)
         try:
-            seen = await self._found(name)
+            seen = await self._get_service(name)
         except StoreError as error:
             log.error("the store failed behind a change of the service %r: %s", name, error)
             text = f"The service {name!r} was {done}, and that is stored: look at it once the store works."
@@ -183,26 +194,28 @@ class ServicePages:
 
     def _admin(self, request: web.Request) -> Caller:
         caller = self._authorise(request, SCOPE)
-        query_of(request)
+        parse_query(request)
         return caller
 
-    async def _found(self, name: str) -> ServerStatus:
-        for seen in await self._servers().seen():
+    async def _get_service(self, name: str) -> ServerStatus:
+        for seen in await self._servers().list_services():
             if seen.name == name:
                 return seen
         raise _not_found()
 
-    async def _check_beside(self, name: str) -> None:
+    async def _check_name_conflict(self, name: str) -> None:
         """Check the name of a service beside those of the others. Raises GatewayError."""
         names = ServiceNames()
-        for seen in await self._servers().seen():
+        for seen in await self._servers().list_services():
             if seen.name != name and seen.wanted.server is not None:
                 names.add(seen.name)
-        _name_of(name, beside=names)
+        _check_name(name, beside=names)
 
-    async def _configured(self, name: str) -> bool:
+    async def _is_configured_service(self, name: str) -> bool:
         """Return whether a service of this name is in the configuration."""
-        return any(seen.name == name and seen.wanted.source == "configured" for seen in await self._servers().seen())
+        return any(
+            seen.name == name and seen.wanted.source == "configured" for seen in await self._servers().list_services()
+        )
 
 
 def service_view(seen: ServerStatus) -> Json:
@@ -224,7 +237,7 @@ def service_view(seen: ServerStatus) -> Json:
         "trigger_keywords": list(server.trigger_keywords) if server is not None else [],
         "tools": len(facts.tools) if facts.running else 0,
         "changed": sorted(facts.changed),
-        "settings": None if server is None else shown(server),
+        "settings": None if server is None else mask_settings(server),
         "workers": [
             {"worker": one.worker, "state": one.state, "error": one.error, "updated_at": one.updated_s}
             for one in seen.others
@@ -258,7 +271,7 @@ def tool_views(seen: ServerStatus, *, recorded: Mapping[str, Json]) -> list[Json
     return views
 
 
-def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[str, str]:
+def _select_accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the hashes to accept; they must match the present ones. Raises GatewayError."""
     if seen.condition.state != "running":
         raise GatewayError(
@@ -276,30 +289,30 @@ def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[s
     return definitions if wanted is None else wanted
 
 
-async def _body_of(request: web.Request, caller: Caller) -> Json:
+async def _read_json_object(request: web.Request, caller: Caller) -> Json:
     """Return the body's object; {} for an empty body. Raises GatewayError (request_too_large, invalid_json)."""
-    text = await text_of(request, caller, limit_bytes=BODY_LIMIT_BYTES)
-    return object_of(value_of(text)) if text else {}
+    text = await read_body_text(request, caller, limit_bytes=BODY_LIMIT_BYTES)
+    return require_object(parse_json(text)) if text else {}
 
 
-def _name_of(name: object, *, beside: ServiceNames | None = None) -> str:
+def _check_name(name: object, *, beside: ServiceNames | None = None) -> str:
     try:
         return checked_name(name, beside=beside)
     except SettingsError as error:
-        raise _refused(error) from None
+        raise _as_gateway_error(error) from None
 
 
-def _config_of(settings: Json, *, kept: Json | None = None) -> bytes:
+def _encode_config(settings: Json, *, kept: Json | None = None) -> bytes:
     """Return the settings to store. Raises GatewayError (unknown_field, invalid_field)."""
     try:
         settings = with_stored_secrets(settings, kept=kept)
-        checked(settings)
+        parse_settings(settings)
     except SettingsError as error:
-        raise _refused(error) from None
+        raise _as_gateway_error(error) from None
     return orjson.dumps(settings)
 
 
-def _refused(error: SettingsError) -> GatewayError:
+def _as_gateway_error(error: SettingsError) -> GatewayError:
     text = str(error) if str(error).endswith("?") else f"{error}."
     code = "unknown_field" if error.unknown else "invalid_field"
     return GatewayError(code, f"{text[:1].upper()}{text[1:]}", param=error.param)

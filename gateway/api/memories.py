@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from gateway.api.decisions import written
-from gateway.api.request import Authorise, limit_of, number_of, query_of
-from gateway.api.site import Route, readable
+from gateway.api.decisions import convert_store_errors
+from gateway.api.ops_pages import Route, readable
+from gateway.api.request import Authorise, parse_limit, parse_query, parse_query_number
 from gateway.api.views import json_answer, page_answer
-from gateway.context.steering import steering_of
+from gateway.context.context_headers import parse_context_headers
 from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json, Memory, Store, memory_owner
-from gateway.errors import GatewayError
-from gateway.lanes.local import head_of
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json, Memory, Store, memory_owner
+from gateway.lanes.local import get_head
 
 MEMORIES = "/context/memories"
 _SCOPES = ("context", "admin")
@@ -35,27 +35,27 @@ class MemoryPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *_SCOPES)
-        query = query_of(request, "user", "key", "after", "limit")
+        query = parse_query(request, "user", "key", "after", "limit")
         owner = self._owner(request, query, caller) or memory_owner(user=None, key=caller.name)
-        before = number_of(query, "after", default=0) or None
-        page = await self._store.memories(tenant=caller.tenant, owner=owner, before=before, limit=limit_of(query))
+        before = parse_query_number(query, "after", default=0) or None
+        page = await self._store.memories(tenant=caller.tenant, owner=owner, before=before, limit=parse_limit(query))
         following = None if page.next is None else str(page.next)
         return page_answer([*map(_view, page.memories)], following=following)
 
     async def _delete_all(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *_SCOPES)
-        owner = self._owner(request, query_of(request, "user", "key"), caller)
+        owner = self._owner(request, parse_query(request, "user", "key"), caller)
         if owner is None:
             text = "Say whose memories are to go: '?user=ID' for an end user's, '?key=NAME' for those kept for a key."
             raise GatewayError("missing_field", text, param="user")
-        with written("that memories are gone"):
+        with convert_store_errors("that memories are gone"):
             gone = await self._store.forget_all(tenant=caller.tenant, owner=owner, conversation=None, elsewhere=True)
         return json_answer({"object": "memories.deleted", "deleted": gone})
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *_SCOPES)
-        query_of(request)
-        with written("that a memory is gone"):
+        parse_query(request)
+        with convert_store_errors("that a memory is gone"):
             gone = await self._store.forget([request.match_info["id"]], tenant=caller.tenant, owner=None)
         if not gone:
             text = "The gateway has no memory with this id: GET /context/memories?user=ID lists those of an end user."
@@ -64,7 +64,7 @@ class MemoryPages:
 
     def _owner(self, request: web.Request, query: Mapping[str, str], caller: Caller) -> str | None:
         """Return the owner of the memories, or None if the request names none. Raises GatewayError."""
-        user, key = query.get("user") or steering_of(head_of(request)).get("user"), query.get("key")
+        user, key = query.get("user") or parse_context_headers(get_head(request)).get("user"), query.get("key")
         if key is None:
             return None if user is None else memory_owner(user=user, key=caller.name)
         if user is not None:

@@ -8,9 +8,9 @@ from typing import Final
 from aiohttp import web
 from pydantic import Field, ValidationError
 
-from gateway.api.content import content_of
-from gateway.api.request import LIMIT_MOST, Authorise, Body, limit_of, query_of
-from gateway.api.site import Route, readable
+from gateway.api.json_body import read_content
+from gateway.api.ops_pages import Route, readable
+from gateway.api.request import LIMIT_MOST, Authorise, Body, parse_limit, parse_query
 from gateway.api.views import json_answer, page_answer
 from gateway.context.prompts import (
     TEXT_LIMIT_BYTES,
@@ -21,8 +21,8 @@ from gateway.context.prompts import (
     PromptTextError,
 )
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import EnhancedPrompt, Enhancer
-from gateway.errors import GatewayError
 
 PREFIX = "/v1/system-prompts"
 #: The headers in which a key may come: the prompt of an id is another one in another tenant.
@@ -58,18 +58,18 @@ class PromptPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
-        query = query_of(request, "after", "limit")
-        limit = limit_of(query, default=LIMIT_MOST)
+        query = parse_query(request, "after", "limit")
+        limit = parse_limit(query, default=LIMIT_MOST)
         found = await self.prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
         following = found[limit - 1].id if len(found) > limit else None
-        return page_answer([_described(prompt) for prompt in found[:limit]], following=following)
+        return page_answer([_render_prompt(prompt) for prompt in found[:limit]], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
         prompt = await self.prompts().find(request.match_info["id"], tenant=caller.tenant)
         if prompt is None:
             raise _not_found()
-        return json_answer({**_described(prompt), "text": prompt.text})
+        return json_answer({**_render_prompt(prompt), "text": prompt.text})
 
     async def _get_enhanced(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
@@ -79,10 +79,10 @@ class PromptPages:
                 "unknown_route", "Nothing enhances prompts here: add 'use: prompt_enhancer' to the chain in 'chains'."
             )
         prompt_id = request.match_info["id"]
-        enhanced = await enhancer.enhanced(prompt_id, tenant=caller.tenant)
+        enhanced = await enhancer.enhance_prompt(prompt_id, tenant=caller.tenant)
         if enhanced is None:
             raise _not_found()
-        tag = _tag_of(enhanced)
+        tag = _compute_etag(enhanced)
         headers = {"ETag": f'"{tag}"', "Cache-Control": f"private, max-age={int(enhanced.max_age_s)}", "Vary": _KEYS}
         if any(known.value in (tag, "*") for known in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
@@ -100,7 +100,7 @@ class PromptPages:
 
     async def _put(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
-        text = _parsed(await _body_of(request, caller)).text
+        text = _parse_body(await _read_body(request, caller)).text
         try:
             prompt = await self.prompts().put(request.match_info["id"], text, tenant=caller.tenant)
         except ConfiguredPromptError as error:
@@ -109,7 +109,7 @@ class PromptPages:
             raise GatewayError("invalid_field", f"{_sentence(str(error))}.", param="id") from error
         except PromptTextError as error:
             raise GatewayError("request_too_large", f"{_sentence(str(error))}.", param="text") from error
-        return json_answer({**_described(prompt), "text": prompt.text})
+        return json_answer({**_render_prompt(prompt), "text": prompt.text})
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
@@ -123,14 +123,14 @@ class PromptPages:
         return json_answer({"id": prompt_id, "object": "system_prompt.deleted", "deleted": True})
 
 
-async def _body_of(request: web.Request, caller: Caller) -> bytes:
+async def _read_body(request: web.Request, caller: Caller) -> bytes:
     """Return the whole body. Raises GatewayError (request_too_large) for more than a prompt can need."""
     if (request.content_length or 0) > BODY_LIMIT_BYTES:
         raise _too_large()
-    return await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="what a prompt can need")
+    return await read_content(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="what a prompt can need")
 
 
-def _parsed(body: bytes) -> PromptBody:
+def _parse_body(body: bytes) -> PromptBody:
     try:
         return PromptBody.model_validate_json(body)
     except ValidationError as error:
@@ -145,7 +145,7 @@ def _parsed(body: bytes) -> PromptBody:
     )
 
 
-def _tag_of(enhanced: EnhancedPrompt) -> str:
+def _compute_etag(enhanced: EnhancedPrompt) -> str:
     """Return the ETag: SHA-256 of the text and of the omitted tools' names. The rest of the body follows from them."""
     digest = hashlib.sha256(enhanced.text.encode())
     for name in enhanced.omitted:
@@ -153,7 +153,7 @@ def _tag_of(enhanced: EnhancedPrompt) -> str:
     return digest.hexdigest()
 
 
-def _described(prompt: ListedPrompt) -> dict[str, object]:
+def _render_prompt(prompt: ListedPrompt) -> dict[str, object]:
     return {
         "id": prompt.id,
         "object": "system_prompt",

@@ -7,14 +7,14 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway import strict_json
-from gateway.api.content import content_of
-from gateway.context.steering import read_end_user
+from gateway.api.json_body import read_content
+from gateway.context.context_headers import read_end_user
 from gateway.contracts.caller import CLI_AGENT, Caller
-from gateway.contracts.journal import Via
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.lanes.local import head_of
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import Via
+from gateway.contracts.storage.store import Json
+from gateway.jsontext import strict_json
+from gateway.lanes.local import get_head
 
 #: What looking takes: one of these scopes.
 VIEWING: Final = ("context", "approve")
@@ -46,7 +46,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> Caller:
+def identify_with_scope(scopes: Collection[str], identify: Callable[[str], Caller]) -> Caller:
     """Return the caller, which has at least one of the scopes. Raises the refusal of the first scope."""
     refusal: GatewayError | None = None
     for scope in scopes:
@@ -57,7 +57,7 @@ def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> C
     raise refusal or GatewayError("scope_missing", "No gateway key may read this page.")
 
 
-def query_of(request: web.Request, *known: str, lists: Collection[str] = ()) -> Mapping[str, str]:
+def parse_query(request: web.Request, *known: str, lists: Collection[str] = ()) -> Mapping[str, str]:
     """Return the query, without `lists`, which may come several times. Raises GatewayError (unknown_field,
     invalid_field).
     """
@@ -76,7 +76,7 @@ def query_of(request: web.Request, *known: str, lists: Collection[str] = ()) -> 
     return query
 
 
-def via_of(request: web.Request) -> Via:
+def get_via(request: web.Request) -> Via:
     """Return the way that a decision arrived: by the console, or by the client's User-Agent."""
     if VIA in request:
         return request[VIA]
@@ -85,12 +85,12 @@ def via_of(request: web.Request) -> Via:
 
 def read_user(request: web.Request) -> str | None:
     """Return the end user whom a request names (`X-Context-User`). Raises GatewayError (invalid_header)."""
-    return read_end_user(head_of(request))
+    return read_end_user(get_head(request))
 
 
-def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
+def parse_limit(query: Mapping[str, str], *, default: int = LIMIT) -> int:
     """Return the length of a page. Raises GatewayError (invalid_field)."""
-    limit = number_of(query, "limit", default=default)
+    limit = parse_query_number(query, "limit", default=default)
     if not 1 <= limit <= LIMIT_MOST:
         raise GatewayError(
             "invalid_field",
@@ -100,21 +100,21 @@ def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
     return limit
 
 
-def page_of(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id") -> tuple[Sequence[Json], str | None]:
+def paginate(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id") -> tuple[Sequence[Json], str | None]:
     """Return one page of a list, and the `after` of the next page or None. `after` is a value of `key`.
 
     Raises GatewayError (invalid_field).
     """
-    begin, limit = 0, limit_of(query, default=LIMIT_MOST)
+    begin, limit = 0, parse_limit(query, default=LIMIT_MOST)
     if (after := query.get("after")) is not None:
         begin = 1 + next((at for at, view in enumerate(views) if view[key] == after), -1)
         if not begin:
-            raise gone("after")
+            raise build_stale_cursor_error("after")
     page = views[begin : begin + limit]
     return page, page[-1][key] if begin + limit < len(views) else None
 
 
-def gone(param: str) -> GatewayError:
+def build_stale_cursor_error(param: str) -> GatewayError:
     """Return the error for an `after` that is not in the list, or not any more."""
     return GatewayError(
         "invalid_field",
@@ -123,7 +123,7 @@ def gone(param: str) -> GatewayError:
     )
 
 
-def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
+def parse_query_number(query: Mapping[str, str], name: str, *, default: int) -> int:
     """Return a number that is not negative. Raises GatewayError (invalid_field)."""
     text = query.get(name)
     if text is None:
@@ -135,7 +135,7 @@ def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
     return int(text)
 
 
-def time_of(query: Mapping[str, str], name: str) -> float | None:
+def parse_query_time(query: Mapping[str, str], name: str) -> float | None:
     """Return a Unix time in seconds, or None if the query has none. Raises GatewayError (invalid_field)."""
     text = query.get(name)
     if text is not None and _TIME.fullmatch(text) is None:
@@ -147,7 +147,7 @@ def time_of(query: Mapping[str, str], name: str) -> float | None:
     return None if text is None else float(text)
 
 
-def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
+def parse_query_choice(query: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
     """Return one of these words, or None if the query has none. Raises GatewayError (invalid_field)."""
     word = query.get(name)
     if word is not None and word not in words:
@@ -159,21 +159,21 @@ def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str 
     return word
 
 
-async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> ModelT:
+async def read_body(request: web.Request, model: type[ModelT], caller: Caller) -> ModelT:
     """Return the body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
-    return parsed(model, value_of(await text_of(request, caller, limit_bytes=BODY_LIMIT_BYTES)))
+    return validate_body(model, parse_json(await read_body_text(request, caller, limit_bytes=BODY_LIMIT_BYTES)))
 
 
-async def text_of(request: web.Request, caller: Caller, *, limit_bytes: int) -> str:
+async def read_body_text(request: web.Request, caller: Caller, *, limit_bytes: int) -> str:
     """Return the text of the body. Raises GatewayError (request_too_large, invalid_json)."""
-    content = await content_of(request, caller, limit_bytes=limit_bytes, limit_name="this page takes")
+    content = await read_content(request, caller, limit_bytes=limit_bytes, limit_name="this page takes")
     try:
         return content.decode()
     except UnicodeDecodeError:
         raise GatewayError("invalid_json", "The body is not UTF-8: encode it as UTF-8.") from None
 
 
-def value_of(text: str) -> object:
+def parse_json(text: str) -> object:
     """Parse a JSON value. Ambiguous JSON is refused. Raises GatewayError (invalid_json)."""
     try:
         value: object = strict_json.loads(text)
@@ -186,13 +186,13 @@ def value_of(text: str) -> object:
     return value
 
 
-def parsed(model: type[ModelT], value: object) -> ModelT:
+def validate_body(model: type[ModelT], value: object) -> ModelT:
     """Return the value as a `model`.
 
     Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field).
     """
     try:
-        return model.model_validate(object_of(value))
+        return model.model_validate(require_object(value))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
@@ -207,7 +207,7 @@ def parsed(model: type[ModelT], value: object) -> ModelT:
     raise GatewayError("invalid_field", f"The value of this field is not valid: {problem['msg']}.", param=param)
 
 
-def object_of(value: object) -> Json:
+def require_object(value: object) -> Json:
     """Return the value if it is a JSON object. Raises GatewayError (invalid_json)."""
     if not isinstance(value, dict):
         raise GatewayError("invalid_json", "The body is not a JSON object: send one, such as {}.")

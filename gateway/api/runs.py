@@ -10,31 +10,31 @@ import orjson
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import ApiContext, carried_out, go_on, still_answered, written
-from gateway.api.operating.tables import AUDIT_COLUMNS, COLUMNS, audit_row, is_table, run_row, table_answer
+from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, audit_row, is_table, run_row, table_answer
+from gateway.api.decisions import ApiContext, carried_out, convert_store_errors, resume_runs, still_answered
+from gateway.api.ops_pages import Route, readable
 from gateway.api.request import (
     LIMIT_MOST,
     VIEWING,
     Body,
-    body_of,
-    gone,
-    limit_of,
-    number_of,
-    query_of,
+    build_stale_cursor_error,
+    get_via,
+    parse_limit,
+    parse_query,
+    parse_query_choice,
+    parse_query_number,
+    parse_query_time,
+    read_body,
     read_user,
-    time_of,
-    via_of,
-    word_of,
 )
-from gateway.api.site import Route, readable
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import RunKind, RunState, StoredRun
-from gateway.contracts.lists import NarrowedRuns
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.runs import settle
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import RunKind, RunState, StoredRun
+from gateway.contracts.storage.list_queries import NarrowedRuns
+from gateway.contracts.storage.store import Json
+from gateway.runs import run_resolution
 
 RUNS, AUDIT, SUMMARY = "/context/runs", "/context/audit", "/context/summary"
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
@@ -52,7 +52,7 @@ class SettlementBody(Body):
     """A person's statement about a call with an unknown outcome. It is empty for a run that is only to go on."""
 
     step: int | None = Field(default=None, ge=0)
-    outcome: settle.Outcome | None = Field(default=None, alias="as")
+    outcome: run_resolution.Outcome | None = Field(default=None, alias="as")
     result: str | None = Field(default=None, max_length=RESULT_CHARS)
     trusted: bool = False  # no stranger wrote it
 
@@ -77,10 +77,10 @@ class RunPages:
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, *_NARROWING, "after", "limit", "format")
+        query = parse_query(request, *_NARROWING, "after", "limit", "format")
         if is_table(query):
             return await table_answer(request, COLUMNS, self._rows(request, query), file="runs.csv")
-        views, following = await self._page(query, caller, limit=limit_of(query))
+        views, following = await self._page(query, caller, limit=parse_limit(query))
         return page_answer(views, following=following)
 
     async def _rows(self, request: web.Request, query: Mapping[str, str]) -> AsyncIterator[Sequence[Sequence[object]]]:
@@ -96,18 +96,18 @@ class RunPages:
 
     async def _page(self, query: Mapping[str, str], caller: Caller, *, limit: int) -> tuple[Sequence[Json], str | None]:
         """Return some runs that fit, newest first, and the `after` of those that follow, None at the end."""
-        wanted, after = word_of(query, "state", STATES), query.get("after")
-        found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
+        wanted, after = parse_query_choice(query, "state", STATES), query.get("after")
+        found, following = await self._select_runs(query, tenant=caller.tenant, wanted=wanted, limit=limit)
         if (
             after is not None
             and not found
             and following is None
             and await self._api.store.run(after, tenant=caller.tenant) is None
         ):
-            raise gone("after")
+            raise build_stale_cursor_error("after")
         views: list[Json] = []
         for at, run in enumerate(found):
-            view = run_view(run, pending=await self._pending(run))
+            view = run_view(run, pending=await self._count_pending(run))
             if wanted in (None, view["state"]):
                 views.append(view)
             if len(views) == limit:
@@ -117,11 +117,11 @@ class RunPages:
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query_of(request)
+        parse_query(request)
         store, run_id, tenant = self._api.store, request.match_info["id"], caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
-            raise settle.not_found()
+            raise run_resolution.not_found()
         await self._api.approvals().expire_due(tenant=tenant)
         steps, approvals = await asyncio.gather(
             store.steps(run_id, tenant=tenant), store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
@@ -130,14 +130,14 @@ class RunPages:
 
     async def _cancel(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query_of(request)
+        parse_query(request)
         run_id = request.match_info["id"]
-        with written("that a run is cancelled"):
-            run = await settle.cancel(
+        with convert_store_errors("that a run is cancelled"):
+            run = await run_resolution.cancel(
                 self._api.store,
                 run_id,
                 caller=caller,
-                via=via_of(request),
+                via=get_via(request),
                 clock=self._api.clock,
                 tracer=self._api.tracer,
             )
@@ -146,10 +146,10 @@ class RunPages:
 
     async def _settle(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query_of(request)
-        body = await body_of(request, SettlementBody, caller)
+        parse_query(request)
+        body = await read_body(request, SettlementBody, caller)
         if body == SettlementBody():
-            return await self._go_on(request.match_info["id"], caller)
+            return await self._resume_run(request.match_info["id"], caller)
         if body.step is None or body.outcome is None:
             missing = "step" if body.step is None else "as"
             raise GatewayError(
@@ -161,34 +161,36 @@ class RunPages:
                 "A call that runs again has a result of its own: leave 'result' out, or send another 'as'.",
                 param="result",
             )
-        settlement = settle.Settlement(
+        settlement = run_resolution.Settlement(
             step=body.step,
             outcome=body.outcome,
-            via=via_of(request),
+            via=get_via(request),
             result=body.result,
             trusted=body.trusted,
             user=read_user(request),
         )
-        run = await carried_out(self._settled(request.match_info["id"], settlement, caller))
+        run = await carried_out(self._settle_call(request.match_info["id"], settlement, caller))
         pending = 0
         with still_answered("a settlement"):
-            pending = await self._pending(run)
+            pending = await self._count_pending(run)
         return json_answer(run_view(run, pending=pending))
 
-    async def _settled(self, run_id: str, settlement: settle.Settlement, caller: Caller) -> StoredRun:
-        with written("what a person says about a call"):
+    async def _settle_call(self, run_id: str, settlement: run_resolution.Settlement, caller: Caller) -> StoredRun:
+        with convert_store_errors("what a person says about a call"):
             rules, clock = self._api.approvals().rules, self._api.clock
-            run = await settle.resolve(self._api.store, run_id, settlement, caller=caller, rules=rules, clock=clock)
+            run = await run_resolution.resolve(
+                self._api.store, run_id, settlement, caller=caller, rules=rules, clock=clock
+            )
         self._api.feed.nudge()
         if run.state == "running":
-            await go_on(self._api.resume, run)
+            await resume_runs(self._api.resume, run)
         return run
 
-    async def _go_on(self, run_id: str, caller: Caller) -> web.Response:
+    async def _resume_run(self, run_id: str, caller: Caller) -> web.Response:
         """Resume a run without its client: it waits for that client, or for an upstream that had failed."""
         run = await self._api.store.run(run_id, tenant=caller.tenant)
         if run is None:
-            raise settle.not_found()
+            raise run_resolution.not_found()
         if run.state == "unknown":
             raise GatewayError(
                 "invalid_field",
@@ -204,7 +206,7 @@ class RunPages:
             raise GatewayError(
                 "run_not_waiting", "The run needs its client's own key, which is not stored: send its request again."
             )
-        await go_on(self._api.resume, run)
+        await resume_runs(self._api.resume, run)
         self._api.feed.nudge()
         with still_answered("that a run is to go on"):
             run = await self._api.store.run(run_id, tenant=caller.tenant) or run
@@ -212,17 +214,17 @@ class RunPages:
 
     async def _summary(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query_of(request)
+        parse_query(request)
         await self._api.approvals().expire_due(tenant=caller.tenant)
         return json_answer(summary_view(await self._api.store.tally(tenant=caller.tenant)))
 
     async def _audit(self, request: web.Request) -> web.StreamResponse:
         self._api.authorise(request, "admin")
-        query = query_of(request, "after", "limit", "format")
-        after = number_of(query, "after", default=0)
+        query = parse_query(request, "after", "limit", "format")
+        after = parse_query_number(query, "after", default=0)
         if is_table(query):
             return await table_answer(request, AUDIT_COLUMNS, self._lines(request, after), file="audit.csv")
-        limit = limit_of(query)
+        limit = parse_limit(query)
         rows = await self._api.store.audit(after=after, limit=limit + 1)
         following = str(rows[limit - 1].seq) if len(rows) > limit else None
         return page_answer([audit_view(row) for row in rows[:limit]], following=following)
@@ -237,11 +239,11 @@ class RunPages:
                 return
             after = rows[-1].seq
 
-    async def _chosen(
+    async def _select_runs(
         self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int
     ) -> tuple[Sequence[StoredRun], str | None]:
         """Return the runs that may be shown, newest first, and the id of the last one looked at; None: of all."""
-        narrowed = _narrowed(query)
+        narrowed = _read_narrowing(query)
         some = partial(self._api.store.runs, tenant=tenant, after=query.get("after"))
         if wanted not in _SHOWN:
             narrowed["state"] = wanted
@@ -257,22 +259,22 @@ class RunPages:
         kept = sorted((run for run in found if _place(run) >= seen_until), key=_place, reverse=True)
         return kept, seen_until[1] or None
 
-    async def _pending(self, run: StoredRun) -> int:
+    async def _count_pending(self, run: StoredRun) -> int:
         """Return the number of pending approvals of the run; 0 for a run that is not under way."""
         if run.state not in _SHOWN:
             return 0
         return len(await self._api.store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
 
 
-def _narrowed(query: Mapping[str, str]) -> NarrowedRuns:
+def _read_narrowing(query: Mapping[str, str]) -> NarrowedRuns:
     """Return what a list is narrowed by, besides the state. Raises GatewayError (invalid_field)."""
     return {
         "conversation": query.get("conversation"),
-        "kind": word_of(query, "kind", KINDS),
+        "kind": parse_query_choice(query, "kind", KINDS),
         "caller": query.get("caller"),
         "workflow": query.get("workflow"),
-        "since_s": time_of(query, "since"),
-        "until_s": time_of(query, "until"),
+        "since_s": parse_query_time(query, "since"),
+        "until_s": parse_query_time(query, "until"),
     }
 
 

@@ -6,13 +6,13 @@ from dataclasses import asdict
 import orjson
 from aiohttp import web
 
-from gateway.agent.model_calls import model_calls_of
 from gateway.approvals.view import approval_view
-from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
-from gateway.contracts.lists import ApprovalGroup, ApprovalGrouping, Tally
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
+from gateway.contracts.storage.list_queries import ApprovalGroup, ApprovalGrouping, Tally
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import NoPreview, Preview
-from gateway.errors import GatewayError
+from gateway.runs.model_call_log import parse_model_calls
 
 
 def json_answer(content: Mapping[str, object], *, status: int = 200) -> web.Response:
@@ -81,7 +81,7 @@ def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Se
         **run_view(run, pending=sum(approval.state == "pending" for approval in approvals)),
         "steps": [step_view(step) for step in steps],
         "approvals": [approval_view(approval) for approval in approvals],
-        "model_calls": model_calls_of(run.progress),
+        "model_calls": parse_model_calls(run.progress),
         "answer": None if run.answer is None else orjson.loads(run.answer),
         "error": error,
     }

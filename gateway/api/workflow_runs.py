@@ -6,20 +6,20 @@ from dataclasses import dataclass
 import orjson
 from aiohttp import web
 
-from gateway.api.site import REQUEST_ID
+from gateway.api.ops_pages import REQUEST_ID
 from gateway.api.workflows import Begun, Wanted
+from gateway.auth.keyring import Identify
+from gateway.context.context_headers import parse_context_headers
 from gateway.context.lane import ContextLane
-from gateway.context.steering import steering_of
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import StoredRun
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.records import replace
+from gateway.contracts.storage.journal import StoredRun
+from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import Identify
-from gateway.lanes.local import head_of
+from gateway.lanes.local import get_head
 from gateway.model.call import ModelCall
-from gateway.records import replace
-from gateway.runs.asking import RequestKey, fingerprint
+from gateway.runs.idempotency_key import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.runs.run_id import new_run_id
 
@@ -39,7 +39,7 @@ class WorkflowRuns:
         """Begin a new run, or return the run of an earlier request with the same Idempotency-Key."""
         self.admit()
         lane, core = self.current()
-        head = head_of(request)
+        head = get_head(request)
         async with lane.in_use():
             exchange, request_key = await self._read_request(lane, core, head, wanted, path=request.path)
             run = lane.runs.find(request_key)
@@ -49,7 +49,7 @@ class WorkflowRuns:
                     return Begun(stored.id, _as_it_is)
                 run = lane.begin(exchange, request_key, detached=wanted.detached)
             request[REQUEST_ID] = run.request_id
-            return await _begun(lane, run, detached=wanted.detached)
+            return await _wait_until_stored(lane, run, detached=wanted.detached)
 
     async def _read_request(
         self, lane: ContextLane, core: ModelCall, head: RequestHead, wanted: Wanted, *, path: str
@@ -58,7 +58,7 @@ class WorkflowRuns:
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
         candidates = core.candidates(body)
         identity = self.identify(head, candidates.has_key, "context")
-        candidates.allowed_to(identity.caller)
+        candidates.filter_allowed(identity.caller)
         run_id, caller = new_run_id(), identity.caller
         key = head.value(b"idempotency-key")
         content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
@@ -66,7 +66,11 @@ class WorkflowRuns:
             request_key = RequestKey(run_id, None, repeats=False, size_bytes=len(content))
         else:
             same = fingerprint(
-                tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content
+                tenant=caller.tenant,
+                caller=caller.name,
+                path=path,
+                steering=parse_context_headers(head),
+                content=content,
             )
             repeatable = caller.tenant, caller.name, key.decode("latin-1")
             request_key = RequestKey(same, repeatable, repeats=False, size_bytes=len(content))
@@ -81,14 +85,14 @@ class WorkflowRuns:
         return exchange, request_key
 
 
-async def _begun(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:
+async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:
     """Wait until the run is in the store. Raises the run's error if it ends before."""
     if detached:
         await run.on_record()
-        return Begun(run.exchange.id, run.ended)
+        return Begun(run.exchange.id, run.wait_until_ended)
     lane.runs.join(run)
 
-    async def over() -> None:
+    async def wait_until_over() -> None:
         await _to_its_end(lane, run)
 
     try:
@@ -96,13 +100,13 @@ async def _begun(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:
     except BaseException as error:
         lane.runs.leave(run, whole=isinstance(error, GatewayError))
         raise
-    return Begun(run.exchange.id, over)
+    return Begun(run.exchange.id, wait_until_over)
 
 
 async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:
     whole = False
     try:
-        await run.ended()
+        await run.wait_until_ended()
         whole = True
         run.transcript.reraise()
     finally:

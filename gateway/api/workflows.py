@@ -8,17 +8,17 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.request import Authorise, Body, body_of, page_of, query_of
-from gateway.api.site import Route, readable
+from gateway.api.ops_pages import Route, readable
+from gateway.api.request import Authorise, Body, paginate, parse_query, read_body
 from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import ENDED, Journal
-from gateway.contracts.store import Json, StoreError, untold
-from gateway.errors import GatewayError
-from gateway.runs.settle import not_found
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import ENDED, Journal
+from gateway.contracts.storage.store import Json, StoreError, untold
+from gateway.runs.run_resolution import not_found
 from gateway.workflows.definition import Step, Workflow
-from gateway.workflows.invocation import parameters_of, workflow_usage
+from gateway.workflows.invocation import check_parameters, workflow_usage
 
 log = logging.getLogger("gateway")
 
@@ -89,15 +89,15 @@ class WorkflowPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         self.authorise(request, "context")
-        query = query_of(request, "category", "after", "limit")
+        query = parse_query(request, "category", "after", "limit")
         category = query.get("category")
         views = [workflow_view(each) for each in self.workflows().values() if category in (None, each.category)]
-        page, following = page_of(views, query, key="name")
+        page, following = paginate(views, query, key="name")
         return page_answer(page, following=following)
 
     async def _list_categories(self, request: web.Request) -> web.Response:
         self.authorise(request, "context")
-        query_of(request)
+        parse_query(request)
         grouped: dict[str, list[str]] = {}
         for workflow in self.workflows().values():
             grouped.setdefault(workflow.category, []).append(workflow.name)
@@ -107,14 +107,14 @@ class WorkflowPages:
 
     async def _get(self, request: web.Request) -> web.Response:
         self.authorise(request, "context")
-        query_of(request)
-        return json_answer(whole_workflow_view(self._found(request)))
+        parse_query(request)
+        return json_answer(whole_workflow_view(self._get_workflow(request)))
 
     async def _run(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
-        query_of(request)
-        workflow = self._found(request)
-        body = await body_of(request, RunBody, caller)
+        parse_query(request)
+        workflow = self._get_workflow(request)
+        body = await read_body(request, RunBody, caller)
         if body.conversation is not None and not body.conversation.isprintable():
             raise GatewayError(
                 "invalid_field",
@@ -123,7 +123,7 @@ class WorkflowPages:
             )
         wanted = Wanted(
             workflow=workflow,
-            parameters=parameters_of(workflow, body.parameters),
+            parameters=check_parameters(workflow, body.parameters),
             caller=caller,
             conversation=body.conversation,
             detached=_prefers_async(request),
@@ -160,7 +160,7 @@ class WorkflowPages:
         answer.headers["X-Context-Run-Id"] = run_id
         return answer
 
-    def _found(self, request: web.Request) -> Workflow:
+    def _get_workflow(self, request: web.Request) -> Workflow:
         workflow = self.workflows().get(request.match_info["name"])
         if workflow is None:
             raise GatewayError(

@@ -12,16 +12,15 @@ from typing import Literal
 
 import orjson
 
-from gateway.approvals.answering import Answering, Hindrance
-from gateway.approvals.check_word import new_approval_id, new_secret
+from gateway.approvals.answer_options import AnswerOptions, Hindrance
 from gateway.approvals.decision import (
     PARTLY,
     Outcome,
     apply_edit,
+    build_event,
     check_same_call,
-    decided_before,
     decision_write,
-    event_of,
+    describe_decision,
     list_others,
     not_found,
     weigh_decision,
@@ -30,10 +29,12 @@ from gateway.approvals.decision import Decision as Decision
 from gateway.approvals.decision import Remember as Remember
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import call_sha256
-from gateway.contracts.endorsements import counted_endorsements
+from gateway.contracts.check_word import new_approval_id, new_secret
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.journal import (
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.storage.endorsements import counted_endorsements
+from gateway.contracts.storage.journal import (
     APPROVED,
     Approval,
     DecisionResult,
@@ -42,12 +43,11 @@ from gateway.contracts.journal import (
     Journal,
     StoredStep,
 )
-from gateway.contracts.plugin import Clock, Counters
-from gateway.errors import GatewayError
+from gateway.jsontext.canonical import call_sha256
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.snapshot import client_of, exchange_of
+from gateway.runs.request_snapshot import dump_client, load_exchange
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
+from gateway.tools.grants import REMEMBERED_S, Binding, Judges, RememberedDecisions
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000
@@ -78,7 +78,7 @@ class Approvals:
 
         `console_url` is the URL of the console for links, None where it has none.
         """
-        self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
+        self.remembered = RememberedDecisions(store, judges, clock=clock, kept_s=remembered_s)
         self._store = store
         self._feed = feed
         self._judges = judges
@@ -96,7 +96,7 @@ class Approvals:
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
         """Build an approval for a step; nothing is written."""
-        binding = self._judges.binding(step.tool) or Binding("", "")
+        binding = self._judges.find_binding(step.tool) or Binding("", "")
         now_s = self._clock.time()
         return Approval(
             id=new_approval_id(),
@@ -104,7 +104,7 @@ class Approvals:
             caller=exchange.caller.name,
             conversation=exchange.conversation,
             user=exchange.user,
-            client=client_of(exchange),
+            client=dump_client(exchange),
             run_id=step.run_id,
             step=step.number,
             tool=step.tool,
@@ -119,21 +119,21 @@ class Approvals:
             created_s=now_s,
             expires_s=now_s + self._expires_s,
             secret=new_secret(),
-            required=self.rules.required(step.tool, step.risk_level),
+            required=self.rules.count_required(step.tool, step.risk_level),
         )
 
-    async def pending_for(self, step: StoredStep, exchange: Exchange) -> Approval | None:
+    async def find_pending_duplicate(self, step: StoredStep, exchange: Exchange) -> Approval | None:
         """Return the approval of another run that waits for the same call.
 
         It is of the same caller, end user and conversation. None: there is none.
         """
         pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
-        alike = (one for one in pending if is_asked_by(one, exchange) and one.expires_s > self._clock.time())
+        alike = (one for one in pending if has_same_requester(one, exchange) and one.expires_s > self._clock.time())
         return next((one for one in alike if one.run_id != step.run_id), None)
 
     def holds(self, approval: Approval) -> bool:
         """Return whether tool and policy are still those that the approval is bound to."""
-        return self._judges.binding(approval.tool) == Binding(approval.definition_sha256, approval.policy_sha256)
+        return self._judges.find_binding(approval.tool) == Binding(approval.definition_sha256, approval.policy_sha256)
 
     async def obstacle(self, approval: Approval) -> str | None:
         """Return why a call that waits cannot run any more, whoever approves it; None: it can. Raises StoreError.
@@ -142,24 +142,26 @@ class Approvals:
         """
         if approval.client is not None:
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
-            reason = None if run is None else self._judges.barred(exchange_of(Resume(run), approvals="turn"))
+            reason = (
+                None if run is None else self._judges.find_client_refusal(load_exchange(Resume(run), approvals="turn"))
+            )
             if reason is not None:
                 return reason
-        if self.holds(approval) or self._judges.binding(approval.tool) is None:
+        if self.holds(approval) or self._judges.find_binding(approval.tool) is None:
             return None
-        verdict = self._judges.edited(approval.tool, orjson.loads(approval.arguments))
+        verdict = self._judges.judge_edit(approval.tool, orjson.loads(approval.arguments))
         return verdict.reason if verdict.decision in ("deny", "error") else None
 
-    def answering(
+    def build_answer_options(
         self, caller: Caller, asked: Sequence[Approval], *, user: str | None = None, held_s: float | None = None
-    ) -> Answering:
+    ) -> AnswerOptions:
         """Return how this caller, for this end user, can answer a question about these approvals.
 
         `held_s`: its answer stays open for so long.
         """
         tenant, hindrance = caller.tenant, self._hindrance(caller, asked, user)
         deciders = [] if hindrance is None else [name for name in self._deciders(tenant) if name != caller.name]
-        return Answering(
+        return AnswerOptions(
             held_s=held_s, hindrance=hindrance, tenant=tenant, deciders=deciders, console_url=self._console_url
         )
 
@@ -169,7 +171,7 @@ class Approvals:
         if any(self.rules.refuses(one, key=caller.name, user=user) for one in asked):
             return "own"
         given = (each for one in asked for each in counted_endorsements(one))
-        return "approved" if any(each.is_of(caller.name, user) for each in given) else None
+        return "approved" if any(each.has_endorser(caller.name, user) for each in given) else None
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """Return the approvals of a run by the step that they are for, the latest of each."""
@@ -183,7 +185,7 @@ class Approvals:
         """
         loop = asyncio.get_running_loop()
         news = asyncio.Event()
-        async with self._feed.listening(lambda _: news.set(), run_id=run_id, parting=news.set):
+        async with self._feed.subscribe(lambda _: news.set(), run_id=run_id, parting=news.set):
             while not self._feed.leaving:
                 approvals = await self.of_run(run_id, tenant=tenant)
                 awaited = [approvals[step] for step in steps]
@@ -246,11 +248,11 @@ class Approvals:
         decided then.
         """
         for _ in range(TRIES):
-            ruled = await self._ruled(wishes, caller)
+            ruled = await self._make_decisions(wishes, caller)
             if all(how != "moved" for how, _ in ruled):
                 break
         self._feed.nudge()
-        after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
+        after = [_require_decided(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
         if len(after) == 1:  # another person may have decided since it was read
             check_same_call(after[0], wishes[0][1])
         for (how, _), approval in zip(ruled, after, strict=True):
@@ -261,7 +263,7 @@ class Approvals:
                     self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
         return after
 
-    async def _ruled(
+    async def _make_decisions(
         self, wishes: Sequence[tuple[str, Decision]], caller: Caller
     ) -> Sequence[tuple[DecisionResult, Approval | None]]:
         """Make decisions on the approvals as they are now. Raises GatewayError, StoreError."""
@@ -287,7 +289,9 @@ class Approvals:
                 for (approval, wish), write in zip(wanted, writes, strict=True)
                 if not (wish.approve and approval.run_id in ended)
             ]
-            others = await self._rejected_with([approval for approval, _ in rejected], rejected[0][1], caller)
+            others = await self._build_sibling_rejections(
+                [approval for approval, _ in rejected], rejected[0][1], caller
+            )
             writes[0] = replace(writes[0], others=others)
         return await self._store.rule_all(writes)
 
@@ -309,7 +313,7 @@ class Approvals:
                 f"Other keys of the tenant that may: {others}. To withdraw the call, reject it.",
             )
 
-    async def _rejected_with(
+    async def _build_sibling_rejections(
         self, rejected: Sequence[Approval], wish: Decision, caller: Caller
     ) -> tuple[DecisionWrite, ...]:
         """Return the rejections of all other pending approvals of the rejected runs.
@@ -337,17 +341,17 @@ class Approvals:
             return None
         edited, of_run = outcome.edited, (outcome.remember if outcome.is_settled else wish.remember) == "run"
         sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
-        grant = self.remembered.granted(approval, of_run=of_run, sha256=sha256, by=caller)
+        grant = self.remembered.build_grant(approval, of_run=of_run, sha256=sha256, by=caller)
         return grant if outcome.is_settled and outcome.remember != "once" else None
 
     async def _reissue(self, stale: Approval) -> GatewayError:
         """Issue a new approval for a call whose tool or policy has changed, and return the error that names it."""
-        binding = self._judges.binding(stale.tool)
+        binding = self._judges.find_binding(stale.tool)
         if binding is None:
             return GatewayError(
                 "approval_stale", "The tool of this approval is not there: decide when it is back, or reject it."
             )
-        verdict = self._judges.edited(stale.tool, orjson.loads(stale.arguments))
+        verdict = self._judges.judge_edit(stale.tool, orjson.loads(stale.arguments))
         now_s, asks = self._clock.time(), verdict.decision == "confirm"
         steps = await self._store.steps(stale.run_id, tenant=stale.tenant)
         level = next((step.risk_level for step in steps if step.number == stale.step), None)
@@ -362,11 +366,11 @@ class Approvals:
             policy_sha256=binding.policy,
             created_s=now_s,
             expires_s=now_s + self._expires_s,
-            required=self.rules.required(stale.tool, level),
+            required=self.rules.count_required(stale.tool, level),
             given="[]",
             edited=None,
         )
-        event = event_of(fresh, "approval.required", approval_view(fresh), now_s=now_s)
+        event = build_event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
         if not await self._store.reissue(stale.id, fresh, events=[event]):  # somebody else has asked anew
             fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
         self._feed.nudge()
@@ -375,7 +379,7 @@ class Approvals:
         )
 
 
-def is_asked_by(approval: Approval, exchange: Exchange) -> bool:
+def has_same_requester(approval: Approval, exchange: Exchange) -> bool:
     """Return whether the approval is of the caller, the end user and the conversation of this exchange."""
     whose = (exchange.caller.name, exchange.conversation, exchange.user)
     return (approval.caller, approval.conversation, approval.user) == whose
@@ -386,7 +390,7 @@ def was_rejected(approval: Approval) -> bool:
     return approval.state not in APPROVED and approval.state != "pending"
 
 
-def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Approval:
+def _require_decided(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Approval:
     """Return the approval that was decided on.
 
     Raises GatewayError for one that prevents the decision on all of them.
@@ -399,5 +403,5 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
     if how == "expired":
         raise GatewayError("approval_expired", f"{name} was not decided in time; ask again for what it was.")
     if how == "other":
-        raise GatewayError("decision_conflict", f"{name} {decided_before(approval)}.")
+        raise GatewayError("decision_conflict", f"{name} {describe_decision(approval)}.")
     return approval

@@ -1,6 +1,6 @@
 """Answers to approvals as people type them: a message that is, as a whole, `approve ap_... WORD` or `reject ap_...`.
 
-The word behind an id is its check word (gateway/approvals/check_word.py). A message with any other text is no answer:
+The word behind an id is its check word (gateway/contracts/check_word.py). A message with any other text is no answer:
 agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation. Words that
 a program is known to add (gateway/approvals/typed_text.py) do not count, if each id has its check word.
 """
@@ -10,8 +10,8 @@ import unicodedata
 from itertools import islice
 from typing import Final
 
-from gateway.approvals.check_word import ID, WORD
 from gateway.approvals.typed_text import typed_text
+from gateway.contracts.check_word import ID, WORD
 from gateway.dialects.dialect import ChatDecision as ChatDecision
 
 #: A longer message is no answer. The text must not have been cut before: what was cut off might be anything.

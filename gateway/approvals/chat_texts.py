@@ -6,18 +6,18 @@ import orjson
 
 from gateway.approvals import texts
 from gateway.approvals.escaping import Language
-from gateway.approvals.view import approval_view, word_of
-from gateway.contracts.endorsements import counted_endorsements, waiting_arguments
-from gateway.contracts.journal import Approval, StoredStep
-from gateway.contracts.store import Json
+from gateway.approvals.view import approval_view, get_check_word
+from gateway.contracts.storage.endorsements import counted_endorsements, waiting_arguments
+from gateway.contracts.storage.journal import Approval, StoredStep
+from gateway.contracts.storage.store import Json
 
 
-def shown(approval: Approval) -> texts.Shown:
+def describe_approval(approval: Approval) -> texts.Shown:
     """Return an approval as texts show it."""
     arguments = orjson.loads(waiting_arguments(approval))
     return texts.Shown(
         id=approval.id,
-        word=word_of(approval),
+        word=get_check_word(approval),
         tool=approval.tool,
         arguments=arguments,
         reason=approval.reason,
@@ -27,7 +27,9 @@ def shown(approval: Approval) -> texts.Shown:
     )
 
 
-def turn_text(pending: Sequence[Approval], *, language: Language, answering: texts.Answering = texts.REPLIES) -> str:
+def turn_text(
+    pending: Sequence[Approval], *, language: Language, answering: texts.AnswerOptions = texts.REPLIES
+) -> str:
     """Return the question of a run that waits: the calls, the reason for each, and how to answer.
 
     It is the same each time.
@@ -42,7 +44,7 @@ def still_pending_text(
     *,
     language: Language,
     now_s: float,
-    answering: texts.Answering = texts.REPLIES,
+    answering: texts.AnswerOptions = texts.REPLIES,
 ) -> str:
     """Return the answer to a decision on a part of a group."""
     question = _question(pending, language=language, now_s=now_s, answering=answering)
@@ -50,7 +52,7 @@ def still_pending_text(
 
 
 def undecided_text(
-    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
+    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.AnswerOptions = texts.REPLIES
 ) -> str:
     """Return the answer to a message that names these approvals and decides nothing."""
     return texts.undecided_text(_question(pending, language=language, now_s=now_s, answering=answering))
@@ -67,10 +69,10 @@ def nothing_decided_text(*, language: Language) -> str:
 
 
 def _question(
-    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
+    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.AnswerOptions = texts.REPLIES
 ) -> texts.Question:
     return texts.Question(
-        approvals=[shown(approval) for approval in pending],
+        approvals=[describe_approval(approval) for approval in pending],
         expires_s=min(approval.expires_s for approval in pending),
         now_s=now_s,
         language=language,
@@ -78,7 +80,7 @@ def _question(
     )
 
 
-def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
+def build_waiting_facts(run_id: str, pending: Sequence[Approval]) -> Json:
     """Return the facts beside the text of a turn that waits."""
     approvals = [approval_view(approval) for approval in pending]
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}

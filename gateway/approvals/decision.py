@@ -12,19 +12,19 @@ import orjson
 
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import call_sha256, canonical
-from gateway.contracts.endorsements import (
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.endorsements import (
     Endorsement,
-    endorsements_of,
     endorsements_text,
+    list_endorsements,
     waiting_arguments,
     waiting_sha256,
 )
-from gateway.contracts.journal import APPROVED, Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.runs.added import ADDED
-from gateway.tools.remembered import Judges
+from gateway.contracts.storage.journal import APPROVED, Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.canonical import call_sha256, canonical
+from gateway.runs.decision_messages import ADDED
+from gateway.tools.grants import Judges
 
 Remember = Literal["once", "run", "conversation"]
 #: The widest last: of several approvals that remember, the narrowest counts.
@@ -100,7 +100,7 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
         return approval.edited
     if edited == approval.arguments:
         return None
-    verdict = judges.edited(approval.tool, wish.arguments)
+    verdict = judges.judge_edit(approval.tool, wish.arguments)
     if verdict.decision in ("deny", "error"):
         raise GatewayError("edit_refused", f"The edited call cannot run: {verdict.reason}.", param="arguments")
     return edited
@@ -126,9 +126,9 @@ def weigh_decision(approval: Approval, wish: Decision, edited: str | None, calle
     if approval.required == 1 or not wish.approve or approval.state != "pending":
         return Outcome(edited=edited, endorsements=(), is_settled=True, remember=wish.remember)
     sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
-    given = endorsements_of(approval)
+    given = list_endorsements(approval)
     earlier = tuple(one for one in given if one.sha256 == sha256)
-    if found := next((one for one in earlier if one.is_of(caller.name, wish.user)), None):
+    if found := next((one for one in earlier if one.has_endorser(caller.name, wish.user)), None):
         who = "Your key" if found.by == caller.name else f"The user {found.user!r}"
         raise GatewayError(
             "approved_already",
@@ -155,9 +155,9 @@ def decision_write(
         after = replace(approval, edited=outcome.edited, given=given or approval.given)
         facts = {**approval_view(after), **facts, "state": "pending"}
     kind = "approval.resolved" if outcome.is_settled else f"approval.{PARTLY}"
-    events = [event_of(approval, kind, facts, now_s=now_s)]
+    events = [build_event(approval, kind, facts, now_s=now_s)]
     if wish.adds is not None:
-        events.insert(0, event_of(approval, ADDED, wish.adds, now_s=now_s))
+        events.insert(0, build_event(approval, ADDED, wish.adds, now_s=now_s))
     return DecisionWrite(
         approval_id=approval.id,
         tenant=approval.tenant,
@@ -198,7 +198,7 @@ def _line(
     )
 
 
-def event_of(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:
+def build_event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:
     """Return an event of the approval's run."""
     data = orjson.dumps(facts)
     return RunEvent(tenant=approval.tenant, run_id=approval.run_id, type=kind, data=data, created_s=now_s)
@@ -209,7 +209,7 @@ def list_others(names: Sequence[str], *, besides: str) -> str:
     return ", ".join(repr(name) for name in names if name != besides) or "none so far"
 
 
-def decided_before(approval: Approval) -> str:
+def describe_decision(approval: Approval) -> str:
     """Return what was decided on an approval, by which key, and what became of its call."""
     by = f" by {approval.decided_by!r}" if approval.decided_by is not None else ""
     if approval.state not in APPROVED:

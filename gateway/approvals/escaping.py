@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Final, Literal
 
-from gateway.contracts.canonical import canonical
+from gateway.jsontext.canonical import canonical
 
 Language = Literal["en", "zh"]
 
@@ -96,14 +96,14 @@ _REMARKS: Mapping[Language, tuple[str, str, str, str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenPart:
     """The part of a call that a text leaves out: characters of JSON, and the lines that they are."""
 
     chars: int
     lines: int
 
 
-def shown(text: str, limit: int | None = None) -> str:
+def escape_line(text: str, limit: int | None = None) -> str:
     """Return `text` on one line: at most `limit` of its characters, and the number of those that follow."""
     head = text if limit is None else text[:limit]
     return _TEXT.sub(_unseen, head) + _note(text[len(head) :], text.count("\n", len(head)))
@@ -145,14 +145,14 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
     return "\n".join(lines) or nothing
 
 
-def count_hidden(arguments: Mapping[str, Any]) -> Hidden | None:
+def count_hidden(arguments: Mapping[str, Any]) -> HiddenPart | None:
     """Return what `shown_arguments` leaves out of these arguments, or None: it shows all of them."""
     here, rest = _names(arguments)
     values = [canonical(arguments[name]) for name in here]
     hidden = [_parts(value, share)[1] for value, share in zip(values, _shares([*map(len, values)]), strict=True)]
     hidden += [canonical(arguments[name]) for name in rest]
     chars = sum(map(len, hidden))
-    return Hidden(chars, sum(_newlines(part) + 1 for part in hidden if part)) if chars else None
+    return HiddenPart(chars, sum(_newlines(part) + 1 for part in hidden if part)) if chars else None
 
 
 def left_out(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
@@ -161,7 +161,7 @@ def left_out(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
     return _REMARKS[language][1].format(len(arguments), len(text), _sha256(text))
 
 
-def fenced(text: str) -> str:
+def fence_text(text: str) -> str:
     """Return `text` as a block of code in Markdown that no character in it can end."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}text\n{text}\n{fence}"
@@ -229,20 +229,20 @@ def _unseen_in_json(match: re.Match[str]) -> str:
     if match["escape"] is not None:
         return match[0]
     if match["same"] is not None:
-        return _repeated(match["same"], len(match[0]) // len(match["same"]))
+        return _repeat_escape(match["same"], len(match[0]) // len(match["same"]))
     return _unseen(match)
 
 
 def _unseen(match: re.Match[str]) -> str:
     """Escape a run of characters that may not show, or of too many spaces. Visible characters stay."""
     if match[0][0] == " ":
-        return _repeated(" ", len(match[0]))
+        return _repeat_escape(" ", len(match[0]))
     before = match.string[match.start() - 1] if match.start() else ""
     marks = 0
     written: list[str] = []
     for character, group in groupby(match[0]):
         n = sum(1 for _ in group)
-        spelling = _spelling(character)
+        spelling = _escape_unseen(character)
         if spelling == character and unicodedata.category(character) == "Mn":
             marks += n
             # Behind ASCII, or where it is the double of one letter, a mark could be overlooked; so could many of them.
@@ -252,12 +252,12 @@ def _unseen(match: re.Match[str]) -> str:
         else:
             marks = 0
             before = character if spelling == character else ""
-        written.append(character * n if spelling == character else _repeated(spelling, n))
+        written.append(character * n if spelling == character else _repeat_escape(spelling, n))
     return "".join(written)
 
 
 @lru_cache(maxsize=4096)
-def _spelling(character: str) -> str:
+def _escape_unseen(character: str) -> str:
     """Return the character, or the escape of one that does not show."""
     if character in _SHORT:
         return _SHORT[character]
@@ -274,7 +274,7 @@ def _escape(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
-def _repeated(escape: str, n: int) -> str:
+def _repeat_escape(escape: str, n: int) -> str:
     if n <= RUN_CHARS:
         return escape * n
     return f"\\{{{n} {_PLURAL.get(escape) or 'times ' + escape[1:]}}}"

@@ -18,11 +18,11 @@ from gateway.approvals.links import Linked, Links
 from gateway.approvals.view import approval_view
 from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.contracts.caller import Caller
-from gateway.contracts.endorsements import endorsements_of, waiting_sha256
-from gateway.contracts.journal import Approval
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json, Store
-from gateway.errors import GatewayError
+from gateway.contracts.storage.endorsements import list_endorsements, waiting_sha256
+from gateway.contracts.storage.journal import Approval
+from gateway.contracts.storage.store import Json, Store
 
 log = logging.getLogger("gateway")
 
@@ -71,7 +71,7 @@ class LinkDesk:
 
     async def look(self, text: str) -> LinkedCall:
         """Return the call of a link. Raises GatewayError (link_not_valid), StoreError."""
-        linked, approval = await self._opened(text)
+        linked, approval = await self._open_link(text)
         state = self._state(linked, approval)
         self._counters.count("approval_links", outcome="shown" if state == "open" else state)
         form_token = self._links.form_token(text, shown_s=int(self._clock.time()))
@@ -82,7 +82,7 @@ class LinkDesk:
 
         Raises GatewayError (link_not_valid, link_used, and those of a decision), StoreError.
         """
-        linked, approval = await self._opened(text)
+        linked, approval = await self._open_link(text)
         self._check_form(text, form_token)
         state = self._state(linked, approval)
         if state != "open":
@@ -96,9 +96,9 @@ class LinkDesk:
         await self._go_on(decided)
         return decided
 
-    async def _opened(self, text: str) -> tuple[Linked, Approval]:
+    async def _open_link(self, text: str) -> tuple[Linked, Approval]:
         await self._links.prepare()
-        linked = self._links.opened(text)
+        linked = self._links.verify_link(text)
         approval = None
         if linked is not None:
             approval = await self._store.approval(linked.approval_id, tenant=linked.tenant)
@@ -122,7 +122,7 @@ class LinkDesk:
 
     def _state(self, linked: Linked, approval: Approval) -> LinkState:
         own = f"{LINK_PREFIX}{linked.name}"
-        given = endorsements_of(approval)
+        given = list_endorsements(approval)
         if approval.decided_by == own or any((one.by, one.sha256) == (own, linked.sha256) for one in given):
             return "used"
         if approval.state == "expired" or linked.ends_s <= self._clock.time():

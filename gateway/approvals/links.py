@@ -16,7 +16,7 @@ from typing import Final
 from itsdangerous import BadData, URLSafeSerializer
 
 from gateway.config.schema.approvals import Notify
-from gateway.contracts.store import Json, Store
+from gateway.contracts.storage.store import Json, Store
 
 #: The secret of the store.
 SECRET: Final = "links"  # noqa: S105 - its name
@@ -57,7 +57,7 @@ class Links:
         facts = [view["id"], tenant, view["sha256"], entry.links.as_, view["expires_at"]]
         return f"{console_url}{PAGE}?{FIELD}={self._text(entry, facts)}"
 
-    def opened(self, text: str) -> Linked | None:
+    def verify_link(self, text: str) -> Linked | None:
         """Return the facts of a link; None: it is not of a webhook in use, or was changed."""
         if not 0 < len(text) <= LONGEST or not text.isascii():
             return None

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.endorsements import waiting_arguments
-from gateway.contracts.journal import Approval
+from gateway.contracts.storage.endorsements import waiting_arguments
+from gateway.contracts.storage.journal import Approval
 from gateway.contracts.tools import NoPreview, Preview, Previewer, ToolCall
 from gateway.tools.catalog import Catalog
 
@@ -31,11 +31,11 @@ class Previews:
         self._limit_s = limit_s
         self._under_way: set[asyncio.Task[Preview | NoPreview]] = set()
 
-    async def of(self, approval: Approval, catalog: Catalog) -> Preview | NoPreview:
+    async def preview_call(self, approval: Approval, catalog: Catalog) -> Preview | NoPreview:
         """Return what the call of an approval would change, or why that cannot be shown."""
         if approval.state != "pending":
             return NoPreview(f"The approval is {approval.state}: only a pending one has a preview.")
-        entry = catalog.named(approval.tool)
+        entry = catalog.find_by_name(approval.tool)
         if entry is None:
             return NoPreview("The tool of this approval is not there.")
         if not isinstance(source := entry.source, Previewer):
@@ -45,21 +45,21 @@ class Previews:
         call = ToolCall(id=approval.id, tool=approval.tool, arguments=orjson.loads(waiting_arguments(approval)))
         task = asyncio.ensure_future(source.preview(call))
         self._under_way.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finish_preview)
         done, _ = await asyncio.wait({task}, timeout=self._limit_s)
         if not done:
             return NoPreview("The tool takes too long to show what this call would change: try again later.")
         if task.cancelled() or task.exception() is not None:
             return NoPreview("The tool failed to show what this call would change; the gateway's log says why.")
-        return _bounded(task.result())
+        return _limit_preview(task.result())
 
-    def _ended(self, task: "asyncio.Task[Preview | NoPreview]") -> None:
+    def _finish_preview(self, task: "asyncio.Task[Preview | NoPreview]") -> None:
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a tool failed to preview a call", exc_info=error)
 
 
-def _bounded(preview: Preview | NoPreview) -> Preview | NoPreview:
+def _limit_preview(preview: Preview | NoPreview) -> Preview | NoPreview:
     if isinstance(preview, NoPreview):
         return preview
     texts = {"now": preview.before or "", "after the call": preview.after}

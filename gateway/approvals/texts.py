@@ -9,12 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.approvals.answering import REPLIES as REPLIES
-from gateway.approvals.answering import Answering as Answering
-from gateway.approvals.answering import approval_link as approval_link
-from gateway.approvals.answering import utc as utc
-from gateway.approvals.answering import ways_to_answer
-from gateway.approvals.escaping import Language, code, count_hidden, fenced, shown, shown_arguments, shown_name
+from gateway.approvals.answer_options import REPLIES as REPLIES
+from gateway.approvals.answer_options import AnswerOptions as AnswerOptions
+from gateway.approvals.answer_options import approval_link as approval_link
+from gateway.approvals.answer_options import utc as utc
+from gateway.approvals.answer_options import ways_to_answer
+from gateway.approvals.escaping import (
+    Language,
+    code,
+    count_hidden,
+    escape_line,
+    fence_text,
+    shown_arguments,
+    shown_name,
+)
 
 REASON_CHARS: Final = 500
 #: So much of a message tells its language.
@@ -51,10 +59,10 @@ class Question:
     expires_s: float
     now_s: float
     language: Language = "en"
-    answering: Answering = REPLIES
+    answering: AnswerOptions = REPLIES
 
 
-def language_of(text: str) -> Language:
+def detect_language(text: str) -> Language:
     """Return Chinese if Han characters, two to a word, are no fewer than other words; else English."""
     text = text[:LANGUAGE_CHARS]
     han = sum(1 for _ in _HAN.finditer(text))
@@ -79,7 +87,7 @@ def turn_text(question: Question) -> str:
         lead = "This call waits for your approval. It has not run yet:"
     if not question.answering.may_decide:
         lead = lead.replace("您批准", "批准").replace("your approval", "approval")
-    return _asked(lead, question)
+    return _format_question(lead, question)
 
 
 def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
@@ -121,12 +129,12 @@ def still_pending_text(question: Question, *, decided: Sequence[str]) -> str:
     waiting = len(question.approvals)
     if question.answering.hindrance == "approved":
         lead = f"已记录对 {ids} 的批准，仍在等待：" if question.language == "zh" else f"Your approval of {ids} is kept:"
-        return _asked(lead, question)
+        return _format_question(lead, question)
     if question.language == "zh":
         lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {waiting} 个调用的决定："
     else:
         lead = f"Your decision on {ids} is kept. The run still waits for {waiting} more:"
-    return _asked(lead, question)
+    return _format_question(lead, question)
 
 
 def undecided_text(question: Question) -> str:
@@ -150,10 +158,10 @@ def undecided_text(question: Question) -> str:
             if many
             else "This call still waits. It has not run:"
         )
-    return _asked(lead, question)
+    return _format_question(lead, question)
 
 
-def _asked(lead: str, question: Question) -> str:
+def _format_question(lead: str, question: Question) -> str:
     approvals, language, answering = question.approvals, question.language, question.answering
     calls = [call_block(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
     calls += [text for approval in approvals if (text := hidden_text(approval, language))]
@@ -164,7 +172,7 @@ def _asked(lead: str, question: Question) -> str:
 
 def call_block(approval: Shown, number: int = 0, language: Language = "en") -> str:
     """Return one call in a block of code: where a text is read as Markdown, no part of the call can hide."""
-    return fenced(call_text(approval, number, language))
+    return fence_text(call_text(approval, number, language))
 
 
 def hidden_text(approval: Shown, language: Language = "en") -> str:
@@ -200,9 +208,9 @@ def call_text(approval: Shown, number: int = 0, language: Language = "en") -> st
     tool = shown_name(approval.tool)
     lines = [f"{number}. {tool} ({approval.id})" if number else tool]
     lines += ["  " + line for line in shown_arguments(approval.arguments, language=language).split("\n")]
-    why = shown(approval.reason, REASON_CHARS)
+    why = escape_line(approval.reason, REASON_CHARS)
     if approval.rule:
-        why = f"{why} [{shown(approval.rule, REASON_CHARS)}]".lstrip()
+        why = f"{why} [{escape_line(approval.rule, REASON_CHARS)}]".lstrip()
     if why:
         lines.append(("暂缓原因：" if language == "zh" else "held because: ") + why)
     if approval.required > 1:
@@ -233,36 +241,37 @@ def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
 
 def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer after a rejection. `ran_before`: how many calls of the same run had run by then."""
-    reason = code(shown(comment, REASON_CHARS)) if comment else ""
+    reason = code(escape_line(comment, REASON_CHARS)) if comment else ""
     if language == "zh":
         because = f"，原因：{reason}" if reason else ""
-        return f"对 {_name(tool)} 的调用已被拒绝{because}。{_nothing(ran_before, language)}"
+        return f"对 {_name(tool)} 的调用已被拒绝{because}。{_format_nothing_ran(ran_before, language)}"
     because = f", because: {reason}" if reason else ""
-    return f"The call of {_name(tool)} was rejected{because}. {_nothing(ran_before, language)}"
+    return f"The call of {_name(tool)} was rejected{because}. {_format_nothing_ran(ran_before, language)}"
 
 
 def expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer after an approval that expired undecided."""
+    nothing = _format_nothing_ran(ran_before, language)
     if language == "zh":
-        return f"{_name(tool)} 的批准请求已过期，无人作出决定。{_nothing(ran_before, language)}如仍需要，请重新提出。"
-    nothing = _nothing(ran_before, language)
+        return f"{_name(tool)} 的批准请求已过期，无人作出决定。{nothing}如仍需要，请重新提出。"
     return f"Nobody decided on the call of {_name(tool)} in time. {nothing} If it is still wanted, ask for it again."
 
 
 def cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer of a run that was cancelled while it waited."""
     if language == "zh":
-        return f"{_name(tool)} 的批准请求已随运行一起取消。{_nothing(ran_before, language)}"
-    return f"The call of {_name(tool)} was cancelled together with its run. {_nothing(ran_before, language)}"
+        return f"{_name(tool)} 的批准请求已随运行一起取消。{_format_nothing_ran(ran_before, language)}"
+    return f"The call of {_name(tool)} was cancelled together with its run. {_format_nothing_ran(ran_before, language)}"
 
 
 def refused_here_text(approval: Shown, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer if the call needs a person, but this request or the operator forbids to ask one."""
     call = call_block(approval, 0, language)
     if language == "zh":
-        return f"以下调用需要人工批准，而此处不会询问任何人，因此被拒绝：\n\n{call}\n\n{_nothing(ran_before, language)}"
-    lead = "This call needs the approval of a person, and nobody is asked here, so it was refused:"
-    return f"{lead}\n\n{call}\n\n{_nothing(ran_before, language)}"
+        lead = "以下调用需要人工批准，而此处不会询问任何人，因此被拒绝："
+    else:
+        lead = "This call needs the approval of a person, and nobody is asked here, so it was refused:"
+    return f"{lead}\n\n{call}\n\n{_format_nothing_ran(ran_before, language)}"
 
 
 def resumed_elsewhere_text(run_id: str, *, language: Language = "en") -> str:
@@ -310,7 +319,7 @@ def _name(name: str) -> str:
     return code(shown_name(name))
 
 
-def _nothing(ran_before: int, language: Language) -> str:
+def _format_nothing_ran(ran_before: int, language: Language) -> str:
     if ran_before == 0:
         return "没有执行任何操作。" if language == "zh" else "Nothing ran."
     if language == "zh":

@@ -2,14 +2,14 @@
 
 import orjson
 
-from gateway.approvals.check_word import check_word
-from gateway.contracts.canonical import call_sha256
-from gateway.contracts.endorsements import counted_endorsements, waiting_arguments, waiting_sha256
-from gateway.contracts.journal import APPROVED, Approval
-from gateway.contracts.store import Json
+from gateway.contracts.check_word import check_word
+from gateway.contracts.storage.endorsements import counted_endorsements, waiting_arguments, waiting_sha256
+from gateway.contracts.storage.journal import APPROVED, Approval
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.canonical import call_sha256
 
 
-def word_of(approval: Approval) -> str:
+def get_check_word(approval: Approval) -> str:
     """Return the check word that a decision in a chat brings: of the call that would run, then of the model's."""
     arguments = waiting_arguments(approval) if approval.state == "pending" else approval.arguments
     return check_word(approval.secret, approval.id, call_sha256(approval.tool, arguments))
@@ -31,7 +31,7 @@ def approval_view(approval: Approval) -> Json:
         "tool": approval.tool,
         "arguments": orjson.loads(approval.arguments),
         "sha256": _sha256(approval),
-        "check_word": word_of(approval),
+        "check_word": get_check_word(approval),
         "basis": approval.basis,
         "rule": approval.rule,
         "reason": approval.reason,
@@ -39,7 +39,7 @@ def approval_view(approval: Approval) -> Json:
         "created_at": approval.created_s,
         "expires_at": approval.expires_s,
         "required_approvals": approval.required,
-        "approved_by": _approved_by(approval),
+        "approved_by": _list_approvers(approval),
         "decided_at": approval.decided_s,
         "decided_by": approval.decided_by,
         "via": approval.via,
@@ -65,7 +65,7 @@ def get_waiting_arguments(view: Json) -> Json:
     return arguments if edited is None else edited
 
 
-def _approved_by(approval: Approval) -> list[Json]:
+def _list_approvers(approval: Approval) -> list[Json]:
     """Return who has approved it so far, in their order."""
     if approval.required == 1:
         if approval.state not in APPROVED:

@@ -12,10 +12,10 @@ from typing import Final
 
 import orjson
 
-from gateway.approvals.escaping import NAME_CHARS, count_hidden, shown, shown_arguments
+from gateway.approvals.escaping import NAME_CHARS, count_hidden, escape_line, shown_arguments
 from gateway.approvals.texts import REASON_CHARS, utc
 from gateway.approvals.view import get_waiting_arguments
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 EVENT: Final = "approval.required"
 #: Another key has approved the call, and others must, too.
@@ -54,7 +54,7 @@ def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -
     }
 
 
-def message_id_of(view: Json) -> str:
+def build_message_id(view: Json) -> str:
     """Return the id of the notice about an approval: another one for each key that has approved it."""
     given = view["approved_by"]
     return f"{view['id']}.{given[-1]['at'] * 1000:.0f}" if given else str(view["id"])
@@ -76,15 +76,15 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
             "data": {
                 "id": view["id"],
                 "run_id": view["run_id"],
-                "tool": shown(view["tool"], NAME_CHARS),
+                "tool": escape_line(view["tool"], NAME_CHARS),
                 "arguments": shown_arguments(arguments),
                 "left_out": None if hidden is None else {"characters": hidden.chars, "lines": hidden.lines},
                 "sha256": view["sha256"],
-                "reason": shown(view["reason"], REASON_CHARS),
-                "rule": shown(view["rule"], REASON_CHARS),
+                "reason": escape_line(view["reason"], REASON_CHARS),
+                "rule": escape_line(view["rule"], REASON_CHARS),
                 "expires": _iso(view["expires_at"]),
                 "required_approvals": view["required_approvals"],
-                "approved_by": [shown(one["by"], NAME_CHARS) for one in given],
+                "approved_by": [escape_line(one["by"], NAME_CHARS) for one in given],
                 "link": link,
                 "decision_link": decision_link,
             },

@@ -24,17 +24,17 @@ from gateway.approvals.webhook_message import (
     EVENT,
     PARTLY_APPROVED,
     approval_notice,
-    message_id_of,
+    build_message_id,
     webhook_headers,
     webhook_key,
 )
 from gateway.config import ConfigError, Problem
 from gateway.config.schema.approvals import Notify
-from gateway.contracts.journal import RunEvent
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json, Store, StoreError
+from gateway.contracts.storage.journal import RunEvent
+from gateway.contracts.storage.store import Json, Store, StoreError
+from gateway.net.resolver import Resolver
 from gateway.runs.event_feed import EventFeed
-from gateway.upstream.resolver import Resolver
 
 log = logging.getLogger("gateway")
 
@@ -117,7 +117,7 @@ class Webhook:
         return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
 
 
-def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
+def build_webhooks(notify: Sequence[Notify]) -> list[Webhook]:
     """Return the configured webhooks. Raises ConfigError for secrets that cannot sign, all at once."""
     webhooks: list[Webhook] = []
     problems: list[Problem] = []
@@ -136,7 +136,7 @@ def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
 
 
 class Webhooks:
-    """The webhooks of one configuration, for the worker `owner`. Raises ConfigError like `webhooks_of`."""
+    """The webhooks of one configuration, for the worker `owner`. Raises ConfigError like `build_webhooks`."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Webhooks:
         self._store = store
         self._owner = owner
         self._feed = feed
-        self._webhooks = webhooks_of(notify)
+        self._webhooks = build_webhooks(notify)
         self._console_url = console_url
         self._clock = clock
         self._counters = counters
@@ -211,7 +211,7 @@ class Webhooks:
         """Start to listen and to catch up. Raises StoreError."""
         if self._links is not None:
             await self._links.prepare()
-        await self._stack.enter_async_context(self._feed.listening(self._receive))
+        await self._stack.enter_async_context(self._feed.subscribe(self._receive))
         # From behind the start of listening: an approval is sent twice rather than not at all.
         last = await self._store.last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
@@ -241,9 +241,9 @@ class Webhooks:
     def _enqueue(self, view: Json, *, tenant: str) -> None:
         """Start a delivery to each webhook that has none of this notice under way."""
         for webhook in self._webhooks:
-            self._enqueue_for(webhook, view, tenant=tenant)
+            self._enqueue_notice(webhook, view, tenant=tenant)
 
-    def _enqueue_for(self, webhook: Webhook, view: Json, *, tenant: str) -> None:
+    def _enqueue_notice(self, webhook: Webhook, view: Json, *, tenant: str) -> None:
         event = self._notice(webhook, view, tenant=tenant)
         if event.message_id in webhook.waiting:
             return
@@ -255,7 +255,9 @@ class Webhooks:
                 log.error("%s is told of further approvals later: %d notices are not through", webhook.place, WAITING)
                 webhook.sending_late = asyncio.get_running_loop().create_task(self._send_late(webhook))
         else:
-            self._ended(webhook, event, "dropped", why=f"{WAITING + LATE} other notices are not through yet")
+            self._record_undelivered(
+                webhook, event, "dropped", why=f"{WAITING + LATE} other notices are not through yet"
+            )
 
     async def _send_late(self, webhook: Webhook) -> None:
         """Send notices that found no place, as far as their approvals are pending once there are places again."""
@@ -272,13 +274,13 @@ class Webhooks:
                     continue
                 webhook.late.pop(approval_id, None)
                 if approval is not None and approval.state == "pending":
-                    self._enqueue_for(webhook, approval_view(approval), tenant=tenant)
+                    self._enqueue_notice(webhook, approval_view(approval), tenant=tenant)
 
     async def _catch_up(self, last: int) -> None:
         """Send notices of approvals that were pending before this worker began to listen."""
         while True:
             try:
-                asked = await self._pending_before(last)
+                asked = await self._list_pending(last)
                 for approval_id, tenant in asked.items():
                     approval = await self._store.approval(approval_id, tenant=tenant)
                     if approval is not None and approval.state == "pending":
@@ -288,7 +290,7 @@ class Webhooks:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(self._patience.store_s)
 
-    async def _pending_before(self, last: int) -> Mapping[str, str]:
+    async def _list_pending(self, last: int) -> Mapping[str, str]:
         """Return the approvals that were requested and not decided by the event `last`, and their tenants."""
         found: dict[str, str] = {}
         seen = 0
@@ -310,7 +312,7 @@ class Webhooks:
         if self._links is not None and url is not None:
             decision_link = self._links.address(url, webhook.entry, view, tenant=tenant)
         body = approval_notice(view, link=link, decision_link=decision_link)
-        return WebhookEvent(approval_id, tenant, message_id_of(view), body)
+        return WebhookEvent(approval_id, tenant, build_message_id(view), body)
 
     async def _deliver(self, webhook: Webhook, event: WebhookEvent) -> None:
         why = ""
@@ -318,19 +320,19 @@ class Webhooks:
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
             why = why or ("it waited behind other notices" if webhook.room.locked() else "")
             async with webhook.room:
-                if why and not await self._pending(event):  # looked at last: it may have waited for room
-                    self._ended(webhook, event, "obsolete", why=why)
+                if why and not await self._is_pending(event):  # looked at last: it may have waited for room
+                    self._record_undelivered(webhook, event, "obsolete", why=why)
                     return
                 status, why = await self._post(webhook, event)
             if 200 <= status < 300:
                 self._counters.count("notices", outcome="delivered")
                 return
             if status == GONE:
-                self._ended(webhook, event, "gone", why=why)
+                self._record_undelivered(webhook, event, "gone", why=why)
                 return
-        self._ended(webhook, event, "failed", why=why)
+        self._record_undelivered(webhook, event, "failed", why=why)
 
-    async def _pending(self, event: WebhookEvent) -> bool:
+    async def _is_pending(self, event: WebhookEvent) -> bool:
         try:
             approval = await self._store.approval(event.approval_id, tenant=event.tenant)
         except StoreError:
@@ -362,7 +364,7 @@ class Webhooks:
             )
         return self._session
 
-    def _ended(self, webhook: Webhook, event: WebhookEvent, outcome: str, *, why: str) -> None:
+    def _record_undelivered(self, webhook: Webhook, event: WebhookEvent, outcome: str, *, why: str) -> None:
         """Count and log a notice that ended without having arrived."""
         self._counters.count("notices", outcome=outcome)
         if outcome == "obsolete":

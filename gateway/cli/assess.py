@@ -7,12 +7,12 @@ from functools import cache
 
 from gateway.contracts.calls import DOUBTS
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec, model_name
+from gateway.jsontext.strict_json import RepeatedKeyError, StrictJsonError, loads
 from gateway.plugins import plugin_names, plugin_of_ours
-from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
 from gateway.tools.gate import Gate, Policy, RiskClaim, take_risk_level
-from gateway.tools.risk_level import level_beside
+from gateway.tools.risk_level import find_outer_level
 from gateway.tools.schema import with_defaults
 
 _ARGUMENTS = ("raw_arguments", "arguments", "parameters")
@@ -85,14 +85,14 @@ def _answer(line: Json, known: _Known) -> Json:
         case {"kind": "malformed"}:
             return _view(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
         case {"kind": "tool_call", "calls": [*calls]}:
-            return {"calls": [_view(_judge(_scanned(call), known)) for call in calls]}
+            return {"calls": [_view(_judge(_convert_scanned(call), known)) for call in calls]}
         case {"kind": "tool_call"}:
-            return _view(_judge(_scanned(line), known))
+            return _view(_judge(_convert_scanned(line), known))
         case _:
             return _view(_judge(line, known))
 
 
-def _scanned(call: object) -> Json:
+def _convert_scanned(call: object) -> Json:
     """Return a call as `gateway scan` writes it; its `rule` is the reason to doubt it."""
     return {**call, "doubt": call.get("rule")} if isinstance(call, dict) else {"tool": call}
 
@@ -124,7 +124,7 @@ def _judge(line: Json, known: _Known) -> Verdict:
     claim = take_risk_level(arguments, spec, beside=call.beside)
     claim = RiskClaim(with_defaults(spec.parameters, claim.arguments), claim.risk_level)
     doubt = next((doubt for doubt in DOUBTS if line.get("doubt") == doubt), None)
-    return _gate_of(definition, known.gate).judge(spec, claim, tainted=line.get("tainted") is True, doubt=doubt)
+    return _adjust_gate(definition, known.gate).judge(spec, claim, tainted=line.get("tainted") is True, doubt=doubt)
 
 
 def _call(line: Json, definition: Json) -> _Call:
@@ -134,13 +134,13 @@ def _call(line: Json, definition: Json) -> _Call:
         function = whole.get("function")
         inner = function if isinstance(function, dict) else whole
         tool = inner.get("tool", inner.get("name"))
-        return _Call(tool, inner.get("parameters", inner.get("arguments")), level_beside(whole, inner))
+        return _Call(tool, inner.get("parameters", inner.get("arguments")), find_outer_level(whole, inner))
     given = [line[name] for name in _ARGUMENTS if name in line]
     arguments = given[0] if len(given) == 1 else None  # two of them: nobody knows which one would run
     tool = line.get("tool", definition.get("name"))
     if tool is None and isinstance(arguments, dict):
         tool = next((tool for name, tool in _tools_of_arguments().items() if name in arguments), None)
-    return _Call(tool, arguments, level_beside(line))
+    return _Call(tool, arguments, find_outer_level(line))
 
 
 @cache
@@ -175,7 +175,7 @@ def _spec(tool: str, definition: Json, known: _Known) -> ToolSpec | None:
     return replace(spec, parameters=schema or spec.parameters, requires_approval=asks)
 
 
-def _gate_of(definition: Json, gate: Gate) -> Gate:
+def _adjust_gate(definition: Json, gate: Gate) -> Gate:
     if _risk(definition).get("trust_llm_low") is not False:
         return gate
     return Gate(Policy(trust_llm="never", default=gate.policy.default), gate.assessors, rules=gate.rules)

@@ -12,9 +12,9 @@ from gateway.cli.commands import CommandError, Commands, WrongUsage, add_group, 
 from gateway.cli.formatting import audit_line
 from gateway.cli.operator.arguments import json_option, sha256
 from gateway.config import Loaded
-from gateway.contracts.audit_chain import FIRST_HASH, verify
-from gateway.contracts.store import KeptLine, StoreError, StoreFile
-from gateway.registry.find import PluginProblem
+from gateway.contracts.storage.audit_chain import FIRST_HASH, verify
+from gateway.contracts.storage.store import KeptLine, StoreError, StoreFile
+from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import store_address
 
 #: Lines that are in memory at once.
@@ -50,11 +50,11 @@ def _verify(args: argparse.Namespace) -> Iterator[str]:
     if (args.expect is None) != (args.at is None):
         raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
     noted = None if args.expect is None else Noted(args.at, args.expect)
-    return verified(store_file(configuration(args, checked=False))[1], noted=noted)
+    return verify_log(store_file(configuration(args, checked=False))[1], noted=noted)
 
 
 def _list(loaded: Loaded, *, after: int, as_json: bool) -> Iterator[str]:
-    return listed(store_file(loaded)[1], after=after, as_json=as_json)
+    return list_audit_lines(store_file(loaded)[1], after=after, as_json=as_json)
 
 
 def store_file(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
@@ -67,16 +67,16 @@ def store_file(loaded: Loaded, *, instead: str = "ask GET /context/audit instead
         raise AuditError(f"the store is not a file that can be read beside the gateway: {instead}")
     if not address.file.exists():
         raise AuditError(f"there is no store {str(address.file)!r} yet: name the gateway's configuration with -c")
-    return str(address.file), address.beside()
+    return str(address.file), address.get_reader()
 
 
-def verified(store: StoreFile, *, noted: Noted | None) -> Iterator[str]:
+def verify_log(store: StoreFile, *, noted: Noted | None) -> Iterator[str]:
     """Report that the log is whole, and the values to note down. Raises AuditError that names the first broken line."""
     seq, last_hash, hash_noted = 0, FIRST_HASH, None
     for page in _pages(store, after=START):
         broken = verify(page, seq=seq, previous_hash=last_hash)
         if broken is not None:
-            raise AuditError(_broken(broken, page[broken - seq - 1]))
+            raise AuditError(_describe_broken_line(broken, page[broken - seq - 1]))
         if noted is not None and seq < noted.seq <= page[-1][0]:
             hash_noted = page[noted.seq - seq - 1][2]
         seq, _, last_hash = page[-1]
@@ -91,7 +91,7 @@ def verified(store: StoreFile, *, noted: Noted | None) -> Iterator[str]:
         yield f"note it down elsewhere; later: gateway audit verify --expect {last_hash} --at {seq}"
 
 
-def listed(store: StoreFile, *, after: int, as_json: bool) -> Iterator[str]:
+def list_audit_lines(store: StoreFile, *, after: int, as_json: bool) -> Iterator[str]:
     """Return the lines after a number, in order. Raises AuditError."""
     for page in _pages(store, after=after):
         for seq, line, line_hash in page:
@@ -112,7 +112,7 @@ def _check_triggers(store: StoreFile) -> None:
         )
 
 
-def _broken(number: int, row: KeptLine) -> str:
+def _describe_broken_line(number: int, row: KeptLine) -> str:
     seq, line, _ = row
     if seq != number:
         return f"the audit log has line {seq} where line {number} should be: lines were taken out or put in"

@@ -13,7 +13,7 @@ from pathlib import Path
 from gateway.cli.audit import store_file
 from gateway.cli.commands import CommandError, Commands, add_reading
 from gateway.config import Loaded
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.store import StoreError
 
 
 def add(commands: Commands) -> None:
@@ -36,7 +36,7 @@ def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
         raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     try:
         os.close(descriptor)
-        store.copy_to(draft, progress=_progress)
+        store.write_copy(draft, progress=_progress)
         _write_through(draft)
         os.link(draft, file)
     except FileExistsError:

@@ -7,14 +7,14 @@ from pathlib import Path
 from gateway.config import Loaded, Settings
 from gateway.config.schema.context import StageUse
 from gateway.config.values.secret import mask
-from gateway.registry.find import find_plugin
+from gateway.registry.loader import find_plugin
 from gateway.server.banner import TRUST, store_name
 from gateway.workflows.folder import offered_workflows
 
 _LONGEST_OPTIONS = 100
 
 
-def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
+def describe_config(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
     """Yield one line after the other; `warnings` are those of its rehearsal."""
     settings = loaded.settings
     upstreams = ", ".join(f"{u.name} ({u.address})" for u in settings.upstreams) or "the built-in demo model"
@@ -48,14 +48,14 @@ def _services(settings: Settings) -> Iterator[str]:
 
 
 def _stage(use: StageUse, *, plugins: Path) -> str:
-    options = _changed(use, plugins=plugins)
+    options = _get_changed_options(use, plugins=plugins)
     text = ", ".join(f"{key}: {json.dumps(mask(value), ensure_ascii=False)}" for key, value in options.items())
     if len(text) > _LONGEST_OPTIONS:
         text = f"{text[:_LONGEST_OPTIONS]}..."
     return f"{use.use}{f' {{{text}}}' if text else ''}{' (on_error: skip)' if use.on_error == 'skip' else ''}"
 
 
-def _changed(use: StageUse, *, plugins: Path) -> Mapping[str, object]:
+def _get_changed_options(use: StageUse, *, plugins: Path) -> Mapping[str, object]:
     """Return the options that differ from the plugin's defaults."""
     config = find_plugin("stages", use.use, folder=plugins).config
     changed = config.model_validate(dict(use.with_)).model_dump(exclude_defaults=True)

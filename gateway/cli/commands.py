@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from gateway.config import Loaded, load
 from gateway.config.messages import nearest
-from gateway.config.problems import shown
+from gateway.config.problems import quote_word
 from gateway.registry.check import check_plugins
 from gateway.workflows.folder import load_workflows
 
@@ -203,7 +203,7 @@ def check_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
             return
         if word not in commands:
             hint = nearest(word, list(commands)) or f": expected one of {', '.join(commands)}"
-            parser.error(f"there is no command {shown(word)}{hint}")
+            parser.error(f"there is no command {quote_word(word)}{hint}")
         parser = commands[word]
 
 

@@ -63,19 +63,19 @@ def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Itera
 
 def _bash(commands: Sequence[_Words]) -> str:
     """Return the script for bash; if there is no candidate, `-o default` offers files."""
-    cases = {_at(command): command.words for command in commands} | {
-        f"{_at(command)}={option}": [value for value in values if value != _FILE]
+    cases = {_format_path(command): command.words for command in commands} | {
+        f"{_format_path(command)}={option}": [value for value in values if value != _FILE]
         for command in commands
         for option, values in command.values.items()
     }
     return _BASH.format(
-        paths="|".join(_at(command) for command in commands if command.path),
+        paths="|".join(_format_path(command) for command in commands if command.path),
         options="|".join(at for at in cases if "=" in at),
         cases="\n".join(f"    '{at}') words='{' '.join(words)}' ;;" for at, words in cases.items()),
     )
 
 
-def _at(command: _Words) -> str:
+def _format_path(command: _Words) -> str:
     return "".join(f"/{word}" for word in command.path)
 
 

@@ -28,11 +28,11 @@ def explain(remote: Remote, *, text: str, prompt: str | None, chain: str | None)
     given = {"X-Context-Prompt": prompt, "X-Context-Chain": chain}
     headers = {name: value for name, value in given.items() if value is not None}
     body = {"messages": [{"role": "user", "content": text}]}
-    for line in shown(remote.request("POST", EXPLAIN_PATH, body, headers=headers), text=text):
+    for line in format_explanation(remote.request("POST", EXPLAIN_PATH, body, headers=headers), text=text):
         yield _CONTROL.sub("\N{REPLACEMENT CHARACTER}", line)
 
 
-def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
+def format_explanation(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
     """Format the answer of POST /context/explain, for a person."""
     workflow = answer.get("workflow")
     if isinstance(workflow, dict):

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from gateway.approvals.escaping import shown, shown_arguments, shown_json, shown_name
+from gateway.approvals.escaping import escape_line, shown_arguments, shown_json, shown_name
 from gateway.approvals.texts import REASON_CHARS, utc
 
 #: A part of a gateway's answer.
@@ -25,10 +25,10 @@ WORD_CHARS = 200
 def word(view: View, name: str) -> str:
     """Return a short text of a view; empty where there is none."""
     value = view.get(name)
-    return "" if value is None else shown(str(value), WORD_CHARS)
+    return "" if value is None else escape_line(str(value), WORD_CHARS)
 
 
-def time_of(view: View, name: str) -> str:
+def format_time(view: View, name: str) -> str:
     value = view.get(name)
     return f"{utc(value):%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, int | float) else "unknown time"
 
@@ -57,12 +57,12 @@ def list_lines(
 
 def approval_summary(view: View) -> Iterator[str]:
     """Format an approval in a list; of long arguments the beginning."""
-    until = f", until {time_of(view, 'expires_at')}" if view.get("state") == "pending" else ""
+    until = f", until {format_time(view, 'expires_at')}" if view.get("state") == "pending" else ""
     yield f"{word(view, 'id')}  {word(view, 'state')}{until}"
     yield f"  {call_line(view)}"
     if why := _why(view):
         yield f"  held because: {why}"
-    if count := approvals_of(view):
+    if count := format_approvals(view):
         yield f"  approvals: {count}"
 
 
@@ -71,7 +71,7 @@ def group_lines(view: View) -> Iterator[str]:
     first = first if isinstance(first := view.get("first"), dict) else {}
     shared = call_line(first) if view.get("calls") == 1 else word(view, "tool") or word(view, "asked_by")
     yield f"{word(view, 'count')} approvals, {word(view, 'calls')} different: {shared}"
-    yield f"  the first until {time_of(view, 'expires_at')}: {word(first, 'id')}"
+    yield f"  the first until {format_time(view, 'expires_at')}: {word(first, 'id')}"
 
 
 def approval_lines(view: View) -> Iterator[str]:
@@ -86,7 +86,7 @@ def approval_lines(view: View) -> Iterator[str]:
         yield from _call(view, view.get("arguments"), whole=True)
     if why := _why(view):
         yield f"held because  {why}"
-    if count := approvals_of(view):
+    if count := format_approvals(view):
         yield f"approvals     {count}"
     yield f"basis         {word(view, 'basis')}"
     yield f"run           {word(view, 'run_id')}, step {word(view, 'step')}"
@@ -94,13 +94,14 @@ def approval_lines(view: View) -> Iterator[str]:
         yield f"conversation  {word(view, 'conversation')}"
     yield from _client(view)
     yield f"sha256        {word(view, 'sha256')}"
-    yield f"asked         {time_of(view, 'created_at')}"
+    yield f"asked         {format_time(view, 'created_at')}"
     if view.get("assigned_to") is not None:
         yield f"assigned to   {word(view, 'assigned_to')}"
     for note in views(view.get("notes")):
-        yield f"note          {shown(str(note.get('text')), REASON_CHARS)} ({word(note, 'by')}, {time_of(note, 'at')})"
+        text = escape_line(str(note.get("text")), REASON_CHARS)
+        yield f"note          {text} ({word(note, 'by')}, {format_time(note, 'at')})"
     if pending:
-        yield f"expires       {time_of(view, 'expires_at')}"
+        yield f"expires       {format_time(view, 'expires_at')}"
         yield f"to approve    gateway approvals approve {approval_id} --sha256 {word(view, 'sha256')}"
         yield f"to reject     gateway approvals reject {approval_id}"
         return
@@ -114,7 +115,7 @@ def call_line(view: View) -> str:
     return f"{shown_name(str(view.get('tool')))} {shown_json(arguments, LINE_CHARS)}"
 
 
-def approvals_of(view: View) -> str:
+def format_approvals(view: View) -> str:
     """Format how many of the keys that must approve a call have, and which; "" where one is enough."""
     required = view.get("required_approvals")
     if not isinstance(required, int) or required == 1:
@@ -126,9 +127,9 @@ def approvals_of(view: View) -> str:
 
 def _decision(view: View) -> Iterator[str]:
     if view.get("decided_by") is not None:
-        yield f"decided       {time_of(view, 'decided_at')} by {word(view, 'decided_by')} ({word(view, 'via')})"
+        yield f"decided       {format_time(view, 'decided_at')} by {word(view, 'decided_by')} ({word(view, 'via')})"
     if view.get("comment"):
-        yield f"reason        {shown(str(view['comment']), REASON_CHARS)}"
+        yield f"reason        {escape_line(str(view['comment']), REASON_CHARS)}"
     if view.get("edited_arguments") is not None:
         yield "edited: what was approved is"
         yield from _call(view, view["edited_arguments"], whole=True)
@@ -137,11 +138,11 @@ def _decision(view: View) -> Iterator[str]:
 def _call(view: View, arguments: object, *, whole: bool = False) -> Iterator[str]:
     """Format a call; `whole`: in full, however long, for the person who decides."""
     yield f"  {shown_name(str(view.get('tool')))}"
-    yield from _indented(shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4)
+    yield from _indent_lines(shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4)
 
 
 def _why(view: View) -> str:
-    reason, rule = shown(str(view.get("reason") or ""), REASON_CHARS), word(view, "rule")
+    reason, rule = escape_line(str(view.get("reason") or ""), REASON_CHARS), word(view, "rule")
     return f"{reason} [{rule}]".lstrip() if rule else reason
 
 
@@ -159,7 +160,7 @@ def run_summary(view: View) -> str:
     kind = f"call of {word(view, 'tool')}" if view.get("kind") == "tool" else word(view, "kind")
     return (
         f"{word(view, 'id')}  {word(view, 'state')}  {kind} of {word(view, 'caller')}, "
-        f"began {time_of(view, 'created_at')}, waits for {_waiting(view)}"
+        f"began {format_time(view, 'created_at')}, waits for {_format_pending(view)}"
     )
 
 
@@ -171,12 +172,12 @@ def run_lines(view: View) -> Iterator[str]:
     if view.get("conversation") is not None:
         yield f"conversation  {word(view, 'conversation')}"
     yield from _client(view)
-    yield f"began         {time_of(view, 'created_at')}"
-    yield f"last change   {time_of(view, 'updated_at')}"
+    yield f"began         {format_time(view, 'created_at')}"
+    yield f"last change   {format_time(view, 'updated_at')}"
     yield f"effects       {'a tool was started' if view.get('effects') else 'none: no tool was started'}"
-    yield f"waits for     {_waiting(view)}"
+    yield f"waits for     {_format_pending(view)}"
     if view.get("lease_until") is not None:
-        yield f"driven until  {time_of(view, 'lease_until')}, unless its worker can go on"
+        yield f"driven until  {format_time(view, 'lease_until')}, unless its worker can go on"
     for step in views(view.get("steps")):
         yield from _step(step)
         if view.get("state") == "unknown" and step.get("state") in ("started", "unknown"):
@@ -189,7 +190,7 @@ def run_lines(view: View) -> Iterator[str]:
     yield from _end(view)
 
 
-def _waiting(view: View) -> str:
+def _format_pending(view: View) -> str:
     match view.get("pending"):
         case 1:
             return "1 approval"
@@ -209,9 +210,9 @@ def _step(step: View) -> Iterator[str]:
     if why := _why(step):
         yield f"  because: {why}"
     if isinstance(step.get("late"), str):
-        yield f"  seen late: {shown(step['late'], RESULT_CHARS)}"
+        yield f"  seen late: {escape_line(step['late'], RESULT_CHARS)}"
     if isinstance(step.get("result"), str):
-        yield f"  result: {shown(step['result'], RESULT_CHARS)}"
+        yield f"  result: {escape_line(step['result'], RESULT_CHARS)}"
 
 
 def _end(view: View) -> Iterator[str]:
@@ -219,10 +220,10 @@ def _end(view: View) -> Iterator[str]:
     if isinstance(answer, dict):
         yield ""
         yield "answer"
-        yield from _indented("\n".join(shown(line) for line in _text(answer).split("\n")), by=2)
+        yield from _indent_lines("\n".join(escape_line(line) for line in _text(answer).split("\n")), by=2)
     if isinstance(error, dict):
         yield ""
-        yield f"error         {word(error, 'code')}: {shown(str(error.get('message')), REASON_CHARS)}"
+        yield f"error         {word(error, 'code')}: {escape_line(str(error.get('message')), REASON_CHARS)}"
 
 
 def _text(answer: View) -> str:
@@ -231,7 +232,7 @@ def _text(answer: View) -> str:
     return content if isinstance(content, str) else shown_json(answer)
 
 
-def _indented(text: str, *, by: int) -> Iterator[str]:
+def _indent_lines(text: str, *, by: int) -> Iterator[str]:
     for line in text.split("\n"):
         yield " " * by + line
 
@@ -249,6 +250,6 @@ def audit_line(view: View) -> str:
     )
     why = ", ".join(filter(None, (word(view, "basis"), word(view, "rule"))))
     return (
-        f"{word(view, 'seq')}  {time_of(view, 'created_s')}  {word(view, 'event')}: {word(view, 'decision')}{by}"
+        f"{word(view, 'seq')}  {format_time(view, 'created_s')}  {word(view, 'event')}: {word(view, 'decision')}{by}"
         f"{f' ({why})' if why else ''}{call}  {word(view, 'run_id')} of {word(view, 'tenant')}/{word(view, 'caller')}"
     )

@@ -5,7 +5,7 @@ import http.client
 import sys
 
 from gateway.cli.commands import Commands, add_command, configuration
-from gateway.cli.operator.remote import connection_to, explain_silence
+from gateway.cli.operator.remote import build_connection, explain_silence
 from gateway.config import Address
 
 
@@ -32,7 +32,7 @@ def _check_configured(args: argparse.Namespace) -> int:
 def check(where: str | Address, *, timeout_s: float) -> int:
     """Return 0 if the gateway is ready, else 1 with the reason on standard error."""
     try:
-        connection = connection_to(where, timeout_s=timeout_s)
+        connection = build_connection(where, timeout_s=timeout_s)
     except ValueError as error:
         print(f"gateway: --url: {error}", file=sys.stderr)
         return 1

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway import __version__
-from gateway.approvals.escaping import shown
-from gateway.cli.collector import collector_off
+from gateway.approvals.escaping import escape_line
 from gateway.cli.commands import (
     CommandError,
     Commands,
@@ -30,6 +29,7 @@ from gateway.cli.commands import (
     print_now,
     subcommands,
 )
+from gateway.cli.gc_tuning import collector_off
 from gateway.config import ConfigError
 
 PROFILES = ("literal", "standard", "hardened")
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
     except CommandError as error:
-        print(f"gateway: {shown(str(error))}", file=sys.stderr)
+        print(f"gateway: {escape_line(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever reads us has seen enough; the flush at exit must not fail for it
@@ -73,11 +73,11 @@ def run(args: argparse.Namespace) -> int:
 
 def check_config(args: argparse.Namespace) -> Iterator[str]:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
-    from gateway.cli.check_config import described
-    from gateway.cli.rehearsal import rehearse
+    from gateway.cli.check_config import describe_config
+    from gateway.server.dry_start import rehearse
 
     loaded = configuration(args)
-    return described(loaded, warnings=asyncio.run(rehearse(loaded)))
+    return describe_config(loaded, warnings=asyncio.run(rehearse(loaded)))
 
 
 def version(_args: argparse.Namespace) -> Iterator[str]:
@@ -103,7 +103,7 @@ def scan(_args: argparse.Namespace) -> int:
 def assess(args: argparse.Namespace) -> int:
     # Imported here: the gate brings all tools and assessors along, of which a server needs those that are on.
     from gateway.cli.assess import assess_lines
-    from gateway.cli.assess_gate import asking_services, offline_gate
+    from gateway.server.offline_gate import asking_services, offline_gate
 
     settings = configuration(args).settings
     if args.profile is not None:
@@ -113,7 +113,7 @@ def assess(args: argparse.Namespace) -> int:
 
 
 def selftest(_args: argparse.Namespace) -> int:
-    from gateway.cli.selftest import run_selftest  # it brings the test upstream along, which `run` never needs
+    from gateway.testing.selftest import run_selftest  # it brings the test upstream along, which `run` never needs
 
     return asyncio.run(run_selftest())
 
@@ -182,7 +182,7 @@ def _add_completion(commands: Commands) -> None:
     p.add_argument("shell", choices=SHELLS, help="your shell")
 
 
-def _of(module: str) -> Callable[[Commands], None]:
+def _defer_import(module: str) -> Callable[[Commands], None]:
     """Return a function that imports the module of a command, and adds it."""
 
     def add(commands: Commands) -> None:
@@ -194,27 +194,27 @@ def _of(module: str) -> Callable[[Commands], None]:
 #: Every command, in the order of the help, with the function that adds it.
 _COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
     "run": _add_run,
-    "init": _of("init"),
+    "init": _defer_import("init"),
     "check-config": _add_check_config,
-    "doctor": _of("doctor.command"),
+    "doctor": _defer_import("doctor.command"),
     "selftest": _add_selftest,
-    "healthcheck": _of("healthcheck"),
-    "explain": _of("explain"),
+    "healthcheck": _defer_import("healthcheck"),
+    "explain": _defer_import("explain"),
     "scan": _add_scan,
     "assess": _add_assess,
-    "approvals": _of("operator.approvals"),
-    "runs": _of("operator.runs"),
-    "memories": _of("operator.memories"),
-    "keys": _of("operator.keys"),
-    "limits": _of("operator.limits"),
-    "upstreams": _of("operator.upstreams"),
-    "usage": _of("operator.usage"),
-    "workflows": _of("operator.workflows"),
-    "mcp": _of("operator.mcp"),
-    "audit": _of("audit"),
-    "backup": _of("backup"),
-    "plugin": _of("plugin_new"),
-    "import": _of("litellm.command"),
+    "approvals": _defer_import("operator.approvals"),
+    "runs": _defer_import("operator.runs"),
+    "memories": _defer_import("operator.memories"),
+    "keys": _defer_import("operator.keys"),
+    "limits": _defer_import("operator.limits"),
+    "upstreams": _defer_import("operator.upstreams"),
+    "usage": _defer_import("operator.usage"),
+    "workflows": _defer_import("operator.workflows"),
+    "mcp": _defer_import("operator.mcp"),
+    "audit": _defer_import("audit"),
+    "backup": _defer_import("backup"),
+    "plugin": _defer_import("plugin_new"),
+    "import": _defer_import("litellm.command"),
     "version": _add_version,
     "help": _add_help,
     "completion": _add_completion,

@@ -16,7 +16,7 @@ from gateway.cli import templates
 from gateway.cli.commands import CommandError, Commands, add_group, add_reading
 from gateway.config import Loaded
 from gateway.plugins import plugin_names
-from gateway.registry.folder import file_of
+from gateway.registry.user_plugins import get_plugin_file
 
 NewKind = Literal["stages", "tools", "assessors"]
 
@@ -39,7 +39,7 @@ class Template:
     use: str
 
 
-def template_of(kind: NewKind) -> Template:
+def load_template(kind: NewKind) -> Template:
     """Read the three files of a kind in `gateway/cli/templates/`."""
     folder = resources.files(templates)
     plugin, test, use = (
@@ -67,7 +67,7 @@ def write_and_report(kind: NewKind, name: str, *, folder: Path) -> Iterator[str]
         folder = folder.relative_to(Path.cwd())  # as a person here would write it
     plugin, test = write_plugin(kind, name, folder=folder)
     yield f"wrote {plugin}\nwrote {test}\n\nTry it: {_compose_trial(test)}\nIn gateway.yaml:\n"
-    yield rendered(template_of(kind).use, name).rstrip("\n")
+    yield render_template(load_template(kind).use, name).rstrip("\n")
 
 
 def _compose_trial(test: Path) -> str:
@@ -88,8 +88,8 @@ def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]
     Only the owner may write them, under any umask: others would not be imported. Raises PluginNewError.
     """
     _check_name(kind, name)
-    template = template_of(kind)
-    plugin = file_of(folder, kind, name)
+    template = load_template(kind)
+    plugin = get_plugin_file(folder, kind, name)
     test = folder.parent / "tests" / folder.name / kind / f"test_{name}.py"
     try:
         for file in (plugin, test):
@@ -99,13 +99,13 @@ def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]
             for missing in reversed([place for place in file.parents if not place.exists()]):
                 missing.mkdir(mode=0o755)
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as opened:
-                opened.write(rendered(text, name, folder=folder.name))
+                opened.write(render_template(text, name, folder=folder.name))
     except OSError as error:
         raise PluginNewError(f"cannot write {error.filename!r}: {error.strerror}") from None
     return plugin, test
 
 
-def rendered(text: str, name: str, *, folder: str = "plugins") -> str:
+def render_template(text: str, name: str, *, folder: str = "plugins") -> str:
     """Return the text of a template for the plugin `name` in a folder of that name."""
     return text.replace("NAME", name).replace("FOLDER", folder)
 

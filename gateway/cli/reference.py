@@ -20,7 +20,7 @@ from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.section import Section, accepts_null, is_collection, is_section, strip
 from gateway.config.schema.settings import Settings
-from gateway.config.schema.tools import Tools, built_in
+from gateway.config.schema.tools import ToolsSettings, find_built_in_settings
 from gateway.config.values.secret import Secret
 from gateway.config.values.value import REFERENCE, JsonObject, PathLeaf, Value
 from gateway.plugins import plugin_names
@@ -49,7 +49,7 @@ def render_document() -> str:
     parts = [_TEMPLATES.joinpath("configuration.md").read_text("utf-8")]
     for path, section in _sections("", documented_settings()):
         heading = f"### `{path}`" if path else "### At the top"
-        parts.append("\n".join([heading, "", *_about(section), *_table(section), *_after(path)]) + "\n")
+        parts.append("\n".join([heading, "", *_about(section), *_table(section), *_describe_extras(path)]) + "\n")
     return "\n".join(parts)
 
 
@@ -83,11 +83,11 @@ def documented_settings() -> type[Section]:
     """Return the settings with a field for each built-in tool, as its plugin declares it."""
     tools: dict[str, Any] = {}
     for name in plugin_names("tools"):
-        if (config := built_in(name)) is not None:
+        if (config := find_built_in_settings(name)) is not None:
             section = create_model(name.title().replace("_", ""), __base__=config)
             section.__doc__ = None
             tools[name] = section | None, Field(default=None, description=f"{config.__doc__}")
-    below = create_model("Tools", __base__=Tools, __doc__=Tools.__doc__, **tools)
+    below = create_model("Tools", __base__=ToolsSettings, __doc__=ToolsSettings.__doc__, **tools)
     field = Field(default_factory=below, description=Settings.model_fields["tools"].description)
     return create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, tools=(below, field))
 
@@ -123,7 +123,7 @@ def _table(section: type[Section]) -> Iterator[str]:
         yield f"| `{key}` | {_type(field.annotation, *field.metadata)} | {_default(field)} | {field.description} |"
 
 
-def _after(path: str) -> list[str]:
+def _describe_extras(path: str) -> list[str]:
     """Describe what a table cannot show: entries that exist undeclared, keys that are ignored."""
     if path == "mcp.servers.<name>":
         keys = ", ".join(f"`{key}`" for key in sorted(FOREIGN_MCP_KEYS))
@@ -170,13 +170,13 @@ def _plain(value: object, field: FieldInfo) -> str:
     """Return a default as it would stand in the file; the default of a secret is none."""
     if isinstance(value, Secret):
         return value.reveal()
-    write = _write_of(field)
+    write = _find_writer(field)
     if write and value is not None:
         return str(write(value))
     return str(value) if isinstance(value, Path | str) else json.dumps(value, default=str)
 
 
-def _write_of(field: FieldInfo) -> Callable[[Any], object] | None:
+def _find_writer(field: FieldInfo) -> Callable[[Any], object] | None:
     return next((fact.write for fact in field.metadata if isinstance(fact, Value)), None)
 
 
@@ -191,7 +191,7 @@ def _complete(schema: JsonObject, section: type[Section]) -> None:
                 known.pop(name, None)
             choices = list(get_args(strip(field.annotation)))
             known["anyOf"] = [{"enum": choices}, {"type": "string", "pattern": REFERENCE}, *null]
-        if (_write_of(field) or isinstance(field.default, Secret)) and not field.is_required():
+        if (_find_writer(field) or isinstance(field.default, Secret)) and not field.is_required():
             known["default"] = _plain(field.default, field)
         if is_collection(field.annotation) and not field.is_required() and not accepts_null(field.annotation):
             facts = {name: known.pop(name) for name in ("description", "default") if name in known}

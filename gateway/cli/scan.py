@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Iterable
 
-from gateway.agent.output.message import read_message
-from gateway.agent.output.tool_calls import Calls, Malformed, Outcome
+from gateway.agent.output.tool_calls import CallGroup, Malformed, Outcome
+from gateway.agent.output.whole_message import read_message
 from gateway.contracts.calls import FoundCall
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 
 class _LineError(ValueError):
@@ -54,9 +54,9 @@ def _outcome(line: str) -> Outcome:
 
 def _view(outcome: Outcome) -> Json:
     match outcome:
-        case Calls((call,)):
+        case CallGroup((call,)):
             return {"kind": "tool_call", **_call(call)}
-        case Calls(calls):
+        case CallGroup(calls):
             return {"kind": "tool_call", "calls": [_call(call) for call in calls]}
         case Malformed(reason):
             return {"kind": "malformed", "reason": reason}

@@ -2,9 +2,9 @@
 
 from gateway.config.load import Loaded, load
 from gateway.config.problems import ConfigError, Problem
-from gateway.config.reload import replacing
+from gateway.config.reload import merge_configs
 from gateway.config.schema.settings import Settings
 from gateway.config.values.addresses import Address
 from gateway.config.values.secret import Secret, redactable
 
-__all__ = ["Address", "ConfigError", "Loaded", "Problem", "Secret", "Settings", "load", "redactable", "replacing"]
+__all__ = ["Address", "ConfigError", "Loaded", "Problem", "Secret", "Settings", "load", "merge_configs", "redactable"]

@@ -6,21 +6,21 @@ from typing import Literal
 
 from gateway.config.decision_checks import check_decisions
 from gateway.config.document import Document
-from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.limits import check_limits
 from gateway.config.messages import nearest
 from gateway.config.models import check_models
-from gateway.config.problems import KeyPath, shown
+from gateway.config.problems import KeyPath, quote_word
 from gateway.config.reading.yaml_reader import BROKEN
+from gateway.config.reserved_names import ServiceNames
+from gateway.config.risk_name_check import BUILT_IN, no_such_tool
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.serve_checks import check_serve, is_keyless
+from gateway.config.timeout_checks import check_waits
 from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
-from gateway.config.values.secret import Hidden
-from gateway.config.waits import check_waits
-from gateway.text.lookalikes import appearance
-from gateway.text.reserved import ServiceNames
+from gateway.config.values.secret import MaskedText
+from gateway.text.confusables import appearance
 
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -61,7 +61,7 @@ def set_aside_foreign_keys(document: Document) -> None:
             enabled = (*path[:-1], "enabled")
             if path[-1] in _OFF and document.get(*path) is _OFF[path[-1]] and document.get(*enabled) is None:
                 document.warn(path, "a key of another program: taken for enabled: false")
-                document.put(enabled, False, place=document.place_of(path))
+                document.put(enabled, False, place=document.locate(path))
             else:
                 document.warn(path, "ignored: a key of another program")
             document.drop(path)
@@ -74,7 +74,7 @@ def _check_unique(document: Document, paths: Iterable[KeyPath]) -> None:
         if isinstance(value, str):
             twin = first.setdefault(value.lower() if path[-1] == "sha256" else value, path)
             if twin != path:
-                document.complain(path, f"the same {path[-1]} as at {document.place_of(twin)}: each is used once")
+                document.complain(path, f"the same {path[-1]} as at {document.locate(twin)}: each is used once")
 
 
 def _check_imitations(document: Document) -> None:
@@ -90,7 +90,7 @@ def _check_imitations(document: Document) -> None:
             if isinstance(name, str):
                 twin, place = first.setdefault(appearance(name), (name, path))
                 if twin != name:
-                    at = document.place_of(place, key=place in limited)
+                    at = document.locate(place, key=place in limited)
                     document.complain(path, f"looks like the name of the {what} at {at}: choose one that differs more")
 
 
@@ -112,8 +112,11 @@ def _check_declared(document: Document) -> None:
     chains = [str(path[-1]) for path in document.matches("chains", "*")]
     for path in document.matches("approvals", "chains", "*"):
         if path[-1] not in chains:
-            hint = nearest(str(path[-1]), chains) or f"; declared: {', '.join(map(shown, chains[:_MOST_NAMES_SHOWN]))}"
-            document.complain(path, f"no chain {shown(str(path[-1]))} is declared{hint}", key=True)
+            hint = (
+                nearest(str(path[-1]), chains)
+                or f"; declared: {', '.join(map(quote_word, chains[:_MOST_NAMES_SHOWN]))}"
+            )
+            document.complain(path, f"no chain {quote_word(str(path[-1]))} is declared{hint}", key=True)
 
 
 def _check_reference(document: Document, path: KeyPath, declared: list[object], *, kind: str | None = None) -> None:
@@ -121,11 +124,11 @@ def _check_reference(document: Document, path: KeyPath, declared: list[object], 
     name = document.get(*path)
     if not isinstance(name, str) or name in declared or BROKEN in declared:
         return
-    names = [known for known in declared if isinstance(known, str) and not isinstance(known, Hidden)]
-    some = ", ".join(shown(known) for known in names[:_MOST_NAMES_SHOWN])
+    names = [known for known in declared if isinstance(known, str) and not isinstance(known, MaskedText)]
+    some = ", ".join(quote_word(known) for known in names[:_MOST_NAMES_SHOWN])
     hint = nearest(name, names) or (f"; declared: {some}" if names else "; none is")
     kind = kind or str(path[-1])
-    what = f"such {kind}" if isinstance(name, Hidden) else f"{kind} {shown(name)}"
+    what = f"such {kind}" if isinstance(name, MaskedText) else f"{kind} {quote_word(name)}"
     document.complain(path, f"no {what} is declared{hint}")
 
 
@@ -170,12 +173,12 @@ def _check_tls(document: Document) -> None:
 
 def _check_alternatives(document: Document) -> None:
     for path in document.matches("prompts", "*"):
-        _check_one_of(document, path, "text", "file")
+        _check_exactly_one(document, path, "text", "file")
     for path in document.matches("mcp", "servers", "*"):
-        _check_one_of(document, path, "command", "url")
+        _check_exactly_one(document, path, "command", "url")
         _check_effects(document, path)
     for path in document.matches("approvals", "notify", "*"):
-        _check_one_of(document, path, "webhook")
+        _check_exactly_one(document, path, "webhook")
 
 
 def _check_effects(document: Document, path: KeyPath) -> None:
@@ -227,7 +230,7 @@ def _check_tracing(document: Document) -> None:
                 document.warn(path, "has no effect without endpoint")
 
 
-def _check_one_of(document: Document, path: KeyPath, *keys: str) -> None:
+def _check_exactly_one(document: Document, path: KeyPath, *keys: str) -> None:
     if not isinstance(document.get(*path), dict):
         return
     given = [key for key in keys if document.get(*path, key) is not None]

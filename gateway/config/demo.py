@@ -18,7 +18,7 @@ def add_demo_tools(document: Document) -> None:
         return
     for name in plugin_names("tools"):
         if name.startswith(PREFIX):
-            document.put(("tools", name), {}, place=document.place_of(()))
+            document.put(("tools", name), {}, place=document.locate(()))
 
 
 def is_of_first_visit(category: str, called: Collection[str], *, tools: Collection[str]) -> bool:

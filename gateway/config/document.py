@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.config.problems import ConfigError, KeyPath, Place, Problem, format_path
+from gateway.config.problems import ConfigError, KeyPath, Problem, SourceLocation, format_path
 from gateway.config.reading.yaml_reader import BROKEN, YamlSource
 
 _ANY = "*"
@@ -17,12 +17,12 @@ class Document:
         self.folder = folder
         self.path = path
         self._file = file
-        self._problems: list[tuple[Place, KeyPath, str]] = []
+        self._problems: list[tuple[SourceLocation, KeyPath, str]] = []
         self._warnings: list[str] = []
-        self._keys = {path: Place(file, mark.line, mark.column) for path, mark in source.keys.items()}
-        self._values = {path: Place(file, mark.line, mark.column) for path, mark in source.values.items()}
+        self._keys = {path: SourceLocation(file, mark.line, mark.column) for path, mark in source.keys.items()}
+        self._values = {path: SourceLocation(file, mark.line, mark.column) for path, mark in source.values.items()}
         for fault in source.faults:
-            self._problems.append((Place(file, fault.mark.line, fault.mark.column), fault.path, fault.message))
+            self._problems.append((SourceLocation(file, fault.mark.line, fault.mark.column), fault.path, fault.message))
 
     def get(self, *path: str | int) -> object:
         """Return the value at `path`, or None if nothing or null is there."""
@@ -36,7 +36,7 @@ class Document:
                 return BROKEN if node is BROKEN else None
         return node
 
-    def put(self, path: KeyPath, value: object, *, place: Place) -> None:
+    def put(self, path: KeyPath, value: object, *, place: SourceLocation) -> None:
         """Set a value, and create the lists and sections on the way to it.
 
         An index is at most the length of its list.
@@ -68,26 +68,26 @@ class Document:
         keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
         yield from ((*path, key) for key in keys if self.get(*path, key) is not None)
 
-    def place_of(self, path: KeyPath, *, key: bool = False) -> Place:
+    def locate(self, path: KeyPath, *, key: bool = False) -> SourceLocation:
         """Return the place of the value (or the key) at `path`, or that of the nearest part above it that has one."""
         if key and path in self._keys:
             return self._keys[path]
         for length in range(len(path), -1, -1):
             if path[:length] in self._values:
                 return self._values[path[:length]]
-        return Place(self._file)
+        return SourceLocation(self._file)
 
     def complain(self, path: KeyPath, message: str, *, key: bool = False) -> None:
         """Report a problem, unless the value at `path` is already marked as broken."""
         if self.get(*path) is not BROKEN:
-            self._problems.append((self.place_of(path, key=key), path, message))
+            self._problems.append((self.locate(path, key=key), path, message))
 
     def complain_about(self, source: str, message: str) -> None:
         """Report a problem with a variable or a flag itself."""
-        self._problems.append((Place(source), (), message))
+        self._problems.append((SourceLocation(source), (), message))
 
     def warn(self, path: KeyPath, message: str) -> None:
-        self._warnings.append(str(self._problem(self.place_of(path, key=True), path, message)))
+        self._warnings.append(str(self._problem(self.locate(path, key=True), path, message)))
 
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._warnings)
@@ -99,7 +99,7 @@ class Document:
         ordered = sorted(self._problems, key=lambda entry: (not entry[0].line, entry[0].line, entry[0].column))
         raise ConfigError(tuple(dict.fromkeys(self._problem(*entry) for entry in ordered)))
 
-    def _problem(self, place: Place, path: KeyPath, message: str) -> Problem:
+    def _problem(self, place: SourceLocation, path: KeyPath, message: str) -> Problem:
         """Build a Problem. A variable or flag names its own path already, so only a deeper path is added."""
         is_its_own = not place.line and self._values.get(path) == place
         return Problem(str(place), "" if is_its_own else format_path(path), message)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from gateway.config.document import Document
-from gateway.config.prices import prices_of
-from gateway.config.problems import ConfigError, KeyPath, shown
-from gateway.config.schema.usage import Usage
+from gateway.config.prices import load_prices
+from gateway.config.problems import ConfigError, KeyPath, quote_word
+from gateway.config.schema.usage import UsageSettings
 from gateway.contracts.allowance import BUDGETS
-from gateway.model_names import is_model_of, may_be_shared
+from gateway.contracts.model_names import is_model_match, may_be_shared
 
 
 def check_limits(document: Document) -> None:
@@ -25,31 +25,33 @@ def check_limits(document: Document) -> None:
         _warn_of_aliases(document, path)
         if may_be_shared(glob := str(path[-1])):
             other = glob.replace("|", "[|]") if "|" in glob else f"{glob[:-1]}[{glob[-1]}]"
-            document.complain(path, f"is a name of usage that many models share: write it as {shown(other)}", key=True)
+            document.complain(
+                path, f"is a name of usage that many models share: write it as {quote_word(other)}", key=True
+            )
 
 
 def _warn_of_aliases(document: Document, path: KeyPath) -> None:
     """Warn of a limit that names an alias: calls have the names of the models that the alias stands for."""
     glob = str(path[-1])
     for alias in document.matches("models", "*"):
-        if not is_model_of(str(alias[-1]), glob):
+        if not is_model_match(str(alias[-1]), glob):
             continue
         models = [str(document.get(*use, "model")) for use in document.matches_below((*alias, "use"))]
-        if missed := [model for model in dict.fromkeys(models) if not is_model_of(model, glob)]:
+        if missed := [model for model in dict.fromkeys(models) if not is_model_match(model, glob)]:
             document.warn(
                 path,
-                f"does not count {', '.join(map(shown, missed))}, for which the alias {shown(str(alias[-1]))} stands: "
-                "limits count models by their own names, so write one for each of them",
+                f"does not count {', '.join(map(quote_word, missed))}, for which the alias {quote_word(str(alias[-1]))}"
+                " stands: limits count models by their own names, so write one for each of them",
             )
 
 
-def check_prices(document: Document, usage: Usage) -> None:
+def check_prices(document: Document, usage: UsageSettings) -> None:
     """Warn of budgets that count models without a price. What is wrong in the file of prices is reported elsewhere."""
     costs = [path for path in _budgets(document) if str(path[-1]).startswith("cost_")]
     if not costs:
         return
     try:
-        prices = prices_of(usage)
+        prices = load_prices(usage)
     except ConfigError:
         return
     if not prices.has_all:

@@ -14,8 +14,8 @@ from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
 from gateway.config.limits import check_prices
 from gateway.config.messages import advise, explain
+from gateway.config.path_exposure_check import check_places
 from gateway.config.problems import ConfigError, Problem
-from gateway.config.reach import check_places
 from gateway.config.reading.overrides import apply_flags, apply_variables
 from gateway.config.reading.secret_files import read_companions
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, YamlSource, parse, read_text
@@ -57,8 +57,8 @@ def load(
 
     Raises: ConfigError with every problem found.
     """
-    folder = _folder_of(path)
-    text = None if path is None else _text_of(path)
+    folder = _get_folder(path)
+    text = None if path is None else _read_config(path)
     document = _read(path, text, environ=environ, folder=folder)
     empty = not document.tree and path is not None
     if path is not None and (loose := loose_access(path)) is not None:
@@ -84,14 +84,14 @@ def load(
     return Loaded(settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty)
 
 
-def _folder_of(path: Path | None) -> Path:
+def _get_folder(path: Path | None) -> Path:
     try:
         return (path.parent if path else Path()).absolute()
     except OSError:
         raise ConfigError((Problem("configuration", "", "the current folder is gone: start in another one"),)) from None
 
 
-def _text_of(path: Path) -> str:
+def _read_config(path: Path) -> str:
     try:
         return read_text(path, limit_bytes=MAX_FILE_BYTES)
     except ValueError as error:

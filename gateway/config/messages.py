@@ -7,9 +7,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.document import Document
-from gateway.config.problems import KeyPath, shown
-from gateway.config.schema.section import Section, is_section, strip, type_at
-from gateway.config.values.value import kind_of
+from gateway.config.problems import KeyPath, quote_word
+from gateway.config.schema.section import Section, find_type, is_section, strip
+from gateway.config.values.value import describe_kind
 
 # How pydantic's loc marks that a key, not its value, is wrong.
 _KEY_MARK = "[key]"
@@ -43,14 +43,14 @@ def explain(document: Document, error: ValidationError, *, root: type[Section]) 
     for details in findings[:_MOST_FINDINGS]:
         is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
         path = tuple(part for part in details["loc"] if part != _KEY_MARK)
-        document.complain(path, message_of(details, path, root=root), key=is_key)
+        document.complain(path, describe_error(details, path, root=root), key=is_key)
     if len(findings) > _MOST_FINDINGS:
         document.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
 
 
 def advise(message: str, path: KeyPath, *, root: type[Section]) -> str:
     """Return a fault of reading (`cause: advice`) with the choices at its place for advice, if there are some."""
-    choices = [choice for choice in get_args(strip(type_at(root, path))) if isinstance(choice, str)] if path else []
+    choices = [choice for choice in get_args(strip(find_type(root, path))) if isinstance(choice, str)] if path else []
     return f"{message.partition(': ')[0]}: write one of {', '.join(choices)}" if choices else message
 
 
@@ -60,12 +60,12 @@ def nearest(word: str, candidates: list[str]) -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(word.lower(), candidates, n=1)
-    return f"; did you mean {shown(found[0])}?" if found else ""
+    return f"; did you mean {quote_word(found[0])}?" if found else ""
 
 
-def message_of(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
+def describe_error(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
     """Return a finding about the value at `path` in the words of a configuration file."""
-    found = kind_of(details.get("input"))
+    found = describe_kind(details.get("input"))
     match details["type"]:
         case "extra_forbidden":
             return _unknown_key(path, root=root)
@@ -74,7 +74,7 @@ def message_of(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> 
         case "literal_error":
             given = details.get("input")
             retired = _RETIRED.get((path, given)) if isinstance(given, str) else None
-            return retired or _not_a_choice(given, type_at(root, path))
+            return retired or _not_a_choice(given, find_type(root, path))
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
             example = _EXAMPLES.get(str(path[0])) if len(path) == 2 else None
             return f"expected a section (lines of key: value), found {found}{f': write {example}' if example else ''}"
@@ -90,8 +90,8 @@ def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
     if len(path) == 1 and (instead := _LITELLM.get(str(path[0]))) is not None:
         return f"this is a key of LiteLLM: {instead}; see docs/from-litellm.md"
     if len(path) == 1 and (instead := _ELSEWHERE.get(str(path[0]))) is not None:
-        return f"unknown key {shown(str(path[0]))}: {instead}"
-    section = strip(type_at(root, path[:-1]))
+        return f"unknown key {quote_word(str(path[0]))}: {instead}"
+    section = strip(find_type(root, path[:-1]))
     fields = section.model_fields.items() if is_section(section) else ()
     return unknown_key(str(path[-1]), [field.alias or name for name, field in fields])
 
@@ -102,7 +102,7 @@ def unknown_key(word: str, known: Iterable[str]) -> str:
     hint = nearest(word, keys)
     if not hint and 0 < len(keys) <= _MOST_KEYS_SHOWN:
         hint = f"; known here: {', '.join(keys)}"
-    return f"unknown key {shown(word)}{hint}"
+    return f"unknown key {quote_word(word)}{hint}"
 
 
 def _not_a_choice(value: object, annotation: object) -> str:

@@ -1,7 +1,7 @@
 """The check of aliases of models: each has models to try, none of them twice, and no aliases."""
 
 from gateway.config.document import Document
-from gateway.config.problems import KeyPath, shown
+from gateway.config.problems import KeyPath, quote_word
 
 
 def check_models(document: Document) -> None:
@@ -20,8 +20,8 @@ def _check_repeats(document: Document, path: KeyPath) -> None:
         if isinstance(model, str) and isinstance(upstream, str | None):
             twin = first.setdefault((model, upstream), use)
             if twin != use:
-                place = document.place_of(twin)
-                document.complain(use, f"{shown(model)} is tried at {place} already: name each model once")
+                place = document.locate(twin)
+                document.complain(use, f"{quote_word(model)} is tried at {place} already: name each model once")
 
 
 def _warn_of_aliases(document: Document, path: KeyPath) -> None:
@@ -32,5 +32,5 @@ def _warn_of_aliases(document: Document, path: KeyPath) -> None:
         if own == path or document.get(*use, "upstream") is not None or document.get(*own) is None:
             continue
         if model not in [document.get(*other, "model") for other in document.matches_below(own)]:
-            text = f"{shown(str(model))} is an alias, too, and is not followed: a model of this name is asked for"
+            text = f"{quote_word(str(model))} is an alias, too, and is not followed: a model of this name is asked for"
             document.warn((*use, "model"), f"{text}; list the models that you mean, or name its 'upstream'")

@@ -10,7 +10,7 @@ from gateway.config.messages import explain
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, parse, read_text
 from gateway.config.schema.settings import Settings
-from gateway.config.schema.usage import PriceEntry, PriceFile, Usage
+from gateway.config.schema.usage import PriceEntry, PriceFile, UsageSettings
 from gateway.usage.ledger import Ledger
 from gateway.usage.prices import Price, Prices
 
@@ -26,14 +26,14 @@ def follow_usage(settings: Settings, ledger: Ledger) -> None:
     ledger.keep_days = section.keep_days
     ledger.budgets = [glob for glob, limits in settings.limits.models.items() if limits.allowance.has_budget]
     try:
-        ledger.prices = prices_of(section)
+        ledger.prices = load_prices(section)
     except ConfigError as error:
         log.error("the old prices stay in use: %s", error)
     if section.enabled:
         ledger.start()
 
 
-def prices_of(section: Usage) -> Prices:
+def load_prices(section: UsageSettings) -> Prices:
     """Return the prices that usage is to have; none where no file is named. Raises ConfigError with every problem."""
     if not section.enabled or section.prices is None:
         return Prices()

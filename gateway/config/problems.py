@@ -30,7 +30,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """The origin of a value: a file with its line and column (1-based), a variable, or a flag."""
 
     source: str
@@ -50,7 +50,7 @@ def format_path(path: KeyPath) -> str:
         elif _PLAIN_KEY.match(part):
             text += f".{part}" if text else part
         else:
-            text += f"[{shown(part)}]"
+            text += f"[{quote_word(part)}]"
     return text
 
 
@@ -59,6 +59,6 @@ def fits(path: KeyPath, pattern: KeyPath) -> bool:
     return len(path) == len(pattern) and all(part in ("*", key) for part, key in zip(pattern, path, strict=True))
 
 
-def shown(word: str) -> str:
+def quote_word(word: str) -> str:
     """Return a word of the file in quotes: on one line, escaped, and cut if it is too long to help."""
     return ascii(word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}...")

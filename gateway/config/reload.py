@@ -42,7 +42,7 @@ _GUARDS: Sequence[KeyPath] = (
 _ANY = "*"
 
 
-def replacing(new: Loaded, *, old: Loaded) -> Loaded:
+def merge_configs(new: Loaded, *, old: Loaded) -> Loaded:
     """Return the configuration that comes into use when `new` replaces `old`.
 
     Raises ConfigError with every reason against.
@@ -92,7 +92,7 @@ def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, 
             f"there are none any more, and no 'runtime_keys': everybody who reaches {old.settings.listen} could do "
             "everything; restart the gateway if that is meant",
         )
-    for path in _lost(old.settings, merged):
+    for path in _list_lost_guards(old.settings, merged):
         yield (
             format_path(path),
             "this was set and is gone: a reload loosens nothing by silence; write the value that you want, or restart",
@@ -107,7 +107,7 @@ def _is_cut(text: str, *, of: str) -> bool:
     return of.startswith(begun) and begun != of.rstrip()
 
 
-def _lost(old: Settings, new: Settings) -> Iterator[KeyPath]:
+def _list_lost_guards(old: Settings, new: Settings) -> Iterator[KeyPath]:
     """Yield the guards that the old configuration sets, and that the new one omits and thereby changes."""
     said, says, holds = (
         dict(_walk(settings, said=said)) for settings, said in ((old, True), (new, True), (new, False))

@@ -21,7 +21,7 @@ class UnsafePluginError(Exception):
     """A plugin file that is not imported. The text names the file and the next step."""
 
 
-def source_of(file: Path, *, folder: Path, user: int | None = None) -> bytes:
+def read_trusted_file(file: Path, *, folder: Path, user: int | None = None) -> bytes:
     """Return the source of a plugin beneath `folder`, for a gateway that `user` runs. Raises UnsafePluginError."""
     user = os.geteuid() if user is None else user
     try:

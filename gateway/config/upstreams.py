@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.config.document import Document
 from gateway.config.messages import nearest
-from gateway.config.problems import KeyPath, shown
+from gateway.config.problems import KeyPath, quote_word
 from gateway.config.schema.http import Passthrough
 
 #: A base URL ends before these; `/models` ends some that are right.
@@ -47,8 +47,8 @@ def _check_endpoints(document: Document, upstream: KeyPath) -> None:
     for path in endpoints:
         name = document.get(*path, "name") or _authority(document.get(*path, "url"))
         if isinstance(name, str) and (twin := names.setdefault(name, path)) != path:
-            place = document.place_of(twin)
-            document.complain(path, f"{shown(name)} stands for the endpoint at {place}, too: give each a 'name'")
+            place = document.locate(twin)
+            document.complain(path, f"{quote_word(name)} stands for the endpoint at {place}, too: give each a 'name'")
     with_key = [path for path in endpoints if document.get(*path, "api_key") is not None]
     if with_key and len(with_key) < len(endpoints) and document.get(*upstream, "api_key") is None:
         without = next(path for path in endpoints if path not in with_key)
@@ -77,7 +77,7 @@ def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:
             other = by_name.get(name)
             if other is None:
                 hint = nearest(name, list(by_name)) or ""
-                document.complain(path, f"no upstream {shown(name)} is declared{hint}")
+                document.complain(path, f"no upstream {quote_word(name)} is declared{hint}")
             elif other == upstream:
                 document.complain(path, "an upstream is no fallback of itself: name another one")
             elif _has_key(document, other) != _has_key(document, upstream):
@@ -98,7 +98,7 @@ def _check_base_url(document: Document, path: KeyPath) -> None:
     url = document.get(*path)
     if isinstance(url, str) and (found := _ENDPOINT.search(url)):
         document.complain(
-            path, f"this is the URL of one endpoint: write {shown(url[: found.start()])}, clients add {found[0]!r}"
+            path, f"this is the URL of one endpoint: write {quote_word(url[: found.start()])}, clients add {found[0]!r}"
         )
 
 
@@ -138,7 +138,9 @@ def _warn_of_taken_models(document: Document, upstreams: list[KeyPath]) -> None:
                 fitting.append(names[model])
             if fitting:
                 owner = min(fitting)[1]
-                document.warn((*upstream, "models"), f"{shown(model)} belongs to upstream {owner!r}, which comes first")
+                document.warn(
+                    (*upstream, "models"), f"{quote_word(model)} belongs to upstream {owner!r}, which comes first"
+                )
         for model in models:
             if _WILDCARD.search(model):
                 patterns.append((number, model, name))

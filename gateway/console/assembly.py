@@ -6,31 +6,31 @@ from functools import cache
 from typing import Protocol, TypeAlias
 
 from gateway.approvals.link_desk import LinkDesk
-from gateway.console.client import ApiClient
-from gateway.console.live import Live
+from gateway.console.api_client import ApiClient
+from gateway.console.event_hub import Live
+from gateway.console.middleware import Conditions, Console
 from gateway.console.pages.approvals.approval import ApprovalPage
+from gateway.console.pages.approvals.bulk_decision import Several
 from gateway.console.pages.approvals.inbox import Inbox
-from gateway.console.pages.approvals.several import Several
-from gateway.console.pages.keys import Keys
-from gateway.console.pages.limits import Limits
+from gateway.console.pages.grants import RememberedPage
+from gateway.console.pages.keys import KeysPage
+from gateway.console.pages.limits import LimitsPage
 from gateway.console.pages.link import LinkPage
 from gateway.console.pages.memories import Memories
 from gateway.console.pages.playground import Playground
-from gateway.console.pages.prompts import Prompts
-from gateway.console.pages.remembered import Remembered
-from gateway.console.pages.run import RunPages
+from gateway.console.pages.prompts import PromptsPage
+from gateway.console.pages.run import RunDetailPage
 from gateway.console.pages.runs import RunList
 from gateway.console.pages.service_form import ServiceForm
 from gateway.console.pages.services import Services
-from gateway.console.pages.status import Status
-from gateway.console.pages.tools import Tools
+from gateway.console.pages.status import StatusPage
+from gateway.console.pages.tools import ToolsPage
 from gateway.console.pages.upstreams import Upstreams
 from gateway.console.pages.usage import UsageReport
-from gateway.console.pages.workflows import Workflows
-from gateway.console.rendering import Rendering
+from gateway.console.pages.workflows import WorkflowsPage
+from gateway.console.rendering import TemplateRenderer
+from gateway.console.request import Visit
 from gateway.console.session import Sessions
-from gateway.console.site import Conditions, Console
-from gateway.console.visit import Visit
 
 #: The secret that signs sessions, their lifetime in seconds, and the time now (Unix).
 SessionFacts: TypeAlias = tuple[bytes, Callable[[], float], Callable[[], float]]
@@ -50,7 +50,7 @@ class Assemble(Protocol):
 
     def __call__(
         self,
-        rendering: Rendering,
+        rendering: TemplateRenderer,
         *,
         sockets: Mapping[str, str],
         conditions: Conditions,
@@ -60,15 +60,15 @@ class Assemble(Protocol):
 
 
 @cache
-def prepared() -> Rendering:
+def compile_templates() -> TemplateRenderer:
     """Return the templates of this process, compiled. The first call takes half a second: call it in a thread."""
-    rendering = Rendering()
+    rendering = TemplateRenderer()
     rendering.compile()
     return rendering
 
 
 def assemble(
-    rendering: Rendering,
+    rendering: TemplateRenderer,
     *,
     sockets: Mapping[str, str],
     conditions: Conditions,
@@ -85,12 +85,20 @@ def assemble(
     async def is_valid(visit: Visit) -> bool:
         return await console.is_valid(visit)
 
-    inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid), now_s)
+    inbox = Inbox(rendering, live := Live(lambda *news: inbox.render_event(*news), is_valid=is_valid), now_s)
     others = (
         *(Several(now_s), ApprovalPage()),
-        *(RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered()),
-        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Limits(now_s)),
-        *(Status(), Upstreams(now_s)),
+        *(
+            RunList(now_s),
+            RunDetailPage(live, now_s),
+            WorkflowsPage(),
+            Playground(),
+            PromptsPage(),
+            Memories(),
+            RememberedPage(),
+        ),
+        *(ToolsPage(), ServiceForm(), Services(), KeysPage(now_s), UsageReport(now_s), LimitsPage(now_s)),
+        *(StatusPage(), Upstreams(now_s)),
     )
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.console.translation import Translate
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: The coordinates of a chart. A page stretches it to the width that there is.
 WIDTH: Final = 360.0
@@ -42,7 +42,7 @@ class Chart:
     ends_s: float
 
 
-def chart_of(
+def build_chart(
     title: str, samples: Sequence[Sample], *, step_s: float, text_of: Callable[[float], str], t: Translate
 ) -> Chart | None:
     """Return the chart of samples in the order of time; None if nothing was measured. Its scale begins at zero."""
@@ -71,7 +71,7 @@ def chart_of(
     )
 
 
-def samples_of(points: Sequence[Json], name: str) -> Sequence[Sample]:
+def get_samples(points: Sequence[Json], name: str) -> Sequence[Sample]:
     """Return the samples of one figure of a history."""
     return [Sample(point["at"], _number(point, name)) for point in points]
 

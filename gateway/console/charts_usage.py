@@ -27,7 +27,7 @@ Amounts: TypeAlias = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ChartPart:
     """The part of one name. `style` is the number of its colour and pattern; `OTHERS` is that of the rest."""
 
     name: str
@@ -63,7 +63,7 @@ class DayChart:
     """Bars of days, one part above the other. `most` is the highest bar, `totals` the sum of each part, as texts."""
 
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[ChartPart]
     totals: Sequence[str]
     bars: Sequence[DayBar]
     most: str
@@ -78,7 +78,7 @@ def list_days(since: str, days: int) -> Sequence[str]:
 
 def rank_parts(
     amounts: Mapping[str, Amounts], *, label_of: Callable[[str], str], others: str, styles: Mapping[str, int]
-) -> Sequence[Part]:
+) -> Sequence[ChartPart]:
     """Return the names that used most, most first, and one part with the label `others` for the rest.
 
     A name keeps the style that `styles` has for it, so that it looks alike in two charts.
@@ -89,18 +89,18 @@ def rank_parts(
     known = {name: styles[name] for name in named if name in styles}
     free = iter(sorted(set(range(1, NAMED_MOST + 1)) - set(known.values())))
     chosen = {name: known[name] if name in known else next(free) for name in named}
-    parts = [Part(name=name, label=label_of(name), style=chosen[name], amounts=amounts[name]) for name in named]
+    parts = [ChartPart(name=name, label=label_of(name), style=chosen[name], amounts=amounts[name]) for name in named]
     if rest:
         summed: defaultdict[str, float] = defaultdict(float)
         for name in rest:
             for day, amount in amounts[name].items():
                 summed[day] += amount
-        parts.append(Part(name="", label=others, style=OTHERS, amounts=summed))
+        parts.append(ChartPart(name="", label=others, style=OTHERS, amounts=summed))
     return parts
 
 
 def day_chart(
-    title: str, parts: Sequence[Part], days: Sequence[str], *, text_of: Callable[[float], str], t: Translate
+    title: str, parts: Sequence[ChartPart], days: Sequence[str], *, text_of: Callable[[float], str], t: Translate
 ) -> DayChart | None:
     """Return the chart of these days, the first part at the bottom; None if none of them has an amount."""
     top = max(sum(part.amounts.get(day, 0.0) for part in parts) for day in days)
@@ -130,7 +130,7 @@ def day_chart(
     return DayChart(title=title, parts=parts, totals=totals, bars=bars, most=most, words=f"{words} {named}")
 
 
-def _pieces(parts: Sequence[Part], amounts: Sequence[float], top: float) -> Sequence[Piece]:
+def _pieces(parts: Sequence[ChartPart], amounts: Sequence[float], top: float) -> Sequence[Piece]:
     """Return the pieces of a bar from the bottom up. Small ones take from the largest: the bar keeps its height."""
     whole = max(sum(amounts) / top * HEIGHT_PX, LEAST_PX)
     heights = [max(amount / top * HEIGHT_PX, LEAST_PX) if amount else 0.0 for amount in amounts]

@@ -10,11 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
+from gateway.approvals.escaping import NAME_CHARS, Language, escape_line, shown_name
 from gateway.approvals.texts import utc
 from gateway.approvals.view import get_waiting_arguments
-from gateway.console.exact import exact_arguments, exact_json, exact_text, exact_value
 from gateway.console.translation import rule_sentence, translated_reason, translator
+from gateway.console.visible_text import exact_arguments, exact_json, exact_text, exact_value
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -37,7 +37,7 @@ class _Environment(Environment):
         self.contexts: list[Context] = []
 
 
-class Rendering:
+class TemplateRenderer:
     """The templates of one process, compiled once."""
 
     def __init__(self, folder: Path = TEMPLATES) -> None:
@@ -117,7 +117,7 @@ def shown_seconds(duration_s: float | None) -> str:
 
 def shown_line(text: object, limit: int = NAME_CHARS) -> str:
     """Return a text of a stranger on one line, with what does not show written out."""
-    return shown(str(text), limit)
+    return escape_line(str(text), limit)
 
 
 def pretty_json(value: object) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from gateway import strict_json
-from gateway.approvals.escaping import shown
-from gateway.console.exact import exact_json
+from gateway.approvals.escaping import escape_line
 from gateway.console.translation import Translate
-from gateway.contracts.store import Json
+from gateway.console.visible_text import exact_json
+from gateway.contracts.storage.store import Json
+from gateway.jsontext import strict_json
 
 #: A text beyond this is edited in several lines.
 LINE_CHARS: Final = 80
@@ -50,7 +50,7 @@ class Field:
         return min(max(3, self.text.count("\n") + 2), 24)
 
 
-class FieldError(ValueError):
+class FormError(ValueError):
     """The error of a value that is none of its field; `name` is the field's. `text` is one to translate."""
 
     def __init__(self, name: str, text: str, *values: object) -> None:
@@ -63,7 +63,7 @@ class FieldError(ValueError):
         return t(self._text, *self._values)
 
 
-def fields_of(schema: Json | None, values: Mapping[str, Any], *, defaults: bool = False) -> Sequence[Field]:
+def build_fields(schema: Json | None, values: Mapping[str, Any], *, defaults: bool = False) -> Sequence[Field]:
     """Return the fields of an object's schema, and of values that the schema does not name, in that order.
 
     `defaults`: a field without a value begins with the schema's default.
@@ -78,7 +78,7 @@ def fields_of(schema: Json | None, values: Mapping[str, Any], *, defaults: bool 
     ]
 
 
-def values_of(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
+def parse_values(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
     """Return the values that a form brings. An optional field that is empty is left out, but for a text that was there.
 
     Raises FieldError, also for a form without a field of a value that was there: nothing disappears unseen.
@@ -87,7 +87,7 @@ def values_of(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
     for one in fields:
         text = form.get(one.control_name)
         if text is None and one.present:
-            raise FieldError(one.name, "the form lacks this field: load its page again")
+            raise FormError(one.name, "the form lacks this field: load its page again")
         if text is None or (text == "" and _may_be_left_out(one)):
             continue
         values[one.name] = _value(one, text)
@@ -133,7 +133,7 @@ def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bo
 def _survives(text: str) -> bool:
     """Return whether a form control shows and returns every character of a text."""
     lines = _SPACES.sub(" ", text).split("\n")
-    return all(shown(line).replace("\\\\", "\\") == line for line in lines)
+    return all(escape_line(line).replace("\\\\", "\\") == line for line in lines)
 
 
 def _is_number(value: object) -> bool:
@@ -151,19 +151,19 @@ def _value(one: Field, text: str) -> Any:
         return text.replace("\r\n", "\n")  # as every browser sends line ends (HTML, "normalize newlines")
     if one.control == "choice":
         if text not in one.choices:
-            raise FieldError(one.name, "choose one of the options")
+            raise FormError(one.name, "choose one of the options")
         return one.values[one.choices.index(text)]
     value = _json(one.name, text)
     if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and value != int(value))):
-        raise FieldError(one.name, "send a number of the type {0}", one.kind)
+        raise FormError(one.name, "send a number of the type {0}", one.kind)
     return value
 
 
-def object_in(name: str, text: str) -> Json:
+def parse_object(name: str, text: str) -> Json:
     """Return the JSON object that a field holds. Raises FieldError."""
     value = _json(name, text)
     if not isinstance(value, dict):
-        raise FieldError(name, "this is not a JSON object")
+        raise FormError(name, "this is not a JSON object")
     return value
 
 
@@ -171,4 +171,4 @@ def _json(name: str, text: str) -> Any:
     try:
         return strict_json.loads(text)
     except strict_json.StrictJsonError as error:
-        raise FieldError(name, "this is not JSON: {0}", error) from None
+        raise FormError(name, "this is not JSON: {0}", error) from None

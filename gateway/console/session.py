@@ -20,7 +20,7 @@ SALT: Final = "twolane console session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class ConsoleSession:
     """One sign-in. `key` is the name of the gateway key, `fingerprint` tells it from another key of the same name.
 
     `ends_s` stays what it was at the sign-in: the store forgets then that a person has signed out.
@@ -42,18 +42,18 @@ class Sessions:
         self._lifetime_s = lifetime_s
         self._now_s = now_s
 
-    def begin(self, key: str, fingerprint: str) -> Session:
+    def begin(self, key: str, fingerprint: str) -> ConsoleSession:
         """Return a new session of the key."""
         now_s = self._now_s()
         session_id, ends_s = secrets.token_urlsafe(18), now_s + self._lifetime_s()
-        return Session(id=session_id, key=key, fingerprint=fingerprint, begun_s=now_s, ends_s=ends_s)
+        return ConsoleSession(id=session_id, key=key, fingerprint=fingerprint, begun_s=now_s, ends_s=ends_s)
 
-    def cookie(self, session: Session) -> str:
+    def cookie(self, session: ConsoleSession) -> str:
         """Return the value of the session's cookie."""
         facts = [session.id, session.key, session.fingerprint, session.begun_s, session.ends_s]
         return str(self._signer.dumps(facts))
 
-    def read(self, cookie: str) -> Session | None:
+    def read(self, cookie: str) -> ConsoleSession | None:
         """Return the session of a cookie, or None: it is not ours, or its time is over."""
         if not cookie:  # the error about it would hold its own frames
             return None
@@ -66,21 +66,23 @@ class Sessions:
                     int() | float() as begun_s,
                     int() | float() as ends_s,
                 ]:
-                    session = Session(id=session_id, key=key, fingerprint=fingerprint, begun_s=begun_s, ends_s=ends_s)
+                    session = ConsoleSession(
+                        id=session_id, key=key, fingerprint=fingerprint, begun_s=begun_s, ends_s=ends_s
+                    )
                 case _:
                     return None
         except BadData:
             return None
         return session if self.is_current(session) else None
 
-    def is_current(self, session: Session) -> bool:
+    def is_current(self, session: ConsoleSession) -> bool:
         """Return whether the session's time is not over: a shorter lifetime holds for it too, a longer one does not."""
         return session.begun_s <= self._now_s() < min(session.ends_s, session.begun_s + self._lifetime_s())
 
-    def form_token(self, session: Session) -> str:
+    def form_token(self, session: ConsoleSession) -> str:
         """Return the token that the forms of the session carry."""
         return hmac.new(self._secret, f"form {session.id}".encode(), hashlib.sha256).hexdigest()
 
-    def accepts(self, session: Session, token: str) -> bool:
+    def accepts(self, session: ConsoleSession, token: str) -> bool:
         """Return whether this is the token of the session's forms, in constant time."""
         return hmac.compare_digest(self.form_token(session).encode(), token.encode("utf-8", "surrogatepass"))

@@ -21,7 +21,7 @@ TYPES: Final[Mapping[str, str]] = {
 
 
 @cache
-def content_of(name: str) -> bytes:
+def load_content(name: str) -> bytes:
     """Return the content of a file. Raises KeyError for one that is not served."""
     TYPES[name]
     return (FOLDER / name).read_bytes()
@@ -30,7 +30,7 @@ def content_of(name: str) -> bytes:
 @cache
 def static_url(name: str) -> str:
     """Return the address of a file. It changes with the content, so that a browser may store it for ever."""
-    return f"{PREFIX}{name}?v={hashlib.sha256(content_of(name)).hexdigest()[:16]}"
+    return f"{PREFIX}{name}?v={hashlib.sha256(load_content(name)).hexdigest()[:16]}"
 
 
 def static_answer(name: str) -> web.Response | None:
@@ -43,4 +43,4 @@ def static_answer(name: str) -> web.Response | None:
         "Cross-Origin-Resource-Policy": "same-origin",
         "Content-Security-Policy": "default-src 'none'",
     }
-    return web.Response(body=content_of(name), content_type=TYPES[name], charset="utf-8", headers=headers)
+    return web.Response(body=load_content(name), content_type=TYPES[name], charset="utf-8", headers=headers)

@@ -13,10 +13,10 @@ import orjson
 from markupsafe import Markup
 
 from gateway.console.charts import Lane, OverTime, Span, over_time
-from gateway.console.exact import exact_text
-from gateway.contracts.canonical import canonical
-from gateway.contracts.journal import ENDED
-from gateway.contracts.store import Json
+from gateway.console.visible_text import exact_text
+from gateway.contracts.storage.journal import ENDED
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.canonical import canonical
 
 #: So many steps stand on one page.
 STEPS: Final = 100
@@ -33,7 +33,7 @@ _BAD: Final = frozenset(("failed", "unknown", "cancelled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Excerpt:
+class HtmlExcerpt:
     """The beginning of a text as HTML, and how much the text has. `whole`: nothing was left out."""
 
     body: Markup
@@ -56,7 +56,7 @@ class Entry:
     model: Json | None = None
     step: Json | None = None
     approval: Json | None = None
-    result: Excerpt | None = None
+    result: HtmlExcerpt | None = None
     brief: bool = False
     waited_s: float | None = None
     ran_s: float | None = None
@@ -77,11 +77,11 @@ class Timeline:
     steps: int
 
 
-def excerpt(text: str, *, lines: int = LINES, chars: int = CHARS) -> Excerpt:
+def excerpt(text: str, *, lines: int = LINES, chars: int = CHARS) -> HtmlExcerpt:
     """Return at most so many lines and characters of a text."""
     head = "\n".join(text[:chars].split("\n", lines)[:lines])
     count = text.count("\n") + 1
-    return Excerpt(
+    return HtmlExcerpt(
         body=exact_text(head),
         whole=len(head) == len(text),
         shown=head.count("\n") + 1,
@@ -90,13 +90,13 @@ def excerpt(text: str, *, lines: int = LINES, chars: int = CHARS) -> Excerpt:
     )
 
 
-def seen_of(run: Json) -> str:
+def hash_run(run: Json) -> str:
     """Return a short text that changes when the run does."""
     facts = {name: value for name, value in run.items() if name not in _UNSEEN}
     return hashlib.sha256(orjson.dumps(facts)).hexdigest()[:16]
 
 
-def begin_of(run: Json) -> float:
+def get_begin_s(run: Json) -> float:
     """Return when a run began: a run is stored with its first effect, and the model was called before."""
     begins: list[float] = [run["created_at"], *(call["started_at"] for call in run["model_calls"])]
     return min(begins)
@@ -108,7 +108,7 @@ def lasted_s(run: Mapping[str, Any], begin_s: float, *, now_s: float) -> float:
     return max(end_s - begin_s, 0.0)
 
 
-def timeline_of(run: Json, *, first: int | None, now_s: float) -> Timeline:
+def build_timeline(run: Json, *, first: int | None, now_s: float) -> Timeline:
     """Return the part of a run that begins with step `first`; None: the last part."""
     if run["state"] in ENDED:
         now_s = run["updated_at"]  # nothing goes on after it, whatever its last steps say

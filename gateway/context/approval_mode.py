@@ -16,7 +16,7 @@ class ApprovalModes:
     default: ApprovalMode = "turn"
     of_chains: Mapping[str, ApprovalMode] = field(default_factory=dict)
 
-    def of(self, wanted: str | None, *, caller: Caller, chain: str) -> ApprovalMode:
+    def get_mode(self, wanted: str | None, *, caller: Caller, chain: str) -> ApprovalMode:
         """Return the mode of a request whose header is `wanted`. A `reject` of the operator always wins."""
         of_key, of_chain = caller.approvals, self.of_chains.get(chain)
         if "reject" in (wanted, of_key, of_chain, self.default):

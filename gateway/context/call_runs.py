@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gateway.contracts.canonical import canonical
+from gateway.auth.keyring import Identity
 from gateway.contracts.exchange import CallProgress
-from gateway.contracts.journal import Approval, RunState, StoredStep
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import Approval, RunState, StoredStep
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.lanes.keys import Identity
-from gateway.runs.asking import fingerprint
+from gateway.jsontext.canonical import canonical
+from gateway.runs.idempotency_key import fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.tools.results import clean
 from gateway.workflows.definition import Workflow
@@ -47,7 +47,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WaitingCall:
     """A call that waits for a person. `obstacle`: why it cannot run any more, whoever approves it."""
 
     approvals: Sequence[Approval]
@@ -79,9 +79,9 @@ class CallRun:
 
     def begins(self, step: str, *, number: int, total: int) -> None:
         self.place = number, total
-        self.progressed(CallProgress(f"Step {number + 1} of {total}: {step}"))
+        self.report_progress(CallProgress(f"Step {number + 1} of {total}: {step}"))
 
-    def progressed(self, progress: CallProgress) -> None:
+    def report_progress(self, progress: CallProgress) -> None:
         if self.tell is None:
             return
         message = progress.message
@@ -89,11 +89,11 @@ class CallRun:
             progress = CallProgress(message, *(self.place or ()))
         self.tell(replace(progress, message=None if message is None else clean(message)[:MESSAGE_CHARS]))
 
-    def ended(self, step: StoredStep) -> None:
+    def report_result(self, step: StoredStep) -> None:
         self.step = step
 
 
-def fingerprint_of(wanted: WantedCall) -> str:
+def fingerprint_call(wanted: WantedCall) -> str:
     """Return what makes two calls the same: the caller, the end user, the tool and its arguments."""
     caller = wanted.identity.caller
     named = {"user": wanted.user, "idempotency-key": wanted.idempotency_key}
@@ -106,7 +106,7 @@ def fingerprint_of(wanted: WantedCall) -> str:
     )
 
 
-def key_of(wanted: WantedCall) -> str | None:
+def build_idempotency_key(wanted: WantedCall) -> str | None:
     """Return the client's own word for a call as it is stored: the same word of two end users is two."""
     if wanted.idempotency_key is None or wanted.user is None:
         return wanted.idempotency_key

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.contracts.errors import GatewayError, contained, is_ending, survivable
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
-from gateway.errors import GatewayError, contained, is_ending, survivable
-from gateway.records import replace
+from gateway.contracts.records import replace
 from gateway.runs.live_run import cancelled_again
-from gateway.tracing.tracer import Tracer
+from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -47,12 +47,12 @@ class Chain:
     handlers: tuple[Handler, ...]
     guarded: Callable[[Handler], Handler] | None = None
 
-    def resumed(self) -> Handler | None:
+    def find_resume_handler(self) -> Handler | None:
         """Return what a stored run continues in: the chain as `looping` returns it, inside its guards of answers."""
-        looping = self.looping()
+        looping = self.find_loop_handler()
         return looping if looping is None or self.guarded is None else self.guarded(looping)
 
-    def looping(self) -> Handler | None:
+    def find_loop_handler(self) -> Handler | None:
         """Return the chain from the innermost stage on that runs tools, or None."""
         found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.runs_tools)
         return next(iter([*found][-1:]), None)
@@ -72,17 +72,17 @@ def fold(
     for link in reversed(links):
         handler = _around(link, handler, counters=counters, clock=clock)
         if tracer is not None and not link.runs_tools:  # what the loop does is below the run itself
-            handler = _traced(link.name, handler, tracer)
+            handler = _trace_stage(link.name, handler, tracer)
         handlers.append(handler)
     innermost = max((place for place, link in enumerate(links) if link.runs_tools), default=0)
     guards = [link for link in links[:innermost] if link.guards_answers]
 
-    def guarded(inner: Handler) -> Handler:
+    def with_guards(inner: Handler) -> Handler:
         for link in reversed(guards):
             inner = _around(link, inner, counters=counters, clock=clock)
         return inner
 
-    return Chain(name, tuple(links), handler, tuple(reversed(handlers)), guarded if guards else None)
+    return Chain(name, tuple(links), handler, tuple(reversed(handlers)), with_guards if guards else None)
 
 
 def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:
@@ -109,7 +109,7 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
                 reply = await link.stage(exchange, call_next)
             if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
                 return reply  # it is another stage's, which has its guards
-            return _contained(reply, link.name)
+            return _contain_reply(reply, link.name)
         except BaseException as error:
             if passed is not None:  # the reply that it had is nobody's now
                 await passed.release()
@@ -124,7 +124,7 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
     return handle
 
 
-def _traced(stage: str, handler: Handler, tracer: Tracer) -> Handler:
+def _trace_stage(stage: str, handler: Handler, tracer: Tracer) -> Handler:
     """Return the handler of a stage with a span, which ends when the reply begins."""
 
     async def handle(exchange: Exchange) -> Reply:
@@ -153,7 +153,7 @@ def _cancellable() -> Iterator[None]:
         raise cancelled_again(task)
 
 
-def _contained(reply: Reply, stage: str) -> Reply:
+def _contain_reply(reply: Reply, stage: str) -> Reply:
     """Return `reply` with its stream and release contained, so that neither can end the process."""
 
     async def stream(emit: Emit) -> None:

@@ -9,17 +9,17 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json
+from gateway.contracts.records import replace
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, may_call_tools, whole_text
-from gateway.model.adaptation.quirks import ordered
+from gateway.model.adaptation.quirks import sort_quirks
 from gateway.model.call import ModelCall
 from gateway.model.candidates import Candidate
-from gateway.records import replace
+from gateway.tools.call_evaluator import Judge
 from gateway.tools.gate import RiskClaim
-from gateway.tools.judge import Judge
-from gateway.tools.risk_level import level_beside
-from gateway.workflows.invocation import workflow_call_in
+from gateway.tools.risk_level import find_outer_level
+from gateway.workflows.invocation import find_workflow_call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,9 @@ class Explainer:
         Raises GatewayError where the chain would, and for a workflow call with wrong parameters.
         """
         chain = self.lane.chains[exchange.chain]
-        called = None if exchange.task is not None else workflow_call_in(whole_text(exchange.body), self.lane.workflows)
+        called = (
+            None if exchange.task is not None else find_workflow_call(whole_text(exchange.body), self.lane.workflows)
+        )
         if called is not None:
             workflow, parameters = called
             told = {"name": workflow.name, "parameters": parameters, "steps": [step.name for step in workflow.steps]}
@@ -57,14 +59,14 @@ class Explainer:
         intent = reply.intent if seen is None or seen.intent is None else seen.intent
         body = exchange.body if seen is None else seen.body
         stages = [link.name for link in links]
-        candidates = self.core.candidates(body).allowed_to(exchange.caller)
+        candidates = self.core.candidates(body).filter_allowed(exchange.caller)
         return {
             "lane": "context",
             "chain": chain.name,
             "workflow": None,  # else its name, parameters and steps, and none of what follows
             "task": exchange.task,  # else what a program wants for itself, and there are no stages
             "stages": stages,
-            "intent": None if intent is None else _described(intent),
+            "intent": None if intent is None else _describe_intent(intent),
             "prompt": exchange.prompt,
             "remarks": [] if seen is None else seen.remarks,  # of the stages
             # None: a stage answers by itself, and no model is asked.
@@ -79,8 +81,8 @@ class Explainer:
 
     def _described_candidate(self, candidate: Candidate, body: Json, caller: Caller) -> Json:
         """Return a model that is tried, and what is left out or changed for it."""
-        model, upstream = candidate.named(body), candidate.upstream
-        quirks = ordered(self.core.quirks_of(upstream, model, caller=caller))
+        model, upstream = candidate.get_model_name(body), candidate.upstream
+        quirks = sort_quirks(self.core.get_quirks(upstream, model, caller=caller))
         return {"model": model, "upstream": upstream.name, "quirks": quirks}
 
     async def verdict(self, call: Json, exchange: Exchange) -> Json:
@@ -89,12 +91,12 @@ class Explainer:
         if entry is None:
             verdict = self.judge.gate.judge(None, RiskClaim(call["parameters"]), tainted=False)
         else:
-            claim = self.judge.claim(entry, call["parameters"], beside=level_beside(call))
+            claim = self.judge.claim(entry, call["parameters"], beside=find_outer_level(call))
             verdict = self.judge.verdict(entry, claim, tainted=False, asked_for=False)
             planned = PlannedCall(
                 ToolCall(id="", tool=entry.model_name, arguments=claim.arguments), entry.spec, verdict
             )
-            verdict = (await self.judge.examined(planned, exchange)).verdict
+            verdict = (await self.judge.examine_call(planned, exchange)).verdict
         return {"tool": call["tool"], **asdict(verdict)}
 
     def _tools(self, exchange: Exchange) -> list[Json]:
@@ -104,7 +106,7 @@ class Explainer:
         theirs = client_tools(exchange.body)
         return [
             {"name": spec.name, "requires_approval": spec.requires_approval, "category": spec.category}
-            for spec in self.judge.catalog.offered(exchange)
+            for spec in self.judge.catalog.get_offered(exchange)
             if spec.name not in theirs
         ]
 
@@ -144,7 +146,7 @@ def _ignore(_chunk: Chunk) -> None:
     """Ignore a chunk: a chain that is only explained has no reader."""
 
 
-def _described(intent: Intent) -> Json:
+def _describe_intent(intent: Intent) -> Json:
     return {
         "kind": intent.kind,
         "rule": intent.rule,

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, nominated
+from gateway.auth.credentials import CREDENTIAL_HEADERS
+from gateway.contracts.model_names import MODEL_CHARS
+from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, get_hop_fields
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.credentials import CREDENTIAL_HEADERS
-from gateway.model_names import MODEL_CHARS
 from gateway.runs.live_run import LiveRun
 
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
@@ -27,9 +27,9 @@ _NOT_FORWARDED = HOP_BY_HOP | {
 _BEGINNINGS_NOT_FORWARDED = (b"content-", CONTEXT_PREFIX)
 
 
-def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
+def select_forwarded_headers(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
     """Return the client's header lines for the model, and those of the client's own credential."""
-    drop = consumed | nominated(head.connection)
+    drop = consumed | get_hop_fields(head.connection)
     lines: list[bytes] = []
     credential: list[bytes] = []
     for field in head.fields:

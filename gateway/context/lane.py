@@ -14,27 +14,27 @@ from typing import Literal, TypeAlias
 from aiohttp import HttpVersion11, web
 
 from gateway.approvals.approvals import Approvals
+from gateway.auth.keyring import Identity
 from gateway.context.approval_mode import ApprovalModes
-from gateway.context.bringing import Brought, bringing
 from gateway.context.chain import Chain
-from gateway.context.headers import answerer, credential_header, forwarded
-from gateway.context.offers import NO_WISHES, Addresses, with_wishes
-from gateway.context.program_tasks import asked_task
-from gateway.context.steering import end_user, narrowed, no_such, steering_of
-from gateway.context.use import Use
+from gateway.context.client_background_requests import asked_task
+from gateway.context.context_headers import end_user, no_such, parse_context_headers, parse_tool_names
+from gateway.context.headers import answerer, credential_header, select_forwarded_headers
+from gateway.context.lane_refcount import LaneUse
+from gateway.context.prefixed_run import Brought, with_earlier_result
+from gateway.context.request_tools import NO_WISHES, Addresses, with_wishes
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
-from gateway.contracts.journal import StoredRun
-from gateway.contracts.store import Json, UntoldError
-from gateway.dialects.dialect import Answer, Stream, Wishes
-from gateway.errors import GatewayError
+from gateway.contracts.records import make, replace
+from gateway.contracts.storage.journal import StoredRun
+from gateway.contracts.storage.store import Json, UntoldError
+from gateway.dialects.dialect import AnswerStream, DialectAnswer, Wishes
 from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, note
 from gateway.limits.holds import end
 from gateway.limits.limiter import Limiter
-from gateway.records import make, replace
-from gateway.runs.asking import RequestKey
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
 from gateway.tools.catalog import Catalog
@@ -90,16 +90,16 @@ class ContextLane:
             if not self._using:
                 await self.close()
 
-    def in_use(self) -> Use:
+    def in_use(self) -> LaneUse:
         """Return a use of the lane, which keeps its tools open from now until it ends."""
         self._using += 1
-        return Use(self._used)
+        return LaneUse(self._end_use)
 
     def hold(self) -> Callable[[], Awaitable[None]]:
         """Return the end of a use that begins now (`Equipment.hold`)."""
         return self.in_use().end
 
-    async def _used(self) -> None:
+    async def _end_use(self) -> None:
         """End one use: the last one of a retired lane closes its tools."""
         self._using -= 1
         if self._retired and not self._using:
@@ -119,7 +119,7 @@ class ContextLane:
         client: Json | None = None,
     ) -> Exchange:
         """Return the request as the chain gets it. `steering` is that of its head. Raises GatewayError."""
-        steering = head.once(steering_of) if steering is None else steering
+        steering = head.once(parse_context_headers) if steering is None else steering
         chain = steering.get("chain", self.chain)
         if chain not in self.chains:
             raise no_such("chain", "chain", chain, self.chains)
@@ -130,7 +130,7 @@ class ContextLane:
         elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
             names = await self.prompt_names(identity.caller.tenant)
             raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
-        header, credential = head.once(forwarded, identity.consumed)
+        header, credential = head.once(select_forwarded_headers, identity.consumed)
         key = None if request_key is None else request_key.idempotency_key
         exchange = make(
             Exchange,
@@ -142,8 +142,8 @@ class ContextLane:
             task=task,
             conversation=steering.get("conversation"),
             user=end_user(steering, body),
-            only_tools=narrowed(steering["tools"], self.catalog.names()) if "tools" in steering else (),
-            approvals=self.approval_modes.of(steering.get("approvals"), caller=identity.caller, chain=chain),
+            only_tools=parse_tool_names(steering["tools"], self.catalog.names()) if "tools" in steering else (),
+            approvals=self.approval_modes.get_mode(steering.get("approvals"), caller=identity.caller, chain=chain),
             fingerprint="" if request_key is None else request_key.fingerprint,
             idempotency_key=None if key is None else key[2],
             events=steering.get("events") == "1",
@@ -157,7 +157,7 @@ class ContextLane:
             return exchange
         addresses = Addresses(service=self.service_url, host=(head.value(b"host") or b"").decode("latin-1"))
         wished = with_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
-        if wished.background and (task is not None or self.looping(chain) is None):
+        if wished.background and (task is not None or self.find_loop_handler(chain) is None):
             why = f"the chain {chain!r} has none" if task is None else "X-Context-Task sends the request past it"
             raise GatewayError(
                 "unsupported_parameter",
@@ -175,7 +175,7 @@ class ContextLane:
         the beginning of the answer.
         """
         name = exchange.chain
-        handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
+        handler = self.chains[name].handler if exchange.workflow is None else self.find_loop_handler(name)
         if exchange.is_one_call:
             handler = self.calling
         elif exchange.task is not None and exchange.workflow is None:
@@ -183,16 +183,16 @@ class ContextLane:
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add 'agent_loop' to it.")
         if brought is not None:
-            handler = bringing(handler, brought, loops=self.looping(name) is not None)
-        handler = self.held(handler)
+            handler = with_earlier_result(handler, brought, loops=self.find_loop_handler(name) is not None)
+        handler = self.with_open_tools(handler)
         detached = detached or exchange.background
-        return self.runs.find(request_key) or self.admitted(
+        return self.runs.find(request_key) or self.admit_run(
             exchange,
             lambda: self.runs.begin(exchange, request_key, handler, detached=detached),
             calls_model=not exchange.is_one_call,
         )
 
-    def admitted(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
+    def admit_run(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
         """Begin a run as one request of its caller. Raises GatewayError (429) if the caller's limits have no room.
 
         The calls of models that the run makes take their tokens themselves.
@@ -207,24 +207,24 @@ class ContextLane:
             end(hold)
             raise
         run.over_limit = exceeded[0] if exceeded else None
-        run.when_over(lambda: end(hold))
+        run.add_done_callback(lambda: end(hold))
         return run
 
-    def looping(self, chain: str) -> Handler | None:
+    def find_loop_handler(self, chain: str) -> Handler | None:
         """Return the chain from its agent loop on, or None if it has none."""
         found = self.chains.get(chain)
-        return None if found is None else found.looping()
+        return None if found is None else found.find_loop_handler()
 
-    def continuing(self, run: StoredRun) -> Handler | None:
+    def find_resume_handler(self, run: StoredRun) -> Handler | None:
         """Return the handler in which a stored run goes on, or None if it has none any more."""
         if run.kind == "chat":
             chain = self.chains.get(run.chain)
-            handler = None if chain is None else chain.resumed()
+            handler = None if chain is None else chain.find_resume_handler()
         else:
-            handler = self.calling if run.kind == "tool" else self.looping(run.chain)
-        return None if handler is None else self.held(handler)
+            handler = self.calling if run.kind == "tool" else self.find_loop_handler(run.chain)
+        return None if handler is None else self.with_open_tools(handler)
 
-    def held(self, handler: Handler) -> Handler:
+    def with_open_tools(self, handler: Handler) -> Handler:
         """Return `handler` with this lane's tools open as long as its reply lasts: runs outlive their requests."""
         handler = handler if self.traced is None else self.traced(handler)
 
@@ -247,7 +247,7 @@ class ContextLane:
         return handle
 
     async def answer(
-        self, request: web.Request, run: LiveRun, answer: Answer, *, streams: bool, keep: Keep | None = None
+        self, request: web.Request, run: LiveRun, answer: DialectAnswer, *, streams: bool, keep: Keep | None = None
     ) -> web.StreamResponse:
         """Send the answer of a run, new or joined, from its first byte. `answer` writes it as the client reads it.
 
@@ -263,9 +263,9 @@ class ContextLane:
         self.runs.join(run)
         try:
             if streams:  # an error that the upstream answers at once is told with its status: SDKs try those again
-                await run.transcript.opened(within_s=self.status_wait_s)
+                await run.transcript.wait_until_open(within_s=self.status_wait_s)
             else:
-                await run.begun()
+                await run.wait_for_reply()
             if run.intent is not None:
                 headers["X-Context-Intent"] = run.intent.kind
             chunks = () if streams else await run.transcript.whole()
@@ -283,7 +283,7 @@ class ContextLane:
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=answer.whole(chunks), headers=headers)
                 if keep is not None:
-                    with run.telling():
+                    with run.convert_store_errors():
                         await keep()
             whole = True
             if (usage := answer.usage) is not None:
@@ -302,7 +302,7 @@ class _Stream:
     """One answer as server-sent events, with a frame of the dialect after each silence of `keepalive_s`."""
 
     def __init__(
-        self, request: web.Request, writer: Stream, run: LiveRun, *, keepalive_s: float, keep: Keep | None
+        self, request: web.Request, writer: AnswerStream, run: LiveRun, *, keepalive_s: float, keep: Keep | None
     ) -> None:
         self._request = request
         self._writer = writer
@@ -334,7 +334,7 @@ class _Stream:
             await self._relay()
             last = self._writer.finish()
             if self._keep is not None:
-                with self._run.telling():
+                with self._run.convert_store_errors():
                     await self._keep()
         except UntoldError as error:  # how it ends, or has ended, is on record
             note(self._request, error_code=error.code)

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from gateway.config.values.scalars import parse_name
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Store, StoredPrompt
+from gateway.contracts.storage.store import Store, StoredPrompt
 
 #: The longest text that can be stored.
 TEXT_LIMIT_BYTES: Final = 256 * 1024
@@ -68,7 +68,7 @@ class BasePrompts:
         self._configured = MappingProxyType(dict(configured))
         self._store = store
         self._clock = clock
-        self._texts: LRUCache[tuple[str, str], str | None] = LRUCache(_CACHE_BYTES, getsizeof=_size_of)
+        self._texts: LRUCache[tuple[str, str], str | None] = LRUCache(_CACHE_BYTES, getsizeof=_estimate_size)
         self._turn = asyncio.Lock()
         self._generation: int | None = None
         self._known: frozenset[tuple[str, str, int, float]] | None = None
@@ -92,7 +92,7 @@ class BasePrompts:
                 return self._texts[key]
             stored = await self._store.prompt(prompt_id, tenant=tenant)
             text = None if stored is None else stored.text
-            if _size_of(text) <= _CACHE_BYTES:
+            if _estimate_size(text) <= _CACHE_BYTES:
                 self._texts[key] = text
             return text
 
@@ -101,7 +101,7 @@ class BasePrompts:
         if prompt_id in self._configured:
             return ListedPrompt(prompt_id, self._configured[prompt_id], "configured")
         stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
-        return None if stored is None else _listed(stored)
+        return None if stored is None else _build_listed_prompt(stored)
 
     async def some(self, *, tenant: str, after: str = "", limit: int) -> Sequence[ListedPrompt]:
         """Return the first `limit` prompts for the tenant behind the id `after`, in the order of their ids.
@@ -109,7 +109,7 @@ class BasePrompts:
         Raises StoreError.
         """
         stored = await self._store.prompts(tenant=tenant, after=after, limit=limit)
-        found = {prompt.id: _listed(prompt) for prompt in stored}
+        found = {prompt.id: _build_listed_prompt(prompt) for prompt in stored}
         for prompt_id, text in self._configured.items():
             if prompt_id > after:
                 found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
@@ -132,7 +132,7 @@ class BasePrompts:
         async with self._turn:
             try:
                 now_s = self._clock.time()
-                return _listed(await self._store.put_prompt(prompt_id, text, tenant=tenant, now_s=now_s))
+                return _build_listed_prompt(await self._store.put_prompt(prompt_id, text, tenant=tenant, now_s=now_s))
             finally:
                 self._forget()
 
@@ -175,7 +175,7 @@ class BasePrompts:
         self._version += 1
 
 
-def _listed(stored: StoredPrompt) -> ListedPrompt:
+def _build_listed_prompt(stored: StoredPrompt) -> ListedPrompt:
     return ListedPrompt(stored.id, stored.text, "stored", stored.version, stored.updated_s)
 
 
@@ -187,6 +187,6 @@ def _is_name(prompt_id: str) -> bool:
     return True
 
 
-def _size_of(text: str | None) -> int:
+def _estimate_size(text: str | None) -> int:
     # Python keeps a text in up to four bytes a character.
     return _ENTRY_BYTES + 4 * len(text or "")

@@ -7,10 +7,14 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.approvals import texts as approval_text
-from gateway.approvals.approvals import Decision, is_asked_by
+from gateway.approvals.approvals import Decision, has_same_requester
 from gateway.approvals.chat_replies import COMMENT_CHARS, ChatDecision
-from gateway.context.bringing import Brought
-from gateway.context.carried import (
+from gateway.context.decision_binding import check_one_run, is_of_what_was_shown, shown_last
+from gateway.context.lane import ContextLane
+from gateway.context.prefixed_run import Brought
+from gateway.context.remote_runs import RunsElsewhere, run_of_question
+from gateway.context.replay import Retelling, detect_request_language, noted_text
+from gateway.context.stored_request import (
     UpstreamOf,
     find_hindrance,
     is_of_same_person,
@@ -20,34 +24,30 @@ from gateway.context.carried import (
     take_messages,
     take_narrowing,
 )
-from gateway.context.elsewhere import RunsElsewhere, run_of_question
-from gateway.context.lane import ContextLane
-from gateway.context.retelling import Retelling, language_of, noted_text
-from gateway.context.shown_calls import check_one_run, is_of_what_was_shown, shown_last
-from gateway.contracts.endorsements import waiting_sha256
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange, Resume
-from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, StoreError, UntoldError, UnwrittenError, untold
+from gateway.contracts.records import replace
+from gateway.contracts.storage.endorsements import waiting_sha256
+from gateway.contracts.storage.journal import Approval, Journal, StoredRun
+from gateway.contracts.storage.store import Json, StoreError, UntoldError, UnwrittenError, untold
 from gateway.dialects.dialect import SaidBeside
-from gateway.errors import GatewayError
-from gateway.records import replace
-from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.leases import Leases, abandon
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
-from gateway.runs.narrowing import NARROWS
+from gateway.runs.request_snapshot import load_exchange
 from gateway.runs.run_id import new_run_id
-from gateway.runs.snapshot import exchange_of
-from gateway.tracing.tracer import Tracer
+from gateway.runs.run_restrictions import NARROWS
+from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
 #: A run that was taken up so often without coming to an end will not come to one.
 OFTEN = 200
 #: So long after its turn, another worker may still store the answer of a run: it has more of it than the record of the
-#: run, and a client that reads slowly has it wait (`gateway.api.responses.under_way`).
+#: run, and a client that reads slowly has it wait (`gateway.api.responses.in_progress`).
 TELLS_S = 12.0
 
 
@@ -97,7 +97,7 @@ class Resumption:
         self._retelling = Retelling(lane, store, clock)
         self._elsewhere = RunsElsewhere(runs=runs, feed=feed, store=store, clock=clock, retelling=self._retelling)
 
-    async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
+    async def resume_run(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
         """Continue a claimed run without a client. Its header lines are used if known.
 
         Raises StoreError, UnwrittenError: any worker takes it up once the store works.
@@ -109,13 +109,13 @@ class Resumption:
             raise
 
     async def _taken_up(self, run: StoredRun, *, header: bytes, credential: bytes) -> None:
-        handler = self._lane().continuing(run)
+        handler = self._lane().find_resume_handler(run)
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
         request_key = RequestKey(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
         record = None if self._recording is None else await self._recording(run)
-        exchange = exchange_of(
+        exchange = load_exchange(
             Resume(run),
             approvals="turn",
             background=None if record is None else True,
@@ -128,30 +128,30 @@ class Resumption:
         if record is not None:
             record(live)
 
-    async def is_over(self, run: StoredRun) -> bool:
+    async def is_turn_finished(self, run: StoredRun) -> bool:
         """Return whether the turn of a run is over, and no worker tells its answer any more. Raises StoreError."""
-        clients = self._runs.clients_of(run.id)
+        clients = self._runs.count_clients(run.id)
         may_be_told = self._clock.time() - run.updated_s < TELLS_S if clients is None else clients > 0
-        return not may_be_told and not await self._elsewhere.goes_on(run)
+        return not may_be_told and not await self._elsewhere.is_active(run)
 
-    async def told(
+    async def load_answer(
         self, run: StoredRun, *, shows_calls: bool, decided: Sequence[str]
     ) -> tuple[Sequence[Chunk], GatewayError | None]:
         """Return the answer of a run whose turn is over, and the error that ended it, if any. Raises StoreError.
 
         It is the answer to a request that decides on these approvals, which is not always the one that began the run.
         """
-        exchange = exchange_of(Resume(run), approvals="turn", shows_calls=shows_calls)
+        exchange = load_exchange(Resume(run), approvals="turn", shows_calls=shows_calls)
         try:
             return await self._retelling.answer(run, exchange, decided=decided), None
         except GatewayError as error:
             return await self._retelling.so_far(run, exchange, decided=decided), error
 
-    async def decided(self, run_id: str) -> None:
+    async def resume_if_ready(self, run_id: str) -> None:
         """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""
         run = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client", "running")
         if run is not None:
-            await self.go_on(run)
+            await self.resume_run(run)
 
     async def reply(self, decisions: Sequence[ChatDecision], repeated: RepeatedRequest) -> LiveRun:
         """Make the decisions of a request, all or none, and continue the run in it.
@@ -164,7 +164,7 @@ class Resumption:
         check_one_run([approval for approval, _ in found])
         for approval, decision in found:  # all of them or none
             if not await self._counts(approval, decision, repeated.exchange):
-                return await self._undecided([one for one, _ in found], repeated)
+                return await self._answer_undecided([one for one, _ in found], repeated)
         run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
         facts = {NARROWS: narrows} if (narrows := take_narrowing(repeated.exchange, run)) else {}
         decides = sorted(approval.id for approval, _ in found)
@@ -194,7 +194,9 @@ class Resumption:
                 raise late_message_error(ruled[0].run_id)
             if is_apart:
                 return await self._go_on_apart(ruled, repeated)
-            live = await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
+            live = await self._resume_with_decisions(
+                ruled, repeated, in_field=any(decision.in_field for decision in decisions)
+            )
             live.shown_to = None if run is None or is_of_same_person(repeated.exchange, run) else repeated.exchange
             return live
         except StoreError as error:
@@ -209,7 +211,9 @@ class Resumption:
         now = await self._store.approval(approval.id, tenant=approval.tenant)
         return now is not None and now.state != "pending"
 
-    async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest, *, in_field: bool) -> LiveRun:
+    async def _resume_with_decisions(
+        self, ruled: Sequence[Approval], repeated: RepeatedRequest, *, in_field: bool
+    ) -> LiveRun:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError.
 
         A person who decided in a message is only told so while the request that began the run waits for the answer.
@@ -225,10 +229,10 @@ class Resumption:
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
-        if await self._elsewhere.goes_on(run):
+        if await self._elsewhere.is_active(run):
             if run.fence == 0 and not in_field:
                 return self._answered_run(repeated, run_id, noted_text(ruled[0], repeated.exchange))
-            return self._following(run, repeated, decided=decided)
+            return self._follow_run(run, repeated, decided=decided)
         return await self._as_it_is(run, repeated, decided=decided)
 
     async def _go_on_apart(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
@@ -236,27 +240,27 @@ class Resumption:
         own, run_id = repeated.exchange, ruled[0].run_id
         of_run = await self._lane().approvals.of_run(run_id, tenant=own.caller.tenant)
         try:
-            await self.decided(run_id)
+            await self.resume_if_ready(run_id)
         except (StoreError, UnwrittenError) as error:
             log.error("run %s does not go on yet: %s", run_id, error)
         told = await self._retelling.decided_apart(ruled, of_run.values(), own)
         return self._answered_run(repeated, run_id, *told, is_apart=True)
 
-    async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
+    async def answer_named_calls(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a message that names pending calls but decides none. None: none of them is pending in its tenant."""
         tenant = repeated.exchange.caller.tenant
         found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
         if all(one.state != "pending" for one in found):
             return None
-        return await self._undecided(found, repeated)
+        return await self._answer_undecided(found, repeated)
 
-    async def _undecided(self, named: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
+    async def _answer_undecided(self, named: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Answer with the pending approvals of these runs, and with the words that decide on them."""
         waiting = [approval for approval in named if approval.state == "pending"]
         tenant, desk = repeated.exchange.caller.tenant, self._lane().approvals
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
         pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
-        told = await self._retelling.undecided(pending, repeated.exchange)
+        told = await self._retelling.build_undecided_answer(pending, repeated.exchange)
         run = await self._store.run(pending[0].run_id, tenant=tenant)
         is_own = run is not None and is_of_same_person(repeated.exchange, run)
         return self._answered_run(repeated, pending[0].run_id, *told, is_apart=not is_own)
@@ -284,7 +288,7 @@ class Resumption:
             self._runs.waiting.forget(fingerprint)
             raise
 
-    def delivered(self, run: LiveRun, request_key: RequestKey) -> None:
+    def forget_answered_question(self, run: LiveRun, request_key: RequestKey) -> None:
         """Forget a question once the client has the whole answer, unless the answer is a question, too.
 
         The same request then begins a new run.
@@ -292,7 +296,7 @@ class Resumption:
         if run.asks is None and not run.untold and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id:
             self._runs.waiting.forget(request_key.fingerprint)
 
-    async def brought(self, repeated: RepeatedRequest) -> Brought | None:
+    async def find_earlier_result(self, repeated: RepeatedRequest) -> Brought | None:
         """Return the source of the result of a question that was decided elsewhere; the answer begins with it.
 
         None: the last answer is no question of this caller and end user in this conversation, or still waits.
@@ -301,10 +305,10 @@ class Resumption:
         exchange = repeated.exchange
         for approval_id in dict.fromkeys((*shown_last(exchange.body["messages"]), *repeated.shown)):
             approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
-            if approval is None or not is_asked_by(approval, exchange):
+            if approval is None or not has_same_requester(approval, exchange):
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
-            if run is not None and not (run.state == "awaiting_approval" and await self._retelling.pending(run)):
+            if run is not None and not (run.state == "awaiting_approval" and await self._retelling.list_pending(run)):
                 return partial(self._brings, run, repeated)
         return None
 
@@ -313,43 +317,43 @@ class Resumption:
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             header, credential = take_lines(own, claimed, upstream_of=self._upstream_of)
-            await self.go_on(claimed, header=header, credential=credential)
-        ended = await self._elsewhere.over(run)
+            await self.resume_run(claimed, header=header, credential=credential)
+        ended = await self._elsewhere.wait_until_idle(run)
         try:
             told = await self._retelling.answer(ended, replace(own, shows_calls=False), decided=())
             text = "".join(chunk for chunk in told if isinstance(chunk, str))
         except GatewayError as error:
             text = error.message
         self._runs.waiting.forget(run.fingerprint)
-        return approval_text.meanwhile_text(text, language=language_of(own))
+        return approval_text.meanwhile_text(text, language=detect_request_language(own))
 
     async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         """Answer a request whose run is in the store. Raises GatewayError."""
         try:
-            return await self._repeated(run, repeated)
+            return await self._answer_repeated(run, repeated)
         except StoreError as error:
             log.error("the store failed behind run %s: %s", run.id, error)
             raise untold(run.id) from None
 
-    async def _repeated(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
+    async def _answer_repeated(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             return await self._go_on_here(claimed, repeated, messages=None, decided=())
         run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
-        if await self._elsewhere.goes_on(run):
-            return self._following(run, repeated, decided=())
+        if await self._elsewhere.is_active(run):
+            return self._follow_run(run, repeated, decided=())
         return await self._as_it_is(run, repeated, decided=())
 
     async def _go_on_here(
         self, run: StoredRun, repeated: RepeatedRequest, *, messages: Sequence[Json] | None, decided: Sequence[str]
     ) -> LiveRun:
-        handler = self._lane().continuing(run)
+        handler = self._lane().find_resume_handler(run)
         if handler is None:
             await self._abandon(run, _no_tools(run))
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = repeated.exchange
         header, credential = take_lines(own, run, upstream_of=self._upstream_of)
-        exchange = exchange_of(
+        exchange = load_exchange(
             Resume(run, messages, tuple(decided), take_narrowing(own, run) if decided else None),
             approvals="turn" if own.approvals == "reject" and not is_of_same_person(own, run) else own.approvals,
             shows_calls=own.shows_calls,
@@ -387,10 +391,10 @@ class Resumption:
         run.replay(chunks)
         return run
 
-    def _following(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
+    def _follow_run(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         """Begin an answer that follows a run which another request, or another process, drives."""
         own = repeated.exchange
-        handler = self._elsewhere.following(run, own, decided=decided)
+        handler = self._elsewhere.build_follow_handler(run, own, decided=decided)
         live = self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
         live.decided = tuple(decided)
         return live

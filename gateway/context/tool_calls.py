@@ -19,31 +19,31 @@ from typing import Final
 
 import orjson
 
+from gateway.aio.clock import until_set
 from gateway.approvals import texts
 from gateway.approvals.approvals import Decision
-from gateway.clock import until_set
-from gateway.context.call_runs import CallRun, Done, Held, WantedCall, fingerprint_of, key_of
+from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall, build_idempotency_key, fingerprint_call
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import canonical
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallProgress, Exchange
-from gateway.contracts.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, StoreError, untold, unwritten
-from gateway.contracts.tool_runs import AWAITED_S
+from gateway.contracts.storage.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
+from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
+from gateway.contracts.storage.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolResult
-from gateway.errors import GatewayError
-from gateway.mcp.words import one_line
-from gateway.runs import settle
-from gateway.runs.asking import RequestKey
+from gateway.jsontext.canonical import canonical
+from gateway.mcp.server_text import one_line
+from gateway.runs import run_resolution
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.lease import LOST, interrupted, is_lost
+from gateway.runs.idempotency_key import RequestKey
+from gateway.runs.lease import LOST, build_interrupted_error, is_lost
 from gateway.runs.live_run import LiveRun
 from gateway.runs.run_id import new_run_id
-from gateway.tools.call_answer import result_of
+from gateway.telemetry.tracing.tracer import Tracer
+from gateway.tools.call_answer import load_result
 from gateway.tools.results import clean
-from gateway.tracing.tracer import Tracer
-from gateway.workflows.invocation import parameters_of, workflow_usage
+from gateway.workflows.invocation import check_parameters, workflow_usage
 
 log = logging.getLogger("gateway")
 
@@ -95,7 +95,11 @@ class ToolCalls:
             size_bytes=size_bytes,
         )
         try:
-            earlier = await self._keyed(lane, exchange, request_key) if is_keyed else await self._owed(exchange)
+            earlier = (
+                await self._find_keyed_run(lane, exchange, request_key)
+                if is_keyed
+                else await self._find_owed_run(exchange)
+            )
         except StoreError as error:
             log.error("the store failed: %s", error)
             raise unwritten(error, _STORE_FAILED) from None
@@ -104,7 +108,7 @@ class ToolCalls:
         if wanted.workflow is None:
             _require_tool(lane, wanted.tool)
         else:
-            parameters = parameters_of(wanted.workflow, wanted.arguments)
+            parameters = check_parameters(wanted.workflow, wanted.arguments)
             self.check_model(exchange.caller)
             exchange = replace(exchange, workflow=workflow_usage(wanted.workflow, parameters))
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
@@ -118,7 +122,7 @@ class ToolCalls:
         tenant = wanted.identity.caller.tenant
         is_workflow = wanted.workflow is not None
         return CallRun(
-            run_id, tenant, fingerprint_of(wanted), waiter, is_shared=True, is_owed=True, is_workflow=is_workflow
+            run_id, tenant, fingerprint_call(wanted), waiter, is_shared=True, is_owed=True, is_workflow=is_workflow
         )
 
     async def outcome(
@@ -128,7 +132,7 @@ class ToolCalls:
         wait_s: float,
         shown: str | None = None,
         progressed: Callable[[CallProgress], None] | None = None,
-    ) -> Done | Held:
+    ) -> Done | WaitingCall:
         """Wait for the result of a run, but for a person at most `wait_s`. Raises GatewayError: the run's own error.
 
         With `shown`, the id of an approval that its client's user has seen, nobody waits for another approval.
@@ -140,7 +144,7 @@ class ToolCalls:
             if (live := run.live) is not None:
                 if run.is_shared:
                     await self._wait(run)
-                with waiting.watchers(run.id).joined(run):
+                with waiting.watchers(run.id).attach(run):
                     await self._turn(live)
                 run.live, step, run.step = None, run.step, None
                 is_ours = not is_lost(live.error)
@@ -150,15 +154,15 @@ class ToolCalls:
                     return _done(step, run.id, "completed")
                 if live.asks is not None:
                     run.id, run.is_owed, run.said_s = live.asks, True, None
-            with waiting.watchers(run.id).joined(run):
-                return await self._followed(run, wait_s, shown)
+            with waiting.watchers(run.id).attach(run):
+                return await self._follow_run(run, wait_s, shown)
         except StoreError as error:
             log.error("the store failed: %s", error)
             raise untold(run.id) from None
         finally:
             run.tell = run.step = None
 
-    def delivered(self, run: CallRun) -> None:
+    def mark_delivered(self, run: CallRun) -> None:
         """Record that the client has the result: the same call begins anew."""
         if run.is_owed:
             self._delivered.add(run.id)
@@ -184,19 +188,19 @@ class ToolCalls:
         While another request waits for the same run, nothing happens to it. Raises GatewayError, StoreError.
         """
         if caller.tenant != run.tenant:
-            raise settle.not_found()
+            raise run_resolution.not_found()
         if run.live is not None and run.live.clients:  # of this worker
             return
         if run.live is not None:
             await run.live.end_unless_recorded(LOST)
         with suppress(GatewayError):  # it has ended, or is not on record: then nothing is withdrawn
-            stored = await settle.cancel(
+            stored = await run_resolution.cancel(
                 self.store, run.id, caller=caller, via="mcp", clock=self.clock, tracer=self.tracer, waiter=run.waiter
             )
             if stored.state not in ENDED:
                 return
             if not stored.effects:
-                self.delivered(run)
+                self.mark_delivered(run)
         if run.live is not None:
             run.live.cancel(LOST)
         self.feed.nudge()
@@ -224,21 +228,21 @@ class ToolCalls:
         runs = self.lane().runs
         runs.join(live)
         try:
-            await live.ended()
+            await live.wait_until_ended()
         finally:
             runs.leave(live, whole=live.done)
 
-    async def _keyed(self, lane: ContextLane, exchange: Exchange, request_key: RequestKey) -> CallRun | None:
+    async def _find_keyed_run(self, lane: ContextLane, exchange: Exchange, request_key: RequestKey) -> CallRun | None:
         """Return the run of an earlier call with the same Idempotency-Key, unless it came to nothing."""
         stored = await lane.earlier(request_key, exchange.caller)
         if stored is None or (stored.state in _CAME_TO_NOTHING and not stored.effects):
             return None
         return _run(exchange, stored.id)
 
-    async def _owed(self, exchange: Exchange) -> CallRun | None:
+    async def _find_owed_run(self, exchange: Exchange) -> CallRun | None:
         """Return the run that waits for this very call, or whose client has not got its result yet."""
         tenant, key = exchange.caller.tenant, exchange.fingerprint
-        stored = await self.store.undelivered(key, tenant=tenant)
+        stored = await self.store.undelivered_run(key, tenant=tenant)
         if stored is None:
             return None
         run = replace(_run(exchange, stored.id), is_owed=True)
@@ -248,37 +252,37 @@ class ToolCalls:
         is_old = stored.state in ENDED and stored.updated_s < self.clock.time() - KEPT_S
         is_void = stored.state == "cancelled" and not stored.effects
         if stored.id in self._delivered or is_void or is_old:
-            await self.store.delivered(key, tenant=tenant, run_id=stored.id)
+            await self.store.mark_delivered(key, tenant=tenant, run_id=stored.id)
             return None
         return run
 
-    async def _followed(self, run: CallRun, wait_s: float, shown: str | None) -> Done | Held:
+    async def _follow_run(self, run: CallRun, wait_s: float, shown: str | None) -> Done | WaitingCall:
         """Follow a run by its record to its end, or until it has waited for a person for so long."""
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         until_s = loop.time() + wait_s
-        async with self.feed.listening(lambda _: news.set(), run_id=run.id, parting=news.set):
+        async with self.feed.subscribe(lambda _: news.set(), run_id=run.id, parting=news.set):
             while True:
                 news.clear()
                 await self._wait(run)
                 stored = await self.store.run(run.id, tenant=run.tenant)
                 if stored is None:
-                    raise settle.not_found()
+                    raise run_resolution.not_found()
                 if stored.state in ENDED or stored.state == "unknown":
-                    return await self._ended(stored, run)
-                pending = await self._pending(stored)
+                    return await self._load_result(stored, run)
+                pending = await self._list_pending(stored)
                 left_s = LOOK_S
                 if pending:
                     is_new = shown is not None and pending[0].id != shown
                     if is_new or self.feed.leaving or loop.time() >= until_s:
-                        return Held(pending, run.id, await self.lane().approvals.obstacle(pending[0]))
+                        return WaitingCall(pending, run.id, await self.lane().approvals.obstacle(pending[0]))
                     waits = f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
-                    run.progressed(CallProgress(waits))
+                    run.report_progress(CallProgress(waits))
                     left_s = min(LOOK_S, until_s - loop.time())
                 elif stored.state == "awaiting_approval":
                     await self.resume(run.id)  # whoever took the decision may have died behind it
                 await until_set(news, left_s)
 
-    async def _pending(self, stored: StoredRun) -> Sequence[Approval]:
+    async def _list_pending(self, stored: StoredRun) -> Sequence[Approval]:
         """Return the approvals that a run waits for, without those whose time is over."""
         desk = self.lane().approvals
         found = await desk.of_run(stored.id, tenant=stored.tenant)
@@ -288,14 +292,14 @@ class ToolCalls:
         await desk.expire()
         return [approval for approval in pending if approval.expires_s > self.clock.time()]
 
-    async def _ended(self, stored: StoredRun, run: CallRun) -> Done:
+    async def _load_result(self, stored: StoredRun, run: CallRun) -> Done:
         """Return the result of a run that has ended or cannot go on, from its record. Raises GatewayError."""
         run.is_owed = run.is_owed or stored.state == "unknown"
         steps = await self.store.steps(stored.id, tenant=stored.tenant)
         if stored.kind == "workflow":
             return Done(_result_of_workflow(stored, steps), stored.id, stored.state)
         if not steps:
-            raise settle.not_found() if stored.error is None else _error(stored)
+            raise run_resolution.not_found() if stored.error is None else _error(stored)
         step = steps[-1]
         if stored.state == "unknown":
             text = texts.unknown_text(step.tool, run_id=stored.id, step=step.number)
@@ -308,7 +312,7 @@ class ToolCalls:
             raise _error(stored)
         if step.state in ("started", "unknown"):
             return Done(ToolResult(texts.stopped_text(step.tool, run_id=stored.id), ok=False), stored.id, stored.state)
-        text = _answer_of(stored) or texts.cancelled_text(step.tool)
+        text = _get_answer_text(stored) or texts.cancelled_text(step.tool)
         return Done(ToolResult(text, ok=False), stored.id, stored.state)
 
     async def _write_left(self, run: CallRun, until_s: float) -> None:
@@ -319,7 +323,7 @@ class ToolCalls:
 
     async def _write_delivered(self, run: CallRun) -> None:
         try:
-            await self.store.delivered(run.fingerprint, tenant=run.tenant, run_id=run.id)
+            await self.store.mark_delivered(run.fingerprint, tenant=run.tenant, run_id=run.id)
         except StoreError as error:
             log.error("run %s: that its client has the result cannot be written down: %s", run.id, error)
         else:
@@ -337,9 +341,9 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         chain=chain,
         user=wanted.user,
         only_tools=wanted.only_tools or (wanted.tool,),
-        approvals="reject" if lane.approval_modes.of(None, caller=caller, chain=chain) == "reject" else "turn",
-        fingerprint=fingerprint_of(wanted),
-        idempotency_key=key_of(wanted),
+        approvals="reject" if lane.approval_modes.get_mode(None, caller=caller, chain=chain) == "reject" else "turn",
+        fingerprint=fingerprint_call(wanted),
+        idempotency_key=build_idempotency_key(wanted),
         client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
         workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),
@@ -349,7 +353,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
 
 def _require_tool(lane: ContextLane, tool: str) -> None:
     """Raise GatewayError (service_not_running, tool_not_found) unless a tool of this inside name can be called now."""
-    if lane.catalog.named(tool) is not None:
+    if lane.catalog.find_by_name(tool) is not None:
         return
     if (service := lane.catalog.not_running(tool)) is None:
         raise GatewayError(
@@ -374,14 +378,14 @@ def _run(exchange: Exchange, run_id: str) -> CallRun:
 def _done(step: StoredStep, run_id: str, state: RunState) -> Done:
     """Return the result of a call whose step has one."""
     ok, text = step.state == "finished", step.shown or step.result or ""
-    return Done(result_of(step.answer, text if ok else text.removeprefix("Error: "), ok=ok), run_id, state)
+    return Done(load_result(step.answer, text if ok else text.removeprefix("Error: "), ok=ok), run_id, state)
 
 
 def _result_of_workflow(stored: StoredRun, steps: Sequence[StoredStep]) -> ToolResult:
     """Return what a client is told of a run of a workflow that has ended, or that waits for a person's look."""
     open_step = next((step for step in steps if step.state in ("started", "unknown")), None)
     if stored.state == "completed":
-        return ToolResult(clean(_answer_of(stored)))
+        return ToolResult(clean(_get_answer_text(stored)))
     if stored.state == "unknown" and open_step is not None:
         text = texts.unknown_text(open_step.tool, run_id=stored.id, step=open_step.number)
     elif stored.state in ("failed", "interrupted"):
@@ -390,11 +394,11 @@ def _result_of_workflow(stored: StoredRun, steps: Sequence[StoredStep]) -> ToolR
         text = texts.stopped_text(open_step.tool, run_id=stored.id)
     else:
         ran = sum(step.state in ("finished", "failed") for step in steps)
-        text = _answer_of(stored) or texts.cancelled_text(steps[-1].tool if steps else "", ran_before=ran)
+        text = _get_answer_text(stored) or texts.cancelled_text(steps[-1].tool if steps else "", ran_before=ran)
     return ToolResult(clean(text), ok=False)
 
 
-def _answer_of(stored: StoredRun) -> str:
+def _get_answer_text(stored: StoredRun) -> str:
     """Return the text of the answer that a run ended with; "": it has none."""
     answer: Json = {} if stored.answer is None else orjson.loads(stored.answer)
     return answer.get("content") or ""
@@ -403,5 +407,5 @@ def _answer_of(stored: StoredRun) -> str:
 def _error(stored: StoredRun) -> GatewayError:
     """Return the error that a run ended with."""
     if stored.error_code is None or stored.error is None:
-        return interrupted(stored.id)
+        return build_interrupted_error(stored.id)
     return GatewayError(stored.error_code, stored.error).after_effects()

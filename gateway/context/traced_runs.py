@@ -7,10 +7,10 @@ run on; a process that parks it, or is killed, sends none. So all that happens i
 from time import time
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply
-from gateway.records import replace
+from gateway.contracts.records import replace
+from gateway.contracts.trace_context import CURRENT, RunTrace
 from gateway.runs.run_span import run_span
-from gateway.trace_context import CURRENT, RunTrace
-from gateway.tracing.tracer import Tracer, type_of
+from gateway.telemetry.tracing.tracer import Tracer, get_error_type
 
 
 def traced_run(handler: Handler, tracer: Tracer) -> Handler:
@@ -46,4 +46,4 @@ def traced_run(handler: Handler, tracer: Tracer) -> Handler:
 def _end(tracer: Tracer, exchange: Exchange, trace: RunTrace, error: BaseException | None) -> None:
     """Send the span of a run that has ended."""
     if trace.context.sampled and not trace.goes_on:
-        tracer.send(run_span(exchange, trace, error=type_of(error)))
+        tracer.send(run_span(exchange, trace, error=get_error_type(error)))

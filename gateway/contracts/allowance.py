@@ -30,7 +30,7 @@ class Allowance:
     cost_per_month: float | None = None
     soft: bool = False
 
-    def exceeded_by(self, other: "Allowance | None") -> str | None:
+    def find_excess(self, other: "Allowance | None") -> str | None:
         """Return the first figure that `other` has larger, or not at all; None: it is within this one."""
         for name in LIMITS:
             most = getattr(self, name)

@@ -5,8 +5,8 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
-from gateway.model_names import is_named_by
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.model_names import is_listed_model
 
 #: By this `User-Agent` a decision is known to have been made on the command line.
 CLI_AGENT = "gateway-cli"
@@ -70,7 +70,7 @@ class Caller:
 
     def may_use_model(self, model: str) -> bool:
         """Return whether the caller may use the model of this name."""
-        return not self.bounds.models or is_named_by(model, self.bounds.models)
+        return not self.bounds.models or is_listed_model(model, self.bounds.models)
 
     def check_model(self, model: str) -> None:
         """Raise GatewayError (model_not_allowed) unless the caller may use the model of this name."""

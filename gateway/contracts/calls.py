@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
 
 

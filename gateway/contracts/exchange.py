@@ -7,11 +7,11 @@ from glob import has_magic
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from gateway.contracts.caller import Caller as Caller  # for plugins, too
-from gateway.contracts.journal import StoredRun, StoredStep
-from gateway.contracts.store import Json as Json
+from gateway.contracts.storage.journal import StoredRun, StoredStep
+from gateway.contracts.storage.store import Json as Json
 
 if TYPE_CHECKING:
-    from gateway.trace_context import RunTrace, ToolTrace
+    from gateway.contracts.trace_context import RunTrace, ToolTrace
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 #: How a cache took part in an answer: all of it is from there, it was looked for, or it is none of the cache's.
@@ -69,11 +69,11 @@ class CallWatcher(Protocol):
         """Receive the name of a workflow's step that begins now; `number` steps of `total` are over."""
         ...
 
-    def progressed(self, progress: CallProgress) -> None:
+    def report_progress(self, progress: CallProgress) -> None:
         """Receive a report about the progress of the call."""
         ...
 
-    def ended(self, step: StoredStep) -> None:
+    def report_result(self, step: StoredStep) -> None:
         """Receive a tool call once it has its result, before the run ends."""
         ...
 
@@ -91,9 +91,9 @@ class Resume:
     narrows: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: see gateway.records
+@dataclass(frozen=True, kw_only=True)  # without slots: see gateway.contracts.records
 class Exchange:
-    """One context request on its way to the model; never mutated (`gateway.records.replace`).
+    """One context request on its way to the model; never mutated (`gateway.contracts.records.replace`).
 
     `body` is the chat completion request as the client sent it, or as a stage changed it. `notes` are texts for this
     request alone, which the prompt enhancer renders behind everything that can be cached.
@@ -215,7 +215,7 @@ async def release_nothing() -> None:
     """Do nothing: no call of a model stands behind the answer."""
 
 
-@dataclass(frozen=True)  # without slots: see gateway.records
+@dataclass(frozen=True)  # without slots: see gateway.contracts.records
 class Reply:
     """The answer as it arrives: `stream(emit)` emits it and returns at its end; it is called once at most.
 

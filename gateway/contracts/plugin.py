@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_
 
 from gateway.contracts.exchange import Exchange, Stage
 from gateway.contracts.risk import RiskAssessor
-from gateway.contracts.store import Store, StoreAddress
+from gateway.contracts.storage.store import Store, StoreAddress
 from gateway.contracts.tools import Service, ToolSpec
 
 
@@ -33,10 +33,10 @@ class Runs(Protocol):
     def stage(self, limits: LoopLimits) -> Stage: ...
 
 
-class Tools(Protocol):
+class ToolCatalog(Protocol):
     """The tools of the running configuration."""
 
-    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
+    def get_offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools that this request may use: built-in ones, those of plugins, and of services that it names.
 
         Their order is fixed.
@@ -51,7 +51,7 @@ class Tools(Protocol):
         ...
 
 
-class Prompts(Protocol):
+class PromptCatalog(Protocol):
     """Base prompts: the configured ones, which every tenant has, and the stored ones of each tenant."""
 
     async def text(self, prompt_id: str, *, tenant: str) -> str | None: ...
@@ -90,10 +90,10 @@ class Host(Protocol):
     """The parts of the gateway that plugins are built with."""
 
     @property
-    def tools(self) -> Tools: ...
+    def tools(self) -> ToolCatalog: ...
 
     @property
-    def prompts(self) -> Prompts: ...
+    def prompts(self) -> PromptCatalog: ...
 
     @property
     def runs(self) -> Runs: ...
@@ -131,7 +131,7 @@ class Reach:
 ToolFormat: TypeAlias = Literal["json", "native"]
 
 
-def _nothing(_config: object) -> Mapping[str, object]:
+def _no_options(_config: object) -> Mapping[str, object]:
     return {}
 
 
@@ -157,9 +157,9 @@ class Plugin(Generic[ConfigT, BuiltT]):
     #: Of a tool: the assessor that judges its calls, unless `risk.assessors` names another: its name, or itself.
     assessor: "str | Plugin[Any, RiskAssessor] | None" = None
     #: Of a tool: the settings of that assessor.
-    assessor_options: Callable[[ConfigT], Mapping[str, object]] = _nothing
+    assessor_options: Callable[[ConfigT], Mapping[str, object]] = _no_options
     #: Of a tool: further settings of that assessor where the tool examines the calls that the assessor lets run.
-    examined_options: Callable[[ConfigT], Mapping[str, object]] = _nothing
+    examined_options: Callable[[ConfigT], Mapping[str, object]] = _no_options
     #: Of a tool: the files and folders that it is given.
     reaches: Callable[[ConfigT], Sequence[Reach]] = _nowhere
     #: Of a tool: settings with which it can be built on every machine, to list its tools.
@@ -200,6 +200,6 @@ class EnhancedPrompt:
 class Enhancer(Protocol):
     """A stage that can show what it would put in front of every request (GET /v1/system-prompts/{id}/enhanced)."""
 
-    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+    async def enhance_prompt(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
         """Return the enhanced prompt; None: there is no such prompt."""
         ...

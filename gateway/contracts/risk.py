@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from gateway.contracts.store import Json as Json
+from gateway.contracts.storage.store import Json as Json
 
 RISK_LEVEL: Final = "risk_level"
 LEVELS: Final = ("low", "medium", "high")

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json as Json
+from gateway.contracts.storage.store import Json as Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class ToolSource(Protocol):
 class Binder(ToolSource, Protocol):
     """A source with an argument in a language of its own, in which the values of a workflow must stay values."""
 
-    def bound(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
+    def bind(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
         """Return the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.
 
         Raises ValueError, with the reason, for a reference that stands where no value can.

@@ -20,7 +20,7 @@ from gateway.demo.messages import MESSAGES
 from gateway.demo.models import model, model_list
 from gateway.demo.realtime import realtime
 from gateway.demo.responses import RESPONSES
-from gateway.demo.script import answer_to, count_tokens
+from gateway.demo.script import build_answer, count_tokens
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -70,10 +70,10 @@ def create_app() -> web.Application:
     app = web.Application(client_max_size=MAX_JSON_BYTES, middlewares=[_refusals])
     app.add_routes(
         [
-            web.post("/v1/chat/completions", _generating(CHAT)),
-            web.post("/v1/completions", _generating(COMPLETIONS)),
-            web.post("/v1/responses", _generating(RESPONSES)),
-            web.post("/v1/messages", _generating(MESSAGES)),
+            web.post("/v1/chat/completions", _build_answer_handler(CHAT)),
+            web.post("/v1/completions", _build_answer_handler(COMPLETIONS)),
+            web.post("/v1/responses", _build_answer_handler(RESPONSES)),
+            web.post("/v1/messages", _build_answer_handler(MESSAGES)),
             web.post("/v1/messages/count_tokens", _count_tokens),
             web.post("/v1/embeddings", _embeddings),
             web.post("/v1/files", _files),
@@ -86,13 +86,13 @@ def create_app() -> web.Application:
     return app
 
 
-def _generating(dialect: Dialect) -> Handler:
+def _build_answer_handler(dialect: Dialect) -> Handler:
     """Return the handler of a route that answers a conversation in this dialect."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         conversation = dialect.read(read_body(raw))
-        answer = answer_to(conversation, digest=hashlib.sha256(raw).hexdigest())
+        answer = build_answer(conversation, digest=hashlib.sha256(raw).hexdigest())
         return await deliver(request, dialect=dialect, conversation=conversation, answer=answer)
 
     return handle
@@ -134,12 +134,12 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
     except web.RequestPayloadError as error:
         refusal = RefusalError(f"The request body could not be read: {error}.", code="unreadable_body")
     except web.HTTPException as error:
-        refusal = _translated(error, request=request)
+        refusal = _translate_error(error, request=request)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
     return _json(_error_body(refusal, path=request.path), status=refusal.status, headers=headers)
 
 
-def _translated(error: web.HTTPException, *, request: web.Request) -> RefusalError:
+def _translate_error(error: web.HTTPException, *, request: web.Request) -> RefusalError:
     match error.status:
         case 404:
             message = f"The demo model has no route {request.method} {request.path!r}. Its routes begin with /v1/."

@@ -10,15 +10,15 @@ from gateway.demo.conversation import (
     Json,
     Kind,
     RefusalError,
+    classify_text,
     is_json,
     read_conversation,
     read_list,
     read_texts,
-    said,
 )
 from gateway.demo.dialect import Dialect, call_id, sse
 from gateway.demo.functions import read_functions
-from gateway.demo.script import CREATED, Answer, pieces
+from gateway.demo.script import CREATED, DemoAnswer, pieces
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -43,7 +43,7 @@ def wants_usage(body: Json) -> bool:
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def render(answer: Answer) -> Json:
+def render(answer: DemoAnswer) -> Json:
     message: Json = {"role": "assistant", "content": "".join(answer.text), "refusal": None}
     if answer.thoughts:
         message["reasoning_content"] = "".join(answer.thoughts)
@@ -57,7 +57,7 @@ def render(answer: Answer) -> Json:
     return {**_head(answer, kind="chat.completion"), "choices": [choice], "usage": usage(answer)}
 
 
-def frames(answer: Answer, conversation: Conversation) -> Iterator[bytes]:
+def frames(answer: DemoAnswer, conversation: Conversation) -> Iterator[bytes]:
     head = _head(answer, kind="chat.completion.chunk")
     if conversation.include_usage:
         head["usage"] = None
@@ -81,7 +81,7 @@ def frames(answer: Answer, conversation: Conversation) -> Iterator[bytes]:
     yield DONE
 
 
-def usage(answer: Answer) -> Json:
+def usage(answer: DemoAnswer) -> Json:
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -94,7 +94,7 @@ def _read_message(message: Json) -> Entry:
     texts = read_texts(message.get("content"), param="messages")
     if role == "assistant":
         calls = message.get("tool_calls")
-        return _read_calls(calls) if calls else said(texts)
+        return _read_calls(calls) if calls else classify_text(texts)
     kind = _KINDS.get(role) if isinstance(role, str) else None
     if kind is None:
         raise RefusalError(
@@ -111,11 +111,11 @@ def _read_calls(calls: object) -> Entry:
     return Entry("call" if all(is_json(text) for text in arguments) else "broken_call", tuple(arguments))
 
 
-def _head(answer: Answer, *, kind: str) -> Json:
+def _head(answer: DemoAnswer, *, kind: str) -> Json:
     return {"id": f"chatcmpl-{answer.digest[:24]}", "object": kind, "created": CREATED, "model": answer.model}
 
 
-def _call_head(answer: Answer, *, index: int) -> Json:
+def _call_head(answer: DemoAnswer, *, index: int) -> Json:
     return {"id": call_id("call", digest=answer.digest, index=index), "type": "function"}
 
 

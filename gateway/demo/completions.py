@@ -6,7 +6,7 @@ from typing import Final
 from gateway.demo.chat import DONE, usage, wants_usage
 from gateway.demo.conversation import Conversation, Entry, Json, RefusalError, read_conversation
 from gateway.demo.dialect import Dialect, sse
-from gateway.demo.script import CREATED, Answer
+from gateway.demo.script import CREATED, DemoAnswer
 
 
 def read(body: Json) -> Conversation:
@@ -23,11 +23,11 @@ def read(body: Json) -> Conversation:
     )
 
 
-def render(answer: Answer) -> Json:
+def render(answer: DemoAnswer) -> Json:
     return {**_completion(answer, text="".join(answer.text), finish=answer.finish), "usage": usage(answer)}
 
 
-def frames(answer: Answer, conversation: Conversation) -> Iterator[bytes]:
+def frames(answer: DemoAnswer, conversation: Conversation) -> Iterator[bytes]:
     for piece in answer.text:
         yield sse(_completion(answer, text=piece, finish=None))
     yield sse(_completion(answer, text="", finish=answer.finish))
@@ -36,7 +36,7 @@ def frames(answer: Answer, conversation: Conversation) -> Iterator[bytes]:
     yield DONE
 
 
-def _completion(answer: Answer, *, text: str, finish: str | None) -> Json:
+def _completion(answer: DemoAnswer, *, text: str, finish: str | None) -> Json:
     return {
         "id": f"cmpl-{answer.digest[:24]}",
         "object": "text_completion",

@@ -118,7 +118,7 @@ def read_texts(content: object, *, param: str) -> tuple[str, ...]:
     return tuple(part for part in parts if isinstance(part, str))
 
 
-def said(texts: tuple[str, ...]) -> Entry:
+def classify_text(texts: tuple[str, ...]) -> Entry:
     """Classify the model's text: a prompted tool call, a broken one, or an answer."""
     text = "".join(texts)
     start = _PROMPTED_CALL.match(text)

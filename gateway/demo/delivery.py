@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway.demo.conversation import Conversation
 from gateway.demo.dialect import Dialect
-from gateway.demo.script import Answer, refuse_when_asked
+from gateway.demo.script import DemoAnswer, refuse_when_asked
 from gateway.demo.words import Ask
 
 Part = TypeVar("Part")
@@ -22,7 +22,7 @@ _PLAIN: Final[Mapping[str, str]] = MappingProxyType({"Content-Type": "applicatio
 
 
 async def deliver(
-    request: web.Request, *, dialect: Dialect, conversation: Conversation, answer: Answer
+    request: web.Request, *, dialect: Dialect, conversation: Conversation, answer: DemoAnswer
 ) -> web.StreamResponse:
     """Send the answer; raise RefusalError if the ask wants an error."""
     ask = answer.ask
@@ -41,7 +41,7 @@ async def deliver(
     return await _send([body[: len(body) // 2]], response=broken, request=request, ask=ask)
 
 
-async def paced(parts: Iterable[Part], *, gap_s: float) -> AsyncIterator[Part]:
+async def pace_parts(parts: Iterable[Part], *, gap_s: float) -> AsyncIterator[Part]:
     """Yield the parts, with a pause between each two."""
     for number, part in enumerate(parts):
         if number and gap_s:
@@ -64,7 +64,7 @@ async def _send(
 ) -> web.StreamResponse:
     try:
         await response.prepare(request)
-        async for part in paced(parts, gap_s=ask.gap_s):
+        async for part in pace_parts(parts, gap_s=ask.gap_s):
             await response.write(part)
         if ask.cut:
             cut_connection(request)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import orjson
 
 from gateway.demo.conversation import Conversation, Json
-from gateway.demo.script import Answer
+from gateway.demo.script import DemoAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class Dialect:
     """`render` is the body of a plain answer; `frames` are the whole stream, one SSE event each."""
 
     read: Callable[[Json], Conversation]
-    render: Callable[[Answer], Json]
-    frames: Callable[[Answer, Conversation], Iterator[bytes]]
+    render: Callable[[DemoAnswer], Json]
+    frames: Callable[[DemoAnswer, Conversation], Iterator[bytes]]
 
 
 def sse(payload: Json, *, event: str | None = None) -> bytes:

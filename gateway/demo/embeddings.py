@@ -25,19 +25,23 @@ def embed(body: Json) -> Json:
     if encoding not in ("float", "base64"):
         raise RefusalError(f"'encoding_format' must be float or base64, not {encoding!r}.", param="encoding_format")
     tokens = sum(-(-len(text) // 4) for text in inputs)
-    vectors = (vector_of(text, dimensions=dimensions) for text in inputs)
+    vectors = (build_vector(text, dimensions=dimensions) for text in inputs)
     return {
         "object": "list",
         "model": body.get("model", "demo-embedding"),
         "data": [
-            {"object": "embedding", "index": index, "embedding": _encoded(vector) if encoding == "base64" else vector}
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": _encode_vector(vector) if encoding == "base64" else vector,
+            }
             for index, vector in enumerate(vectors)
         ],
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
 
 
-def vector_of(text: bytes, *, dimensions: int) -> list[float]:
+def build_vector(text: bytes, *, dimensions: int) -> list[float]:
     """Return a vector of length 1; its numbers are exact in 32 bits, so both encodings give the same values."""
     drawn = struct.unpack(f"<{dimensions}h", hashlib.shake_128(text).digest(2 * dimensions))
     length = math.hypot(*drawn) or 1.0
@@ -46,7 +50,7 @@ def vector_of(text: bytes, *, dimensions: int) -> list[float]:
     )
 
 
-def _encoded(vector: list[float]) -> str:
+def _encode_vector(vector: list[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 

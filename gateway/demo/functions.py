@@ -40,7 +40,7 @@ class Functions:
     offered: tuple[Function, ...] = ()
     forced: bool = False
 
-    def call_for(self, message: str, *, by_words: bool) -> Call | None:
+    def find_call(self, message: str, *, by_words: bool) -> Call | None:
         """Return the call of the first function that the message names with a word, else of a forced one."""
         words = _long_words(message) if by_words and self.offered else frozenset()
         fitting = (function for function in self.offered if words & _long_words(function.name))
@@ -62,9 +62,11 @@ def read_functions(tools: object, *, choice: object) -> Functions:
     choice = _flat(choice)
     match choice.get("type"):
         case "function":
-            return Functions(_named(offered, [choice]), forced=True)
+            return Functions(_filter_named(offered, [choice]), forced=True)
         case "allowed_tools":
-            return Functions(_named(offered, _objects(choice.get("tools"))), forced=choice.get("mode") == "required")
+            return Functions(
+                _filter_named(offered, _objects(choice.get("tools"))), forced=choice.get("mode") == "required"
+            )
         case _:
             return NO_FUNCTIONS  # the choice is a tool of another kind
 
@@ -76,7 +78,7 @@ def _functions(tools: object) -> Iterator[Function]:
             yield Function(name, parameters if isinstance(parameters, dict) else {})
 
 
-def _named(offered: Sequence[Function], tools: Sequence[Schema]) -> tuple[Function, ...]:
+def _filter_named(offered: Sequence[Function], tools: Sequence[Schema]) -> tuple[Function, ...]:
     names = [tool.get("name") for tool in tools if tool.get("type") == "function"]
     return tuple(function for function in offered if function.name in names)
 

@@ -11,15 +11,15 @@ from gateway.demo.conversation import (
     Entry,
     Json,
     RefusalError,
+    classify_text,
     is_json,
     read_conversation,
     read_list,
     read_texts,
-    said,
 )
 from gateway.demo.dialect import Dialect, call_id, sse
 from gateway.demo.functions import Functions, read_functions
-from gateway.demo.script import Answer, Finish, pieces
+from gateway.demo.script import DemoAnswer, Finish, pieces
 from gateway.demo.words import Call
 
 _STOP_REASONS: Final[Mapping[Finish, str]] = MappingProxyType(
@@ -37,7 +37,7 @@ def read(body: Json) -> Conversation:
     return read_conversation(body, entries=entries, max_tokens=("max_tokens",), functions=_read_functions(body))
 
 
-def render(answer: Answer) -> Json:
+def render(answer: DemoAnswer) -> Json:
     return {
         **_message(answer, output_tokens=answer.completion_tokens),
         "content": [block for block, _ in _blocks(answer)],
@@ -45,11 +45,11 @@ def render(answer: Answer) -> Json:
     }
 
 
-def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
+def frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
     yield _frame("message_start", message=_message(answer, output_tokens=0))
     yield _frame("ping")
     for index, (block, deltas) in enumerate(_blocks(answer)):
-        yield _frame("content_block_start", index=index, content_block=_opened(block))
+        yield _frame("content_block_start", index=index, content_block=_without_content(block))
         for delta in deltas:
             yield _frame("content_block_delta", index=index, delta=delta)
         yield _frame("content_block_stop", index=index)
@@ -87,7 +87,7 @@ def _read_message(message: Json) -> list[Entry]:
             return [Entry("system", texts)]
         case "assistant":
             inputs = [block.get("input") for block in blocks if block.get("type") == "tool_use"]
-            return [_read_calls(inputs)] if inputs else [said(texts)]
+            return [_read_calls(inputs)] if inputs else [classify_text(texts)]
         case "user":
             results = [block for block in blocks if block.get("type") == "tool_result"]
             entries = [Entry("result", ("\n".join(_read_result(block)),)) for block in results]
@@ -105,7 +105,7 @@ def _read_result(block: Json) -> tuple[str, ...]:
     return read_texts(block.get("content"), param="messages")
 
 
-def _message(answer: Answer, *, output_tokens: int) -> Json:
+def _message(answer: DemoAnswer, *, output_tokens: int) -> Json:
     return {
         "id": f"msg_{answer.digest[:24]}",
         "type": "message",
@@ -123,7 +123,7 @@ def _message(answer: Answer, *, output_tokens: int) -> Json:
     }
 
 
-def _blocks(answer: Answer) -> list[tuple[Json, list[Json]]]:
+def _blocks(answer: DemoAnswer) -> list[tuple[Json, list[Json]]]:
     """Return the finished blocks, each with the deltas that a stream builds it from."""
     blocks: list[tuple[Json, list[Json]]] = []
     if answer.thoughts:
@@ -144,7 +144,7 @@ def _blocks(answer: Answer) -> list[tuple[Json, list[Json]]]:
     return blocks
 
 
-def _opened(block: Json) -> Json:
+def _without_content(block: Json) -> Json:
     """Return the block as the stream announces it, without content."""
     match block["type"]:
         case "thinking":

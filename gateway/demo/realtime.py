@@ -8,9 +8,9 @@ from typing import Final
 import orjson
 from aiohttp import WSMsgType, web
 
-from gateway.demo.conversation import Conversation, Entry, Json, RefusalError, read_body, read_texts, said
-from gateway.demo.delivery import cut_connection, first_half, paced
-from gateway.demo.script import Answer, answer_to, refuse_when_asked
+from gateway.demo.conversation import Conversation, Entry, Json, RefusalError, classify_text, read_body, read_texts
+from gateway.demo.delivery import cut_connection, first_half, pace_parts
+from gateway.demo.script import DemoAnswer, build_answer, refuse_when_asked
 from gateway.demo.words import Ask
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
@@ -21,16 +21,16 @@ async def realtime(request: web.Request) -> web.WebSocketResponse:
     """Serve one session, until the client closes it or an answer is cut."""
     socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MAX_EVENT_BYTES)
     await socket.prepare(request)
-    session = Session(model=request.query.get("model", "demo"))
+    session = RealtimeSession(model=request.query.get("model", "demo"))
     try:
-        await socket.send_str(_dumped(session.opening()))
+        await socket.send_str(_dump_event(session.build_session_event()))
         async for message in socket:
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 break
             ask, events = session.receive(message.data)
             await asyncio.sleep(ask.delay_s)
-            async for event in paced(first_half(events) if ask.cut else events, gap_s=ask.gap_s):
-                await socket.send_str(_dumped(event))
+            async for event in pace_parts(first_half(events) if ask.cut else events, gap_s=ask.gap_s):
+                await socket.send_str(_dump_event(event))
             if ask.cut:
                 cut_connection(request)
                 break
@@ -39,7 +39,7 @@ async def realtime(request: web.Request) -> web.WebSocketResponse:
     return socket
 
 
-class Session:
+class RealtimeSession:
     """The conversation with one client, without the socket."""
 
     def __init__(self, *, model: str) -> None:
@@ -56,7 +56,7 @@ class Session:
             "instructions": "",
         }
 
-    def opening(self) -> Json:
+    def build_session_event(self) -> Json:
         return self._event("session.created", session=self._session)
 
     def receive(self, raw: str | bytes) -> tuple[Ask, list[Json]]:
@@ -89,9 +89,11 @@ class Session:
     def _add_item(self, event: Json) -> Json:
         item = _read_object(event, "item")
         self._entries.append(_read_item(item))
-        return self._created({"id": self._next_item_id(), "object": "realtime.item", "status": "completed", **item})
+        return self._build_item_event(
+            {"id": self._next_item_id(), "object": "realtime.item", "status": "completed", **item}
+        )
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> DemoAnswer:
         model, instructions = self._session["model"], self._session["instructions"]
         conversation = Conversation(
             model=model if isinstance(model, str) else "demo",
@@ -100,9 +102,9 @@ class Session:
             max_tokens=None,
             native_calls=False,
         )
-        return answer_to(conversation, digest=hashlib.sha256(repr(conversation).encode()).hexdigest())
+        return build_answer(conversation, digest=hashlib.sha256(repr(conversation).encode()).hexdigest())
 
-    def _respond(self, answer: Answer) -> list[Json]:
+    def _respond(self, answer: DemoAnswer) -> list[Json]:
         text = "".join(answer.text)
         response: Json = {
             "id": f"resp_{answer.digest[:24]}",
@@ -127,11 +129,11 @@ class Session:
             "output_tokens": answer.completion_tokens,
             "total_tokens": answer.prompt_tokens + answer.completion_tokens,
         }
-        self._entries.append(said((text,)))
+        self._entries.append(classify_text((text,)))
         return [
             self._event("response.created", response=response),
             self._event("response.output_item.added", **at, item=item),
-            self._created(item),
+            self._build_item_event(item),
             *(self._event("response.output_text.delta", **inside, delta=piece) for piece in answer.text),
             self._event("response.output_text.done", **inside, text=text),
             self._event("response.output_item.done", **at, item=done),
@@ -140,7 +142,7 @@ class Session:
             ),
         ]
 
-    def _created(self, item: Json) -> Json:
+    def _build_item_event(self, item: Json) -> Json:
         before, self._last_item_id = self._last_item_id, item["id"]
         return self._event("conversation.item.created", previous_item_id=before, item=item)
 
@@ -164,12 +166,12 @@ def _read_item(item: Json) -> Entry:
         case "function_call_output", _:
             return Entry("result", read_texts(item.get("output"), param="item"))
         case _, "assistant":
-            return said(texts)
+            return classify_text(texts)
         case _, "user":
             return Entry("user", texts)
         case _:
             return Entry("system", texts)
 
 
-def _dumped(event: Json) -> str:
+def _dump_event(event: Json) -> str:
     return orjson.dumps(event).decode()

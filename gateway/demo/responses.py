@@ -9,15 +9,15 @@ from gateway.demo.conversation import (
     Entry,
     Json,
     RefusalError,
+    classify_text,
     is_json,
     read_conversation,
     read_list,
     read_texts,
-    said,
 )
 from gateway.demo.dialect import Dialect, call_id, sse
 from gateway.demo.functions import read_functions
-from gateway.demo.script import CREATED, Answer, pieces
+from gateway.demo.script import CREATED, DemoAnswer, pieces
 
 
 def read(body: Json) -> Conversation:
@@ -30,12 +30,12 @@ def read(body: Json) -> Conversation:
     return read_conversation(body, entries=entries, max_tokens=("max_output_tokens",), functions=functions)
 
 
-def render(answer: Answer) -> Json:
+def render(answer: DemoAnswer) -> Json:
     status = "incomplete" if answer.finish == "length" else "completed"
     return {**_response(answer, status=status), "output": _items(answer), "usage": _usage(answer)}
 
 
-def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
+def frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
     number = itertools.count()
 
     def frame(kind: str, **fields: object) -> bytes:
@@ -45,7 +45,7 @@ def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
     yield frame("response.created", response=opening)
     yield frame("response.in_progress", response=opening)
     for index, item in enumerate(_items(answer)):
-        yield frame("response.output_item.added", output_index=index, item=_opened(item))
+        yield frame("response.output_item.added", output_index=index, item=_without_content(item))
         for kind, fields in _growth(item, answer=answer):
             yield frame(kind, item_id=item["id"], output_index=index, **fields)
         yield frame("response.output_item.done", output_index=index, item=item)
@@ -59,7 +59,7 @@ def _read_item(item: Json) -> Entry | None:
         texts = read_texts(item.get("content"), param="input")
         role = item.get("role")
         if role == "assistant":
-            return said(texts)
+            return classify_text(texts)
         if role not in ("user", "system", "developer"):
             raise RefusalError(
                 f"A message has the role {role!r}. Use system, developer, user or assistant.", param="input"
@@ -75,7 +75,7 @@ def _read_item(item: Json) -> Entry | None:
     return None  # reasoning, references and what else the API may come to know
 
 
-def _response(answer: Answer, *, status: str) -> Json:
+def _response(answer: DemoAnswer, *, status: str) -> Json:
     incomplete = {"reason": "max_output_tokens"} if status == "incomplete" else None
     return {
         "id": f"resp_{answer.digest[:24]}",
@@ -112,7 +112,7 @@ def _response(answer: Answer, *, status: str) -> Json:
     }
 
 
-def _usage(answer: Answer) -> Json:
+def _usage(answer: DemoAnswer) -> Json:
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -122,7 +122,7 @@ def _usage(answer: Answer) -> Json:
     }
 
 
-def _items(answer: Answer) -> list[Json]:
+def _items(answer: DemoAnswer) -> list[Json]:
     """Return the finished items of the output, in order."""
     items: list[Json] = []
     if answer.thoughts:
@@ -152,7 +152,7 @@ def _items(answer: Answer) -> list[Json]:
     return items
 
 
-def _opened(item: Json) -> Json:
+def _without_content(item: Json) -> Json:
     """Return the item as the stream announces it, without content."""
     match item["type"]:
         case "reasoning":
@@ -163,7 +163,7 @@ def _opened(item: Json) -> Json:
             return {**item, "status": "in_progress", "arguments": ""}
 
 
-def _growth(item: Json, *, answer: Answer) -> Iterator[tuple[str, Json]]:
+def _growth(item: Json, *, answer: DemoAnswer) -> Iterator[tuple[str, Json]]:
     """Yield the events between an item's announcement and its end."""
     match item["type"]:
         case "reasoning":

@@ -24,7 +24,7 @@ _PIECE: Final = re.compile(r"\S{1,12}\s*|\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DemoAnswer:
     """The answer of the model; `thoughts` and `text` are in the pieces that a stream sends."""
 
     ask: Ask
@@ -51,7 +51,7 @@ class _Progress:
     results: tuple[str, ...]
 
 
-def answer_to(conversation: Conversation, *, digest: str) -> Answer:
+def build_answer(conversation: Conversation, *, digest: str) -> DemoAnswer:
     """Return the answer to a conversation; `digest` is the request's hash in hex, from which every id is made."""
     ask, since = _find_ask(_current_turn(conversation.entries), functions=conversation.functions)
     if not conversation.native_calls:
@@ -64,7 +64,7 @@ def answer_to(conversation: Conversation, *, digest: str) -> Answer:
     limit = conversation.max_tokens
     if limit is not None and limit < len(text):
         text, finish = text[:limit], "length"
-    return Answer(
+    return DemoAnswer(
         ask=ask,
         digest=digest,
         model=conversation.model,
@@ -76,7 +76,7 @@ def answer_to(conversation: Conversation, *, digest: str) -> Answer:
     )
 
 
-def refuse_when_asked(answer: Answer) -> None:
+def refuse_when_asked(answer: DemoAnswer) -> None:
     """Raise the error that the words `error CODE` ask for."""
     status = answer.ask.status
     if status is not None:
@@ -109,7 +109,7 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
     put results and complaints into user messages.
     """
     asks = [
-        (_ask_of(entry), [*_find_complaints(entry), *turn[index + 1 :]])
+        (_choose_ask(entry), [*_find_complaints(entry), *turn[index + 1 :]])
         for index, entry in enumerate(turn)
         if entry.kind == "user"
     ]
@@ -125,7 +125,7 @@ def _find_complaints(entry: Entry) -> list[Entry]:
     """Return the paragraphs behind an ask for a broken call: gateways put their complaints there, too."""
     paragraphs = "\n\n".join(entry.texts).split("\n\n")
     asked = next((index for index, text in enumerate(paragraphs) if read_ask(text).broken), len(paragraphs))
-    return [Entry("user", (text,)) for text in paragraphs[asked + 1 :] if not read_ask(text).tagged]
+    return [Entry("user", (text,)) for text in paragraphs[asked + 1 :] if not read_ask(text).is_tagged]
 
 
 def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:
@@ -134,24 +134,24 @@ def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:
 
 def _is_next_question(last: Ask, earlier: Ask, since: Sequence[Entry]) -> bool:
     """Return whether the last ask is about a function anew, behind the result that an earlier one of the kind got."""
-    is_question = last.calls and not last.tagged and not earlier.scripted
+    is_question = last.calls and not last.is_tagged and not earlier.scripted
     return bool(is_question) and any(entry.kind == "result" for entry in since)
 
 
-def _ask_of(entry: Entry) -> Ask:
+def _choose_ask(entry: Entry) -> Ask:
     """Return the ask of a user message: its last part with words, else its last part that a person may have written.
 
     Clients add parts of their own around a prompt, and these begin with a tag.
     """
     asks = [read_ask(text) for text in entry.texts]
     scripted = [ask for ask in asks if ask.scripted]
-    written = [ask for ask in asks if not ask.tagged]
+    written = [ask for ask in asks if not ask.is_tagged]
     return (scripted or written or asks or [Ask()])[-1]
 
 
 def _with_function(ask: Ask, functions: Functions) -> Ask:
     """Return the ask with the call of the client's function that it is about, if it has no words."""
-    call = None if ask.scripted else functions.call_for(ask.rest, by_words=not ask.tagged)
+    call = None if ask.scripted else functions.find_call(ask.rest, by_words=not ask.is_tagged)
     return ask if call is None else replace(ask, calls=(call,), native=True)
 
 
@@ -184,7 +184,7 @@ def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:
         arguments = call.arguments.replace(STEP, str(progress.rounds + 1))
         if ask.risk_level is not None:
             inside = arguments[1:-1].strip()
-            arguments = f'{{{inside}{", " if inside else ""}"risk_level": {_quoted(ask.risk_level)}}}'
+            arguments = f'{{{inside}{", " if inside else ""}"risk_level": {_quote(ask.risk_level)}}}'
         if ask.native and _is_broken(ask, progress=progress):
             arguments = arguments[:-1]
         calls.append(Call(call.name, arguments))
@@ -194,16 +194,20 @@ def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:
 def _text(ask: Ask, *, progress: _Progress, calls: Sequence[Call]) -> tuple[str, ...]:
     if ask.events is not None and not calls:
         return tuple(f"word{number} " for number in range(1, ask.events + 1))
-    text = _prompted(calls, ask=ask, progress=progress) if calls else _told(ask, progress=progress)
+    text = (
+        _render_prompted_calls(calls, ask=ask, progress=progress)
+        if calls
+        else _render_text_answer(ask, progress=progress)
+    )
     return pieces(f"<think>{THOUGHT}</think>\n{text}" if ask.thinking == "tag" else text)
 
 
-def _prompted(calls: Sequence[Call], *, ask: Ask, progress: _Progress) -> str:
+def _render_prompted_calls(calls: Sequence[Call], *, ask: Ask, progress: _Progress) -> str:
     """Return the calls in the JSON format that a system prompt asks for."""
     last = progress.rounds + 1 == ask.wanted_rounds
     terminate = "true" if ask.terminate and last else "false"
     written = [
-        f'{{"tool": {_quoted(call.name)}, "parameters": {call.arguments}, "terminate": {terminate}}}' for call in calls
+        f'{{"tool": {_quote(call.name)}, "parameters": {call.arguments}, "terminate": {terminate}}}' for call in calls
     ]
     text = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
     return text[:-1] if _is_broken(ask, progress=progress) else text
@@ -213,14 +217,14 @@ def _is_broken(ask: Ask, *, progress: _Progress) -> bool:
     return progress.rounds == 0 and progress.complaints < ask.broken
 
 
-def _told(ask: Ask, *, progress: _Progress) -> str:
+def _render_text_answer(ask: Ask, *, progress: _Progress) -> str:
     """Return the text answer: the results of the last round when there are any, else the prompt's words."""
     if progress.results:
-        results = "\n".join(_clipped(result) for result in progress.results)
+        results = "\n".join(_clip(result) for result in progress.results)
         return f"Demo model: round {progress.rounds} of tool calls is done. The result: {results}"
     if ask.summary:
-        return _clipped(_summary(ask.rest))
-    return f'{GREETING} You said: "{_clipped(ask.rest)}"' if ask.rest else f"{GREETING} You said nothing."
+        return _clip(_summary(ask.rest))
+    return f'{GREETING} You said: "{_clip(ask.rest)}"' if ask.rest else f"{GREETING} You said nothing."
 
 
 def _summary(text: str) -> str:
@@ -242,9 +246,9 @@ def _rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return text if len(text) <= _QUOTE_CHARS else f"{text[:_QUOTE_CHARS]}..."
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return orjson.dumps(text).decode()

@@ -49,7 +49,7 @@ class Ask:
     summary: bool = False
 
     @property
-    def tagged(self) -> bool:
+    def is_tagged(self) -> bool:
         """Return whether the text begins with a tag, as the parts that clients add around a prompt do."""
         return self.rest.startswith("<")
 

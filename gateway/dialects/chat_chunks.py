@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 
 def delta(piece: Json) -> Json:
@@ -15,7 +15,7 @@ def event(context: Json) -> Json:
     return {**delta({}), "context": context}
 
 
-def called(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
+def build_call_chunks(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
     """Return the client's own calls; with the reason `function_call` the one call in its form before `tools`."""
     if reason != "function_call":
         return [delta({"tool_calls": [call]}) for call in tool_calls]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.contracts.exchange import Exchange
-from gateway.dialects.meaning import content_text, ids_in
+from gateway.dialects.message_identity import content_text, extract_call_ids
 from gateway.text.phrases import TEXT_LIMIT
 
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
@@ -47,7 +47,12 @@ def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
             return True
         if role == "assistant":
             text = content if isinstance(content, str) else content_text(content)
-            if message.get("tool_calls") or message.get("function_call") or _SHOWN_CALL in text or ids_in(text):
+            if (
+                message.get("tool_calls")
+                or message.get("function_call")
+                or _SHOWN_CALL in text
+                or extract_call_ids(text)
+            ):
                 return True
             if _has_sources(message):
                 return True

@@ -1,17 +1,18 @@
 """The seam between the API that a client speaks and the run that answers it.
 
 A dialect parses a request to `Asked`, whose body is the chat completion request that stages and models get, and writes
-the answer from the chunks that a run emits (gateway/dialects/turn.py reads them). Nothing else in the gateway knows how
-a client's request or answer looks. A dialect is a package beside this file (gateway/dialects/endpoints.py).
+the answer from the chunks that a run emits (gateway/dialects/run_chunk_reader.py reads them). Nothing else in the
+gateway knows how a client's request or answer looks. A dialect is a package beside this file
+(gateway/dialects/registry.py).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class Asked:
     wishes: Wishes = Wishes()
 
 
-class Stream(Protocol):
+class AnswerStream(Protocol):
     """The frames of one streamed answer."""
 
     def first(self) -> bytes:
@@ -140,7 +141,7 @@ class Stream(Protocol):
         ...
 
 
-class Answer(Protocol):
+class DialectAnswer(Protocol):
     """The answer to one request: either `stream` is called, or `whole`, once."""
 
     @property
@@ -148,7 +149,7 @@ class Answer(Protocol):
         """Return the tokens of the turn in the names of chat completions, once the answer is written."""
         ...
 
-    def stream(self) -> Stream:
+    def stream(self) -> AnswerStream:
         """Return the writer of a stream."""
         ...
 
@@ -188,7 +189,7 @@ class Dialect(Protocol):
         ...
 
     @property
-    def described(self) -> Described:
+    def description(self) -> Described:
         """Return the facts for `GET /openapi.json`."""
         ...
 
@@ -199,6 +200,6 @@ class Dialect(Protocol):
         """
         ...
 
-    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> Answer:
+    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> DialectAnswer:
         """Return the writer of the answer. `run_id` is the id of the request, which ids of the answer are made of."""
         ...

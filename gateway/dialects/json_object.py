@@ -4,8 +4,8 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 
 #: So many levels can be written, and 1024 read.
 _LEVELS: Final = 254

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 _TOKENS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
 #: No upstream counts so many; sums of more could not be written as JSON.
@@ -16,7 +16,7 @@ MOST = 1 << 53
 _LEVELS = 2
 
 
-class Usage:
+class TurnUsage:
     """One turn's tokens. For each model call: `asked`, then `said` and `read` as it answers."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Usage:
         self._texts: list[str] = []
         self.said: Callable[[str], None] = self._texts.append  # each piece of text as it comes
 
-    def asked(self, body: Json) -> None:
+    def begin_call(self, body: Json) -> None:
         self.settle()
         self._sent = body
         self._texts.clear()
@@ -63,10 +63,10 @@ class Usage:
         self._prompt, self._completion = snapshot["prompt"], snapshot["completion"]
         self._estimated, self._details = snapshot["estimated"], snapshot.get("details", {})
 
-    def told(self) -> tuple[str | None, int | None, int | None]:
+    def get_reported_usage(self) -> tuple[str | None, int | None, int | None]:
         """Return what the answer since `asked` says of itself: its model, and the tokens of prompt and completion."""
         told = self._told or {}
-        return self._model, _told(told.get("prompt_tokens")), _told(told.get("completion_tokens"))
+        return self._model, _parse_count(told.get("prompt_tokens")), _parse_count(told.get("completion_tokens"))
 
     def settle(self) -> None:
         """Add the last call, estimated if the model said nothing about it."""
@@ -76,7 +76,7 @@ class Usage:
         told, prompt, completion = self._told or {}, 0, 0
         if told:
             prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
-            self._details = _summed(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
+            self._details = _sum_details(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
         if not prompt and self._sent and not told.get("cached_answers"):  # no prompt has none: nothing was counted
             self._estimated = True
             prompt = -(-len(orjson.dumps(self._sent.get("messages"))) // 4)
@@ -86,14 +86,14 @@ class Usage:
         self._told, self._sent = None, {}
 
 
-def _summed(total: Json, told: Json, level: int = 0) -> Json:
+def _sum_details(total: Json, told: Json, level: int = 0) -> Json:
     """Details of two model calls as one: numbers are added, of anything else the last word counts."""
     summed = dict(total)
     for key, value in told.items():
         known = total.get(key)
         if isinstance(value, dict):
             if level < _LEVELS:
-                summed[key] = _summed(known if isinstance(known, dict) else {}, value, level + 1)
+                summed[key] = _sum_details(known if isinstance(known, dict) else {}, value, level + 1)
         elif _is_number(value):
             summed[key] = known + value if known is not None and _is_number(known) else value
         elif isinstance(value, str | bool):
@@ -105,7 +105,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST
 
 
-def _told(tokens: object) -> int | None:
+def _parse_count(tokens: object) -> int | None:
     """Return a number of tokens; None: it is not told."""
     return _count(tokens) if _is_number(tokens) else None
 

@@ -165,7 +165,7 @@ class ChunkedBody:
                 if self.done:
                     break
         self.waiting = lines > MANY_CHUNKS and not self.done
-        return self._passed(data, start, payload)
+        return self._split_payload(data, start, payload)
 
     def _whole_chunks(self, data: bytes, start: int, lines: int, payload: list[bytes]) -> tuple[int, int]:
         """Read the chunks from `start` on that are here whole; return the offset behind them, and all lines so far."""
@@ -179,7 +179,7 @@ class ChunkedBody:
             start, lines = end + 2, lines + 1
         return start, lines
 
-    def _passed(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
+    def _split_payload(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
         """Split what was looked at into the part to forward and the part to hold."""
         if self.done:
             self.rest = data[start:]

@@ -46,7 +46,7 @@ def frame_head(first: int, length: int, mask: bytes = b"") -> bytes:
     return bytes((first, masked | kind)) + length.to_bytes(_LENGTH_BYTES[kind]) + mask
 
 
-class _Divided:
+class _FrameFragments:
     """A long frame, handed on as fragments of its message."""
 
     __slots__ = ("_fin", "_mask", "_opcode")
@@ -81,7 +81,7 @@ class ClientFrames:
         self._data, self._at = b"", 0  # what came, and how much of it is read
         self._start = 0  # how much of it is handed on
         self._left = 0  # bytes of the frame's payload that are still to come
-        self._divided: _Divided | None = None
+        self._divided: _FrameFragments | None = None
         self._ends = False  # the frame is the last one of its message
         self._message_bytes = 0  # of the message that is not whole yet
         self._whole: deque[int] = deque()
@@ -96,20 +96,20 @@ class ClientFrames:
             return b""
         if data:
             self._data, self._at = (self._data[self._at :] + data if self._data else data), 0
-        return self._handed_on()
+        return self._parse_frames()
 
     def done(self) -> bytes:
         """Forget the oldest message, which its page has dealt with. Return what the reader gets in its place."""
         if self._whole:
             self._whole_bytes -= self._whole.popleft()
         self.waits = False
-        return b"" if self._broken else self._handed_on()
+        return b"" if self._broken else self._parse_frames()
 
     def sweep(self) -> None:
         """Give the client room for further small frames. Called twice a second."""
         self._small_left = min(self._small_left + SMALL_A_SWEEP, SMALL_MOST)
 
-    def _handed_on(self) -> bytes:
+    def _parse_frames(self) -> bytes:
         found: list[bytes] = []
         self._start, heads = self._at, 0
         while self._at < len(self._data):
@@ -163,7 +163,7 @@ class ClientFrames:
         self._at = at + size + _MASK_BYTES
         if is_data and self._divides(length):
             found.append(data[self._start : at])
-            self._divided, self._start = _Divided(first, data[at + size : self._at]), self._at
+            self._divided, self._start = _FrameFragments(first, data[at + size : self._at]), self._at
         self._ends = is_data and bool(first & _FIN)
         self._message_bytes += length * is_data
         self._left = length

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 

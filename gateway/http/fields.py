@@ -140,7 +140,7 @@ def members(lines: Iterable[Field]) -> list[bytes]:
     return [member for m in b",".join([f.value for f in lines]).split(b",") if (member := m.strip(b" \t").lower())]
 
 
-def nominated(connection: Iterable[bytes]) -> frozenset[bytes]:
+def get_hop_fields(connection: Iterable[bytes]) -> frozenset[bytes]:
     """Return the fields that `Connection` ends at this hop, given its members."""
     return frozenset(connection) - _PROTECTED
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import Any, TypeVar, TypeVarTuple
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.fields import (
     TOKEN,
     Field,
@@ -122,7 +122,7 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
         raise GatewayError("bad_framing", f"The request head is malformed: {error}.") from None
     minor, named = int(line[4]), by_name(fields)
     target, host = _target_and_host(line[2], _values(named, b"host"), minor=minor)
-    length, chunked = _framing(named, minor=minor)
+    length, chunked = _parse_framing(named, minor=minor)
     connection = tuple(members(named.get(b"connection", ())))
     return RequestHead(
         method=line[1],
@@ -218,7 +218,7 @@ def _target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tu
     return (found[2] if found[2].startswith(b"/") else b"/" + found[2]), found[1]
 
 
-def _framing(named: Mapping[bytes, Sequence[Field]], *, minor: int) -> tuple[int | None, bool]:
+def _parse_framing(named: Mapping[bytes, Sequence[Field]], *, minor: int) -> tuple[int | None, bool]:
     """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
     if not _LOOKALIKES.isdisjoint(named):
         raise GatewayError(

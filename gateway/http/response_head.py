@@ -24,9 +24,9 @@ from gateway.http.fields import (
     FieldError,
     by_name,
     cannot_become_lines,
+    get_hop_fields,
     is_chunked,
     members,
-    nominated,
     parse_fields,
 )
 
@@ -118,7 +118,7 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
     except FieldError as error:
         raise ResponseError(str(error)) from None
     minor, status, named = int(line[1]), int(line[2]), by_name(fields)
-    framing, length = _framing(named, minor=minor, status=status, method=method)
+    framing, length = _parse_framing(named, minor=minor, status=status, method=method)
     connection = members(named.get(b"connection", ()))
     keep_alive = b"close" not in connection and (minor == 1 or b"keep-alive" in connection)
     return ResponseHead(
@@ -200,7 +200,7 @@ def forwarded_head(
     itself says nothing of other sites, since a browser takes no second Access-Control-Allow-Origin.
     """
     connection = members(f for f in head.fields if f.name == b"connection")
-    drop = HOP_BY_HOP | nominated(connection)
+    drop = HOP_BY_HOP | get_hop_fields(connection)
     if upgrade:
         drop -= {b"connection", b"upgrade"}
     if head.status < 200 or head.status == 204:
@@ -221,7 +221,7 @@ def _declares_empty(head: ResponseHead) -> bool:
     return (head.value(b"content-length") or b"1").strip(b"0") == b""
 
 
-def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
+def build_body(head: ResponseHead, *, payload_only: bool) -> Body:
     """Return the reader of the body that follows `head`. `payload_only`: its chunk framing is taken off."""
     if head.framing == "chunked":
         return ChunkedBody(payload_only=payload_only)
@@ -230,7 +230,9 @@ def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
     return LengthBody(head.length)
 
 
-def _framing(named: Mapping[bytes, Sequence[Field]], *, minor: int, status: int, method: bytes) -> tuple[Framing, int]:
+def _parse_framing(
+    named: Mapping[bytes, Sequence[Field]], *, minor: int, status: int, method: bytes
+) -> tuple[Framing, int]:
     """Return how the body ends (RFC 9112 section 6.3), refusing what could be read in two ways."""
     lengths = [f.value for f in named.get(b"content-length", ())]
     codings = named.get(b"transfer-encoding", ())

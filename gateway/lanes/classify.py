@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection
 from typing import Literal
 
-from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.dialects.registry import COLLECTIONS, ENDPOINTS
 from gateway.http.request_head import RequestHead
 from gateway.lanes.generating import generates
-from gateway.lanes.routes import path_of
+from gateway.lanes.routes import get_path
 from gateway.lanes.spelling import may_make
 
 Mode = Literal["own", "context", "passthrough"]
@@ -43,8 +43,8 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough; there these headers
     have no effect, so they are refused where something is generated without the mode that they ask for.
     """
-    path = path_of(target)
-    if path in own_paths or below_of(path) in own_paths:
+    path = get_path(target)
+    if path in own_paths or build_wildcard(path) in own_paths:
         return "own"
     if path.startswith(_BELOW_SINGLES) and any(path.startswith(one + b"/") and one in own_paths for one in _SINGLES):
         return "own"
@@ -77,7 +77,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     return "passthrough"
 
 
-def below_of(path: bytes) -> bytes:
+def build_wildcard(path: bytes) -> bytes:
     """Return what stands in `own_paths` for all paths one segment below the one that this path is below.
 
     A slash at the end begins no segment.
@@ -107,7 +107,7 @@ def _generates(head: RequestHead, path: bytes) -> bool:
 
 def is_plain(target: bytes) -> bool:
     """Return whether a path beneath the context lane's base URL is one that its callers may ask of the upstream."""
-    return _PLAIN.fullmatch(path_of(target)) is not None
+    return _PLAIN.fullmatch(get_path(target)) is not None
 
 
 def context_headers(head: RequestHead) -> dict[bytes, bytes]:

@@ -50,13 +50,21 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import cast
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead, check_beginning
 from gateway.lanes.local import LocalTransaction
 from gateway.lanes.plan import Plan
-from gateway.lanes.routes import path_of
-from gateway.lanes.transaction import HELD, HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, YIELDED, Shared, Transaction
+from gateway.lanes.routes import get_path
+from gateway.lanes.transaction import (
+    HELD,
+    HIGH_WATER_BYTES,
+    LOW_WATER_BYTES,
+    SENDING,
+    YIELDED,
+    ListenerState,
+    Transaction,
+)
 from gateway.upstream.connection import reset
 
 #: The kernel shows reading in pieces only: on loopback a window opens by up to 95 KB at once. So a client that reads
@@ -94,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, listener: Shared, *, is_inner: bool = False) -> None:
+    def __init__(self, listener: ListenerState, *, is_inner: bool = False) -> None:
         self.listener = listener
         self.is_inner = is_inner
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
@@ -154,7 +162,7 @@ class ClientConnection(asyncio.Protocol):
         self.listener.paused.discard(self)
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
-            self.listener.turn_over()
+            self.listener.record_end()
             transaction.client_gone()
 
     def pause_writing(self) -> None:
@@ -166,12 +174,12 @@ class ClientConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         if self._unread >= 0:  # it was behind for longer: this is how it reads
-            self._stalled(self.listener.clock())
+            self._check_stalled(self.listener.clock())
         self.blocked_since = None
         if self.transaction is not None:
             self.transaction.client_drained()
         else:
-            self._read_on()
+            self._continue_reading()
 
     # The turn's side.
 
@@ -222,7 +230,7 @@ class ClientConnection(asyncio.Protocol):
     def turn_done(self, *, keep: bool, linger: bool = False) -> None:
         """End a transaction, its answer written. `keep`: take another request. `linger`: this one is not whole yet."""
         self.transaction = None
-        self.listener.turn_over()
+        self.listener.record_end()
         if not keep:
             self.close(linger=linger)
             return
@@ -238,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
         `framed`: the answer's own framing shows that bytes are missing, so what was received is still delivered.
         """
         self.transaction = None
-        self.listener.turn_over()
+        self.listener.record_end()
         self.closing = True
         if framed:
             self._expect("close", LINGER_S)
@@ -280,7 +288,7 @@ class ClientConnection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         """End what takes too long: called twice a second."""
         transaction = self.transaction
-        if self._stalled(now):
+        if self._check_stalled(now):
             self.listener.metrics.deadlines["write"] += 1
             self.abort()
         elif transaction is not None:
@@ -290,7 +298,7 @@ class ClientConnection(asyncio.Protocol):
         elif now > self.deadline:
             self._overdue()
 
-    def _stalled(self, now: float) -> bool:
+    def _check_stalled(self, now: float) -> bool:
         """Return whether the client has read too little for too long. The kernel reports the unacknowledged bytes."""
         if self.blocked_since is None:
             return False
@@ -337,7 +345,7 @@ class ClientConnection(asyncio.Protocol):
             return
         began = perf_counter()
         listener = self.listener
-        found = listener.router.remembered(data, end, self.transport)
+        found = listener.router.find_plan(data, end, self.transport)
         if found is None or listener.full:
             self._read_anew(data, end, began)
         else:
@@ -382,9 +390,9 @@ class ClientConnection(asyncio.Protocol):
         if length < len(rest):
             # One answer of ours a turn of the loop, and none while the client does not read: others wait, too.
             self.hold(rest[length:])
-            self.listener.loop.call_soon(self._read_on)
+            self.listener.loop.call_soon(self._continue_reading)
 
-    def _read_on(self) -> None:
+    def _continue_reading(self) -> None:
         """Take up what is held, once the client reads what it was answered."""
         if self._held and self.transaction is None and not self.closing and self.blocked_since is None:
             self._read(self.unhold())
@@ -401,11 +409,11 @@ class ClientConnection(asyncio.Protocol):
             method = path = b"-"
             self.write(error_answer(error, request_id=request_id, close=close))
         else:
-            method, path, sharing = head.method, path_of(head.target), listener.router.door.sharing(head)
+            method, path, sharing = head.method, get_path(head.target), listener.router.door.get_cors_fields(head)
             is_head = method == b"HEAD"
             self.write(error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing))
         peer = self.transport.get_extra_info("peername")
-        listener.declined(error, request_id=request_id, method=method, path=path, peer=peer)
+        listener.record_rejection(error, request_id=request_id, method=method, path=path, peer=peer)
 
     def _wait_for_more(self, data: bytes) -> None:
         """Store the beginning of a head; its deadline counts from the first byte."""

@@ -35,7 +35,7 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
         pool.add_metric([group.name, "busy"], sum(len(one.open) for one in pools) - idle)
         if group.plain:
             continue
-        queue.add_metric([group.name], group.queued)
+        queue.add_metric([group.name], group.queue_length)
         for member in group.members:
             able.add_metric([group.name, member.name], float(member.obstacle(now_s) in (None, "busy")))
             busy.add_metric([group.name, member.name], member.inflight)

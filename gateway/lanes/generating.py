@@ -68,7 +68,7 @@ _OPERATIONS: Final = (
 )
 
 
-def operation_of(path: bytes) -> str | None:
+def find_operation(path: bytes) -> str | None:
     """Return the name that spans give to what a model does at a path; None: no model answers there, or no such name."""
     is_chat = b"/chat/" in unquote_to_bytes(path).lower()
     named = next((name for name, ends in _OPERATIONS if not is_chat and may_end_with(path, ends)), None)

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from aiohttp.web import RequestHandler
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.errors import GatewayError
+from gateway.auth.keyring import get_peer_address
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.gauges import gauges
-from gateway.lanes.keys import peer_of
 from gateway.lanes.passthrough.accounting import address_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.tunnel import Tunnel
@@ -164,13 +164,15 @@ class Listener:
         """Return the modes of the requests under way."""
         return [one.transaction.mode for one in self.connections if one.transaction is not None]
 
-    def turn_over(self) -> None:
+    def record_end(self) -> None:
         """Count a transaction as ended; called once for each."""
         self.inflight -= 1
 
-    def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object) -> None:
+    def record_rejection(
+        self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object
+    ) -> None:
         """Account for a request that was answered with an error before it had a transaction; `peer` is its client."""
-        self.wrong_keys.refused(error, peer=peer, method=method.decode(), path=path.decode("latin-1"))
+        self.wrong_keys.record_refusal(error, peer=peer, method=method.decode(), path=path.decode("latin-1"))
         self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
         if self.access_log is not None:
             self.access_log(
@@ -262,7 +264,11 @@ class Listener:
         self._keys = state
         for connection in list(self.connections):
             tunnel = connection.transaction
-            if isinstance(tunnel, Tunnel) and tunnel.key and not keys.allows(tunnel.key, peer_of(connection.transport)):
+            if (
+                isinstance(tunnel, Tunnel)
+                and tunnel.key
+                and not keys.allows(tunnel.key, get_peer_address(connection.transport))
+            ):
                 log.info("a tunnel ends: the key %r is not valid any more", tunnel.key.caller.name)
                 connection.abort()
 

@@ -37,8 +37,8 @@ Dangers.
 - `abort` must not touch the client's transport: it only removes keep-alive and closes the facade.
 - A reference cycle of transaction and facade would wait for the garbage collector. So the transaction does not refer
   to its facade.
-- Callbacks come late: `handler_closed`, `handler_refused` and `_read_on` check that `client.transaction` is still this
-  one.
+- Callbacks come late: `handler_closed`, `handler_refused` and `_continue_reading` check that `client.transaction` is
+  still this one.
 
 https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1 https://www.rfc-editor.org/rfc/rfc6455#section-4.2.2
 """
@@ -50,18 +50,18 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.trace_context import TraceContext
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.own_routes import route_of_own
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
 from gateway.lanes.passthrough.pace import BodyPace, too_slow
-from gateway.lanes.routes import path_of
-from gateway.lanes.server_spans import trace_of
+from gateway.lanes.routes import get_path
+from gateway.lanes.server_spans import start_trace
 from gateway.lanes.transaction import HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, Client
 from gateway.lanes.websocket import WebSocketTransaction
-from gateway.trace_context import TraceContext
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
@@ -103,7 +103,7 @@ class Facade(asyncio.Transport):
         """Facts for the access log; None is not written."""
         self._turn.facts.update(facts)
 
-    def count_as(self, route: str) -> None:
+    def set_route(self, route: str) -> None:
         """Count the request under this route in metrics and the access log, whatever its path."""
         self._turn.route = route
 
@@ -125,7 +125,7 @@ class Facade(asyncio.Transport):
         if held:
             self._client.write(held)
 
-    async def flushed(self) -> bool:
+    async def wait_until_flushed(self) -> bool:
         """Wait until the kernel has all that was written. Return False if the client left before."""
         transport = self._client.transport
         self._uncork()
@@ -133,7 +133,7 @@ class Facade(asyncio.Transport):
             return False
         if not transport.get_write_buffer_size():
             return True
-        drained = self._turn.drained()
+        drained = self._turn.create_drain_future()
         transport.set_write_buffer_limits(high=0)  # the client is drained once nothing is left
         try:
             return await drained
@@ -211,7 +211,7 @@ class Facade(asyncio.Transport):
         self._turn.keep_alive = False
         self.close()
 
-    def prepared(self, response: web.StreamResponse) -> None:
+    def prepare_answer(self, response: web.StreamResponse) -> None:
         """Prepare an answer before it is written. Raises GatewayError for a WebSocket that must not begin here."""
         if self._turn.status:
             self.abort()  # the page failed behind its first head: another one would be read as a part of that answer
@@ -243,7 +243,7 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
     Ends the handler after this answer, and tells the facade whether the connection may take another request.
     """
     if isinstance(facade := request.transport, Facade):
-        facade.prepared(response)
+        facade.prepare_answer(response)
         response.force_close()
         if facade.ends:
             response.headers["Connection"] = "close"
@@ -265,7 +265,7 @@ class LocalTransaction:
     def __init__(self, client: Client, head: RequestHead) -> None:
         self._client = client
         self.head = head
-        self.route, self.mode = route_of_own(path_of(head.target))
+        self.route, self.mode = route_of_own(get_path(head.target))
         self.facts: dict[str, object] = {}
         self._began = perf_counter()
         self._received_bytes = 0
@@ -274,7 +274,7 @@ class LocalTransaction:
         self._drained: asyncio.Future[bool] | None = None
         self.keep_alive = self.answered = self.whole = self.streaming = False
         self.status = 0
-        self.trace = trace_of(client, head, route=self.route, lane=self.mode)
+        self.trace = start_trace(client, head, route=self.route, lane=self.mode)
         self._handler = client.listener.new_handler()
 
     def streams(self, streaming: bool) -> None:
@@ -283,7 +283,7 @@ class LocalTransaction:
             self._client.listener.listening += streaming - self.streaming
         self.streaming = streaming
 
-    def drained(self) -> "asyncio.Future[bool]":
+    def create_drain_future(self) -> "asyncio.Future[bool]":
         """Return a future: True when the client has kept up with its answer, False when it has left."""
         self._drained = self._client.listener.loop.create_future()
         return self._drained
@@ -296,13 +296,13 @@ class LocalTransaction:
             self._handler.pause_writing()
         if head.chunked or head.length:
             self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
-        self._handler.data_received(head.origin_form() + (self._taken(rest) if rest else b""))
+        self._handler.data_received(head.origin_form() + (self._take_body(rest) if rest else b""))
 
     def request_received(self, data: bytes) -> None:
-        if taken := self._taken(data):
+        if taken := self._take_body(data):
             self._handler.data_received(taken)
 
-    def _taken(self, data: bytes) -> bytes:
+    def _take_body(self, data: bytes) -> bytes:
         """Return what of `data` belongs to the body, as far as it may go on now. What is behind the body is held."""
         body = self._body
         if body is None:
@@ -319,10 +319,10 @@ class LocalTransaction:
             if body.rest:
                 self._client.hold(body.rest)
         elif body.waiting:
-            self._client.yield_turn(self._read_on)
+            self._client.yield_turn(self._continue_reading)
         return fed
 
-    def _read_on(self) -> bool:
+    def _continue_reading(self) -> bool:
         """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
         if self._body is not None and self._client.transaction is self:
             self.request_received(b"")
@@ -401,7 +401,7 @@ class LocalTransaction:
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
         if not self.answered:
-            sharing, request_id = client.listener.router.door.sharing(self.head), new_request_id()
+            sharing, request_id = client.listener.router.door.get_cors_fields(self.head), new_request_id()
             client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
             self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)
@@ -422,7 +422,7 @@ class LocalTransaction:
                 mode=self.mode,
                 route=self.route,
                 method=head.method,
-                path=path_of(head.target),
+                path=get_path(head.target),
                 status=status,
                 duration_ms=round(duration_s * 1000, 3),
                 client=address_of(self._client.transport.get_extra_info("peername")),
@@ -430,7 +430,7 @@ class LocalTransaction:
             )
 
 
-def head_of(request: web.Request) -> RequestHead:
+def get_head(request: web.Request) -> RequestHead:
     """Return the request's head; only our own connections lead here."""
     facade = request.transport
     assert isinstance(facade, Facade)

@@ -1,6 +1,6 @@
 """The labels of requests for our own pages in metrics: answers to clients apart from what programs ask all the time."""
 
-from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
+from gateway.dialects.registry import COLLECTIONS, ENDPOINTS
 
 #: Ends of the paths at which a model answers.
 _CHAT = (*(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values()), b"/responses/compact")
@@ -37,7 +37,7 @@ def route_of_own(path: bytes) -> tuple[str, str]:
     return "polling" if polled else "pages", "own"
 
 
-def page_of(path: bytes) -> str | None:
+def find_page(path: bytes) -> str | None:
     """Return the page of ours that a path leads to, of a closed set, as `/context/approvals`; None: one without a name.
 
     A path at which a model answers is one as a whole.

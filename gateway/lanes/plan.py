@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final
 
+from gateway.auth.credentials import CREDENTIAL_HEADERS, GATEWAY_HEADER, SUBPROTOCOLS, clean_subprotocols, clean_target
+from gateway.auth.keyring import Identity, Key
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
-from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, Field, nominated
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.model_names import is_listed_model
+from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, Field, get_hop_fields
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.credentials import CREDENTIAL_HEADERS, GATEWAY_HEADER, SUBPROTOCOLS, clean_subprotocols, clean_target
-from gateway.lanes.keys import Identity, Key
-from gateway.model_names import is_named_by
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
-from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ class Ways:
         self.sticky = sticky
         self._make = make
         self._plans: dict[Member, Plan] = {group.members[0]: first}
-        self.fallbacks = tuple(fallback for fallback in group.fallbacks if self._allowed(fallback))
+        self.fallbacks = tuple(fallback for fallback in group.fallbacks if self._is_allowed(fallback))
 
-    def to(self, group: Group, member: Member) -> Plan:
+    def get_plan(self, group: Group, member: Member) -> Plan:
         """Return the plan of the request at an endpoint."""
         plan = self._plans.get(member)
         if plan is None:
@@ -138,9 +138,9 @@ class Ways:
         """Return how many plans there can be."""
         return sum(len(group.members) for group in (self.group, *self.fallbacks))
 
-    def _allowed(self, group: Group) -> bool:
+    def _is_allowed(self, group: Group) -> bool:
         try:
-            self.to(group, group.members[0])
+            self.get_plan(group, group.members[0])
         except GatewayError:
             return False
         return True
@@ -168,14 +168,14 @@ class ModelWays:
         """Return how many plans there can be, without those of fallbacks, which mostly are among them."""
         return sum(len(group.members) for group in {self.usual, *(group for group, _ in self._served)})
 
-    def ways_of(self, model: str | None) -> Ways:
+    def get_ways(self, model: str | None) -> Ways:
         """Return the ways of a request for a model; None: it names none. Raises GatewayError: the caller may not."""
         ways = self._known.get(model)
         if ways is not None:
             return ways
         group = self.usual
         if model is not None:
-            named = (g for g, patterns in self._served if is_named_by(model, patterns))
+            named = (g for g, patterns in self._served if is_listed_model(model, patterns))
             group = next(named, group)
         ways = self._found.get(group)
         if ways is None:
@@ -218,7 +218,7 @@ def upstream_head(
     """
     has_own = endpoint.api_key is not None
     target = clean_target(target, identity.texts, has_own=has_own)
-    drop = HOP_BY_HOP | nominated(head.connection) | identity.consumed | without
+    drop = HOP_BY_HOP | get_hop_fields(head.connection) | identity.consumed | without
     credential = b""
     if has_own:
         credential = _credential_header(head, endpoint)

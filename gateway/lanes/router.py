@@ -47,13 +47,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
+from gateway.auth.host_guard import HostGuard
+from gateway.auth.keyring import Identity, KeyRing, Wire, get_peer_address
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError, not_allowed
+from gateway.contracts.errors import GatewayError, not_allowed
 from gateway.http.redact import maskable
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
-from gateway.lanes.door import Door
-from gateway.lanes.keys import Identity, KeyRing, Wire, peer_of
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
@@ -64,16 +64,16 @@ from gateway.lanes.passthrough.traced import traced
 from gateway.lanes.passthrough.unread import Unread
 from gateway.lanes.plan import ModelWays, Plan, Ways, computes, may_repeat, may_run_twice, upstream_head
 from gateway.lanes.plans import Heads, KnownHead, Plans
-from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
+from gateway.lanes.routes import Route, RouteTable, get_path, resolve_alias
 from gateway.lanes.spelling import may_make
 from gateway.limits.admission import Admission
 from gateway.limits.limiter import Limiter
-from gateway.limits.rule import Rule
+from gateway.limits.rule import LimitRule
 from gateway.telemetry.metrics import Metrics
-from gateway.tracing.tracer import Tracer
-from gateway.tracing.w3c import TRACE_FIELDS
+from gateway.telemetry.tracing.tracer import Tracer
+from gateway.telemetry.tracing.w3c import TRACE_FIELDS
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
-from gateway.upstream.member import Member
 from gateway.usage.tokens import Recorded
 
 #: This page is open to every client, under every host name: it reveals nothing (Claude Code sends `HEAD /` first).
@@ -102,7 +102,7 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AcceptLimits:
     """The bounds of what is accepted at once (configuration: `limits`)."""
 
     head: HeadLimits = field(default_factory=HeadLimits)
@@ -119,10 +119,10 @@ class Router:
         routes: Sequence[Route],
         groups: Sequence[Group],
         keys: KeyRing,
-        door: Door,
+        door: HostGuard,
         metrics: Metrics,
         own_paths: Collection[bytes],
-        limits: Limits,
+        limits: AcceptLimits,
         timeouts: Timeouts,
         context_upstream: int | None = None,
         models: Sequence[tuple[str, ...]] = (),
@@ -156,7 +156,7 @@ class Router:
         self._by_head = self._plans.by_head
         self._heads = Heads()
 
-    def remembered(self, data: bytes, end: int, wire: Wire) -> tuple[Plan, bytes] | None:
+    def find_plan(self, data: bytes, end: int, wire: Wire) -> tuple[Plan, bytes] | None:
         """Return the plan for the head `data[:end]` (no empty line) if an equal one was seen, and its digits."""
         key, cut, digits = _split(data, end)
         plan = self._by_head.get(key)
@@ -175,8 +175,8 @@ class Router:
         key, cut, digits = _split(data, end)
         known = self._heads.by_head.get(key)
         if known is None or known.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
-            return parse_request_head(data[: end + 4], self.limits.head, peer=peer_of(wire)), False
-        return known.again(digits, peer_of(wire)), True
+            return parse_request_head(data[: end + 4], self.limits.head, peer=get_peer_address(wire)), False
+        return known.again(digits, get_peer_address(wire)), True
 
     def route(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
         """Return the plan for a head (`raw`: its bytes without the empty line) and its digits; None for our own routes.
@@ -190,11 +190,11 @@ class Router:
         if self.door.is_preflight(head):
             return None
         meant = resolve_alias(head.target)
-        if self.keys.is_empty and path_of(meant) != ROOT:
+        if self.keys.is_empty and get_path(meant) != ROOT:
             self.door.check(head)
         mode = classify(head, meant, self._own_paths)
         if mode != "passthrough":
-            if path_of(meant) != ROOT:
+            if get_path(meant) != ROOT:
                 self.door.check(head)
             if head.method not in _SPELLED:
                 text = "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS."
@@ -233,37 +233,37 @@ class Router:
                 self._heads.store(key, KnownHead(head, cut, digits))
 
     def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
-        plan = self._untraced(head, target, cut)
+        plan = self._build_untraced(head, target, cut)
         return plan if self.tracer is None else traced(plan, self.tracer, head)
 
-    def _untraced(self, head: RequestHead, target: bytes, cut: int) -> Plan:
+    def _build_untraced(self, head: RequestHead, target: bytes, cut: int) -> Plan:
         route, plain = self._way(target)
         group, limiter = self.groups[route.index], self._limiter
-        make = partial(self._plan_for, head, target, cut, route, plain)
-        path = route.in_api(path_of(plain))
+        make = partial(self._build_plan, head, target, cut, route, plain)
+        path = route.in_api(get_path(plain))
         twice, is_computed = may_run_twice(head, path), computes(head, path)
 
-        def ways_to(group: Group) -> Ways:
+        def build_ways(group: Group) -> Ways:
             first = make(group, group.members[0])
             sticky = first.caller.together((head.value(_CONVERSATION) or b"").strip())
             return Ways(group, first, make, twice=twice, sticky=sticky, computes=is_computed)
 
         if route.by_model and (head.length or head.chunked):
             groups = (group, *(served for served, _ in self._served))
-            plan = self._gathering(self._first_allowed(make, groups), groups, by_model=True)
-            plan = replace(plan, splice=_kind(ByModel, plan.meter), by_model=ModelWays(group, self._served, ways_to))
-            return self._limited(plan, is_open=limiter is not None and limiter.has_targets)
+            plan = self._with_gathering(self._first_allowed(make, groups), groups, by_model=True)
+            plan = replace(plan, splice=_kind(ByModel, plan.meter), by_model=ModelWays(group, self._served, build_ways))
+            return self._with_limits(plan, is_open=limiter is not None and limiter.has_targets)
         if group.plain:
             own = () if limiter is None else limiter.of_upstream(group.name)
-            return self._limited(self._gathering(make(group, group.members[0]), (group,)), own)
-        ways = ways_to(group)
-        plan = self._gathering(ways.to(group, group.members[0]), (group,))
+            return self._with_limits(self._with_gathering(make(group, group.members[0]), (group,)), own)
+        ways = build_ways(group)
+        plan = self._with_gathering(ways.get_plan(group, group.members[0]), (group,))
         kind = Balanced if group.rules.hedge_s is None else Hedging
         plan = replace(plan, splice=_kind(kind, plan.meter), ways=ways)
         has_more = limiter is not None and any(limiter.has_upstream(one.name) for one in (group, *ways.fallbacks))
-        return self._limited(plan, is_open=has_more)
+        return self._with_limits(plan, is_open=has_more)
 
-    def _gathering(self, plan: Plan, groups: Sequence[Group], *, by_model: bool = False) -> Plan:
+    def _with_gathering(self, plan: Plan, groups: Sequence[Group], *, by_model: bool = False) -> Plan:
         """Return the plan with how much of a body is held, where its requests take places that others want.
 
         `groups` are the upstreams that they may be for, `by_model`: by the models that their bodies name.
@@ -275,7 +275,7 @@ class Router:
             takes = self._limiter.shares(plan.caller, names, by_model=by_model)
         return replace(plan, gathers=groups[0].kept_bytes) if takes else plan
 
-    def _limited(self, plan: Plan, rules: Sequence[Rule] = (), *, is_open: bool = False) -> Plan:
+    def _with_limits(self, plan: Plan, rules: Sequence[LimitRule] = (), *, is_open: bool = False) -> Plan:
         """Return the plan with the limits of its requests: those of the caller, and `rules`.
 
         `is_open`: there are more, of the upstream to which a request goes, or of the model that its body names.
@@ -310,7 +310,7 @@ class Router:
         makes = may_make(head.method, has_body=head.has_body)
         return meter_of(recorded, self._unread.undecoded, makes=makes, path=path)
 
-    def _plan_for(
+    def _build_plan(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member
     ) -> Plan:
         """Return the plan of a request at one endpoint. `plain` is its target without `/context`."""
@@ -325,9 +325,9 @@ class Router:
         if cut < 0 and head.length is not None:
             before, after = before + (head.value(b"content-length") or b"") + after, b""
         prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix
-        shared = self.door.shares_with(head) is not None
+        shared = self.door.find_shared_origin(head) is not None
         tally = self._metrics.route(prefix.decode(), "passthrough")
-        meter = self._meter(identity.caller, head, path_of(target))
+        meter = self._meter(identity.caller, head, get_path(target))
         return Plan(
             splice=_kind(Splice, meter),
             pool=pool,
@@ -339,7 +339,7 @@ class Router:
             key=identity.key,
             watched=identity.key is not None and self.keys.is_watched(identity.key),
             method=head.method,
-            path=path_of(target),
+            path=get_path(target),
             before=before,
             after=after,
             cut=cut,
@@ -349,9 +349,9 @@ class Router:
             keep_alive=head.keep_alive,
             expects_continue=head.expects_continue,
             websocket=head.websocket,
-            repeatable=may_repeat(head, route.in_api(path_of(plain))),
+            repeatable=may_repeat(head, route.in_api(get_path(plain))),
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not shared,
-            sharing=self.door.sharing(head),
+            sharing=self.door.get_cors_fields(head),
             shared=shared,
             endpoint=None if group.plain else member.name,
             meter=meter,

@@ -36,7 +36,7 @@ class Route:
         if not target.startswith(self.prefix):
             return False
         rest = target[len(self.prefix) :]
-        return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(path_of(rest))
+        return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(get_path(rest))
 
     def in_api(self, path: bytes) -> bytes:
         """Return a path that matches as the API's own, without what the prefix has before it.
@@ -70,7 +70,7 @@ class RouteTable:
         return next((route for route in self._routes if route.matches(target)), None)
 
 
-def path_of(target: bytes) -> bytes:
+def get_path(target: bytes) -> bytes:
     """Return the raw path, without the query."""
     return target.split(b"?", 1)[0]
 
@@ -78,7 +78,7 @@ def path_of(target: bytes) -> bytes:
 def resolve_alias(target: bytes) -> bytes:
     """Return the target meant: `/v1` before a path of the API that lacks it, also under `/context`. The rest stays
     byte for byte."""
-    first, _, rest = path_of(target)[1:].partition(b"/")
+    first, _, rest = get_path(target)[1:].partition(b"/")
     if first in COLLECTIONS:
         return b"/v1" + target
     if first == b"context" and rest.split(b"/", 1)[0] in COLLECTIONS:

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from time import time_ns
 from typing import Final
 
+from gateway.contracts.trace_context import TraceContext
 from gateway.http.request_head import RequestHead
-from gateway.lanes.own_routes import page_of
+from gateway.lanes.own_routes import find_page
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT
-from gateway.lanes.routes import path_of
+from gateway.lanes.routes import get_path
 from gateway.lanes.transaction import Client
-from gateway.trace_context import TraceContext
-from gateway.tracing.tracer import Attributes, Record, Tracer
-from gateway.tracing.w3c import TRACEPARENT, TRACESTATE, parent_in
+from gateway.telemetry.tracing.tracer import Attributes, Record, Tracer
+from gateway.telemetry.tracing.w3c import TRACEPARENT, TRACESTATE, parse_parent
 
 #: Methods with a name of their own in spans (https://opentelemetry.io/docs/specs/semconv/http/http-spans/).
 _METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"))
@@ -28,13 +28,13 @@ _NAMED: Final = (
 )
 
 
-def sender_of(head: RequestHead) -> TraceContext | None:
+def find_sender(head: RequestHead) -> TraceContext | None:
     """Return the span that a request comes from, if its head names one."""
     values: dict[bytes, list[str]] = {TRACEPARENT: [], TRACESTATE: []}
     for field in head.fields:
         if field.name in values:
             values[field.name].append(field.value.decode("latin-1"))
-    return parent_in(values[TRACEPARENT], values[TRACESTATE]) if values[TRACEPARENT] else None
+    return parse_parent(values[TRACEPARENT], values[TRACESTATE]) if values[TRACEPARENT] else None
 
 
 def server_span(
@@ -54,7 +54,7 @@ def server_span(
 
     `target` is of a closed set: the path or the prefix of a route, or the kind of the page.
     """
-    name = method_of(method)
+    name = get_span_method(method)
     return Record(
         name=f"{'HTTP' if name == '_OTHER' else name} {target}",
         kind="server",
@@ -70,7 +70,7 @@ def server_span(
             "twolane.lane": lane,
             **attributes,
         },
-        error=failure_of(status, failure),
+        error=get_failure_type(status, failure),
     )
 
 
@@ -92,13 +92,13 @@ class RequestTrace:
             return
         named = {name: facts.get(fact) for name, fact in _NAMED}
         attributes = {name: str(value) for name, value in named.items() if value is not None}
-        began_ns, path = now_ns - int(duration_s * 1e9), path_of(head.target)
+        began_ns, path = now_ns - int(duration_s * 1e9), get_path(head.target)
         span = (context, began_ns, now_ns, head.method, path, self.target, self.lane, status)
         failure = "cancelled" if status == CLIENT_LEFT else ""
         self.tracer.send(server_span(*span, failure=failure, attributes=attributes))
 
 
-def trace_of(client: Client, head: RequestHead, *, route: str, lane: str) -> RequestTrace | None:
+def start_trace(client: Client, head: RequestHead, *, route: str, lane: str) -> RequestTrace | None:
     """Return the trace of a request to a page of ours; None: it has none.
 
     What monitors and the console ask has none, nor has any other look at a page, unless its client traces it: programs
@@ -107,18 +107,18 @@ def trace_of(client: Client, head: RequestHead, *, route: str, lane: str) -> Req
     tracer = client.listener.router.tracer
     if tracer is None or route in _UNTRACED or client.is_inner:
         return None
-    sender = tracer.trusted(sender_of(head))
+    sender = tracer.find_trusted_sender(find_sender(head))
     if sender is None and lane == "own" and head.method in _LOOKS and not head.websocket:
         return None
-    target = page_of(path_of(head.target)) or route
-    return RequestTrace(tracer, tracer.received(sender), head, target, lane)
+    target = find_page(get_path(head.target)) or route
+    return RequestTrace(tracer, tracer.build_request_context(sender), head, target, lane)
 
 
-def method_of(method: bytes) -> str:
+def get_span_method(method: bytes) -> str:
     """Return the method as spans name it: of a closed set."""
     return method.decode() if method in _METHODS else "_OTHER"
 
 
-def failure_of(status: int, failure: str) -> str:
+def get_failure_type(status: int, failure: str) -> str:
     """Return the type of the error of a request with this status, for its server; "" for none."""
     return failure or (str(status) if status >= _FAILED else "")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Client(Protocol):
     def abort(self) -> None: ...
 
 
-class Shared(Clients, Protocol):
+class ListenerState(Clients, Protocol):
     """The shared state as a connection needs it."""
 
     inflight: int
@@ -136,5 +136,7 @@ class Shared(Clients, Protocol):
     def refuse(self) -> bool: ...
     def admit(self) -> None: ...
     def watch(self, connection: Any) -> None: ...
-    def turn_over(self) -> None: ...
-    def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object) -> None: ...
+    def record_end(self) -> None: ...
+    def record_rejection(
+        self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object
+    ) -> None: ...

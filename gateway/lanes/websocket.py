@@ -17,11 +17,11 @@ from typing import Final
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, hdrs, web
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.client_frames import ClientFrames
 from gateway.http.request_head import RequestHead
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
-from gateway.lanes.routes import path_of
+from gateway.lanes.routes import get_path
 from gateway.lanes.transaction import HELD, Client
 
 log = logging.getLogger("gateway")
@@ -99,15 +99,15 @@ class WebSocketTransaction:
 
     def request_received(self, data: bytes) -> None:
         self._heard = True
-        self._hand_on(self._frames.feed(data))
+        self._forward(self._frames.feed(data))
 
-    def _read_on(self) -> bool:
+    def _continue_reading(self) -> bool:
         """Go on with what is here. Return whether more waits for another turn of the event loop."""
         if self._client.transaction is self:
-            self._hand_on(self._frames.feed(b""))
+            self._forward(self._frames.feed(b""))
         return self._frames.yields and self._client.transaction is self
 
-    def _hand_on(self, data: bytes) -> None:
+    def _forward(self, data: bytes) -> None:
         """Give the handler what it may read, and read no more from the client while a frame of it waits."""
         if data:
             self._handler.data_received(data)
@@ -118,12 +118,12 @@ class WebSocketTransaction:
         else:
             self._client.resume(HELD)
         if self._frames.yields:
-            self._client.yield_turn(self._read_on)
+            self._client.yield_turn(self._continue_reading)
 
     def _refuse_flood(self) -> None:
         """Close the WebSocket with 1008, once: its client sends small frames without end."""
         if self._goodbye is None:
-            path = path_of(self._head.target).decode()
+            path = get_path(self._head.target).decode()
             peer = address_of(self._client.transport.get_extra_info("peername"))
             log.warning("too many small WebSocket frames to %s from %s: closed with 1008", path, peer)
             closing = self._response.close(
@@ -146,7 +146,7 @@ class WebSocketTransaction:
             listener.answering -= 1
             self._write_access(perf_counter() - began)
             if self._client.transaction is self:
-                self._hand_on(self._frames.done())
+                self._forward(self._frames.done())
 
     def _write_access(self, duration_s: float) -> None:
         """Log a turn that has ended, if there is an access log."""
@@ -155,7 +155,7 @@ class WebSocketTransaction:
         access_log(
             mode=self.mode,
             method=self._head.method,
-            path=path_of(self._head.target),
+            path=get_path(self._head.target),
             duration_ms=round(duration_s * 1000, 3),
             client=address_of(self._client.transport.get_extra_info("peername")),
             **{"status": web.HTTPOk.status_code, **self._facts},

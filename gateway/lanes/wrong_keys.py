@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.accounting import address_of
 from gateway.telemetry.metrics import counter
 
@@ -31,7 +31,7 @@ class WrongKeys:
         self._count = self._lines = self._more = 0
         self._due_s = float("-inf")
 
-    def refused(self, error: GatewayError, *, peer: object, method: str, path: str) -> None:
+    def record_refusal(self, error: GatewayError, *, peer: object, method: str, path: str) -> None:
         """Count and log a request that was answered with `error`, if its key was the reason.
 
         `peer` is the client's address, as asyncio names it; `path` comes without its query.

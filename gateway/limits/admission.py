@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from gateway.limits.holds import BYTES_A_TOKEN, Hold, Places, Share
+from gateway.limits.holds import BYTES_A_TOKEN, Hold, Reservation, Share
 from gateway.limits.limiter import Limiter
-from gateway.limits.rule import Rule
+from gateway.limits.rule import LimitRule
 
 #: So many further rules are remembered: those of the upstreams and the models that requests go to.
 MORE: Final = 64
@@ -21,14 +21,14 @@ class Admission:
 
     __slots__ = ("_clock", "_counts", "_is_new", "_may_share", "_more", "_usual", "limiter", "rules", "takes_tokens")
 
-    def __init__(self, limiter: Limiter, rules: tuple[Rule, ...], *, takes_tokens: bool) -> None:
+    def __init__(self, limiter: Limiter, rules: tuple[LimitRule, ...], *, takes_tokens: bool) -> None:
         self.limiter = limiter
         self.rules = rules
         self.takes_tokens = takes_tokens
         self._clock = limiter.clock
         #: The places of a request for which there were some ahead in all rules: requests like it may share them.
         self._usual: Share | None = None
-        self._more: dict[tuple[Rule, ...], Admission] = {}
+        self._more: dict[tuple[LimitRule, ...], Admission] = {}
         # Whether a rule counts the tokens of these requests, and whether perhaps none has told yet what it used.
         self._counts = self._is_new = takes_tokens and any(rule.most_tokens for rule in rules)
         self._look()
@@ -39,7 +39,7 @@ class Admission:
         # A place that reserves tokens is for no request without any.
         self._may_share = not self._is_new and (self.takes_tokens or not any(rule.most_tokens for rule in self.rules))
 
-    def of(self, rules: tuple[Rule, ...]) -> "Admission":
+    def with_rules(self, rules: tuple[LimitRule, ...]) -> "Admission":
         """Return the admission of the same requests by further rules."""
         found = self._more.get(rules)
         if found is None:
@@ -78,20 +78,20 @@ class Admission:
         else:
             if self._is_new:
                 self._look()
-            guess = guess_of(body, length) if self._is_new else None
+            guess = estimate_request_tokens(body, length) if self._is_new else None
             hold = self.limiter.admit(self.rules, length // BYTES_A_TOKEN, guess=guess)
         if self._may_share and all(map(_is_usual, hold, self.rules)):
             self._usual = tuple(hold)
         return hold
 
 
-def _is_usual(places: Places, rule: Rule) -> bool:
+def _is_usual(places: Reservation, rule: LimitRule) -> bool:
     """Return whether there are more such places ahead, by the figures of the rule."""
     meter = places.meter
     return meter.ahead > 0 and places is meter.usual and meter.looked_by is rule.most
 
 
-def guess_of(body: bytes, length: int) -> int | None:
+def estimate_request_tokens(body: bytes, length: int) -> int | None:
     """Return the tokens that a request says it may use; None: it does not."""
     found = _MOST.findall(body)
     return length // BYTES_A_TOKEN + max(map(int, found)) if found else None

@@ -12,7 +12,7 @@ Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
 Counted: TypeAlias = tuple[Scope, str]
 
 
-class Spent(NamedTuple):
+class BudgetSums(NamedTuple):
     """The tokens and the cost of a day, and of the month with that day, in the order of `BUDGETS`.
 
     Costs are in the currency of the prices.
@@ -24,7 +24,7 @@ class Spent(NamedTuple):
     cost_month: float = 0.0
 
 
-_NOTHING: Final = Spent()
+_NOTHING: Final = BudgetSums()
 
 
 def _free(_scope: Scope, _name: str) -> float:
@@ -49,11 +49,11 @@ class Budgets:
         self.missing: set[Counted] = set()
         self.currency = currency
         self._guess = guess
-        self._spent: Mapping[Counted, Spent] = {}
+        self._spent: Mapping[Counted, BudgetSums] = {}
         self._names: Collection[Counted] = ()
         self._read_currency: str | None = None  # None: nothing was read yet
 
-    def replace(self, spent: Mapping[Counted, Spent], *, names: Collection[Counted], currency: str) -> None:
+    def replace(self, spent: Mapping[Counted, BudgetSums], *, names: Collection[Counted], currency: str) -> None:
         """Use these sums from now on. They are of all `names`, of which some have none; costs are in `currency`."""
         self._spent, self._names, self._read_currency = spent, names, currency
 
@@ -73,12 +73,12 @@ class Budgets:
             return "what is used of it is not read from the store yet: try again in a second"
         return None
 
-    def over(self, scope: Scope, name: str, allowance: Allowance, *, held: int = 0) -> BudgetLimit | None:
+    def find_exceeded(self, scope: Scope, name: str, allowance: Allowance, *, held: int = 0) -> BudgetLimit | None:
         """Return the first budget of a rule that is used up; None: there is none.
 
         `held`: with so many tokens that the sums do not have, of this gateway, and as many of each other one.
         """
-        for limit, most, used in self.used(scope, name, allowance):
+        for limit, most, used in self.get_usage(scope, name, allowance):
             if most is None:
                 continue
             more = held * self.gateways
@@ -86,7 +86,7 @@ class Budgets:
                 return limit
         return None
 
-    def tokens_for(self, cost: float, scope: Scope, name: str) -> int:
+    def convert_to_tokens(self, cost: float, scope: Scope, name: str) -> int:
         """Return how many tokens have this cost, as they do for `over`; the largest number if they are free."""
         each = self._cost_of_token(scope, name)
         return ceil(min(cost / each, sys.maxsize)) if each else sys.maxsize
@@ -96,7 +96,7 @@ class Budgets:
         spent = self._spent.get((scope, name), _NOTHING)
         return spent.cost_month / spent.tokens_month if spent.tokens_month else self._guess(scope, name)
 
-    def used(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
+    def get_usage(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
         """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""
         self.wanted = True
         spent = self._spent.get((scope, name), _NOTHING)

@@ -121,7 +121,7 @@ class Counter:
         """
         self.give_back_ahead()
         if most is not self.looked_by:
-            self._look_by(most)
+            self._set_thresholds(most)
         if now_s >= self.ends_s:
             self._turn(now_s)
         mine, at = self._mine, self._at
@@ -149,7 +149,7 @@ class Counter:
                     self.give_back_ahead()
         return None
 
-    def _look_by(self, most: Sums) -> None:
+    def _set_thresholds(self, most: Sums) -> None:
         """Take places ahead for requests by these figures, from now on."""
         self.looked_by = most
 
@@ -189,7 +189,7 @@ class Counter:
             return
         self._count(requests, tokens)
 
-    def used(self, kind: Kind, now_s: float) -> int:
+    def get_used(self, kind: Kind, now_s: float) -> int:
         """Return what was made or used in the window."""
         self.give_back_ahead()
         if now_s >= self.ends_s:
@@ -197,7 +197,7 @@ class Counter:
         _, made, used = self._sums()
         return made if kind == "requests" else used
 
-    def seen(self, kind: Kind, now_s: float) -> int:
+    def peek_used(self, kind: Kind, now_s: float) -> int:
         """Return what was made or used in the window, with what was taken ahead.
 
         A look is no use: a counter that nobody uses gives its rows back all the same.
@@ -230,7 +230,7 @@ class Counter:
 
     def empty_s(self, kind: Kind, now_s: float) -> float:
         """Return when all that was made or used will have left the window, in seconds from now."""
-        if not self.used(kind, now_s):
+        if not self.get_used(kind, now_s):
             return 0.0
         tick = int(now_s / TICK_S)
         for then in range(tick, tick - TICKS, -1):
@@ -238,13 +238,13 @@ class Counter:
                 return max((then + TICKS) * TICK_S - now_s, 0.0)
         return 0.0
 
-    def note_over(self, limit: Limit) -> None:
+    def count_exceeded(self, limit: Limit) -> None:
         """Count a request over a limit."""
         mine, *_ = self._rows()
         at = OVER + LIMITS.index(limit)
         mine[at] = min(mine[at] + 1, MOST)
 
-    def over(self, limit: Limit) -> int:
+    def get_exceeded_count(self, limit: Limit) -> int:
         """Return how many requests were over a limit since the gateway started."""
         at = OVER + LIMITS.index(limit)
         return sum(row[at] for row in self._rows())
@@ -261,14 +261,14 @@ class Counter:
         mine, *_ = self._rows()
         mine[USED] = (mine[USED] + tokens) & MOST
 
-    def pending(self, stored: Sequence[int] | None, read_s: float) -> int:
+    def get_pending_tokens(self, stored: Sequence[int] | None, read_s: float) -> int:
         """Return the tokens that all workers hold, and those used that are not among the `stored` ones (`all_stored`).
 
         `stored` None: none were read since it has rows. Then those count which were stored after `read_s`, when the
         latest read began.
         """
         rows = self._rows()
-        known = [_stored(row, read_s) for row in rows] if stored is None else stored
+        known = [_get_stored(row, read_s) for row in rows] if stored is None else stored
         return sum(row[HELD] + ((row[USED] - then) & MOST) for row, then in zip(rows, known, strict=True))
 
     def all_stored(self) -> Sequence[int] | None:
@@ -388,7 +388,7 @@ class Counter:
 _NO_ROW: Final = memoryview(bytearray()).cast("i")
 
 
-def _stored(row: memoryview, read_s: float) -> int:
+def _get_stored(row: memoryview, read_s: float) -> int:
     """Return what a worker had stored when a read began."""
     return row[BEFORE] if (row[STORED_AT] + 1) * TICK_S > read_s else row[STORED]
 

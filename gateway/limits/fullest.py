@@ -7,7 +7,7 @@ from gateway.contracts.allowance import Allowance, Limit
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Kind
 from gateway.limits.meters import Meters
-from gateway.limits.rule import Meter
+from gateway.limits.rule import LimitMeter
 
 #: A scope, the name under which something is counted in it, and its limits.
 Limited: TypeAlias = tuple[Scope, str, Allowance]
@@ -27,10 +27,10 @@ def fullest(
         part = used / most if most else 1.0
         parts[scope, limit] = max(parts.get((scope, limit), 0.0), part)
 
-    def look(scope: Scope, limit: Limit, kind: Kind, meter: Meter | None, most: int) -> None:
+    def look(scope: Scope, limit: Limit, kind: Kind, meter: LimitMeter | None, most: int) -> None:
         largest = parts.setdefault((scope, limit), 0.0)
         if meter is not None and meter.at_most(kind) > largest * most:  # few are fuller than all before them
-            note(scope, limit, meter.seen(kind, now_s), most)
+            note(scope, limit, meter.peek_used(kind, now_s), most)
 
     for scope, name, allowance in limited:
         meter = meters.in_use(scope, name)
@@ -41,7 +41,7 @@ def fullest(
         if (most := allowance.concurrent) is not None:
             note(scope, "concurrent", 0 if meter is None else meter.present(), most)
         if allowance.has_budget:
-            for limit, figure, used in budgets.used(scope, name, allowance):
+            for limit, figure, used in budgets.get_usage(scope, name, allowance):
                 if figure is not None:
                     note(scope, limit, used, figure)
     return parts

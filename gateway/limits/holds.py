@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from gateway.limits.rule import Meter
+    from gateway.limits.rule import LimitMeter
 
 #: Bytes of a request for one token, at least.
 BYTES_A_TOKEN: Final = 4
@@ -17,7 +17,7 @@ BYTES_A_TOKEN: Final = 4
 LIMITED: Final = "limited"
 
 
-class Places:
+class Reservation:
     """The places of some requests in the rule of a `meter`: they were taken in one `tick`, and reserve the same.
 
     `reserved` are the tokens of each (0: they do not count), and `made` is the requests that each counts as: one, or
@@ -39,7 +39,9 @@ class Places:
         "used",
     )
 
-    def __init__(self, meter: "Meter", tick: int, reserved: int = 0, made: int = 1, *, is_held: bool = False) -> None:
+    def __init__(
+        self, meter: "LimitMeter", tick: int, reserved: int = 0, made: int = 1, *, is_held: bool = False
+    ) -> None:
         self.meter = meter
         self.tick = tick
         self.reserved = reserved
@@ -59,11 +61,11 @@ class Places:
             self.least_bytes = reserved * BYTES_A_TOKEN
 
 
-Hold: TypeAlias = list[Places]
+Hold: TypeAlias = list[Reservation]
 #: A hold that belongs to several requests, so nobody changes it.
-Share: TypeAlias = tuple[Places, ...]
+Share: TypeAlias = tuple[Reservation, ...]
 #: Those of which something is to be settled. They may be there twice.
-Owed: TypeAlias = list[Places]
+Owed: TypeAlias = list[Reservation]
 
 
 def leave(hold: Hold) -> bool:
@@ -94,7 +96,7 @@ def owe(hold: Hold, used: int) -> Owed:
     return owed
 
 
-def owe_together(hold: Iterable[Places], used: int, requests: int, owed: Owed) -> None:
+def owe_together(hold: Iterable[Reservation], used: int, requests: int, owed: Owed) -> None:
     """Note what some requests used, each of which had all these places, and that something of them is to be settled."""
     for places in hold:
         if places.reserved:
@@ -161,16 +163,16 @@ def unreserve(hold: Hold) -> None:
     _release_all(hold)
     for number, places in enumerate(hold):
         places.meter.correct(0, -places.reserved, places.tick)
-        hold[number] = Places(places.meter, places.tick, 0, places.made)
+        hold[number] = Reservation(places.meter, places.tick, 0, places.made)
 
 
 def let_go(hold: Hold) -> None:
     """Hold no tokens for budgets any longer, because what is used of them will not be counted."""
     _release_all(hold)
-    hold[:] = [Places(one.meter, one.tick, one.reserved, one.made) for one in hold]
+    hold[:] = [Reservation(one.meter, one.tick, one.reserved, one.made) for one in hold]
 
 
-def _release(places: Places, used: int, requests: int = 1) -> None:
+def _release(places: Reservation, used: int, requests: int = 1) -> None:
     """Hold the tokens of so many requests no longer, which used so many together."""
     places.meter.hold(-places.reserved * requests)
     places.meter.use(used)

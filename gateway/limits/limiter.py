@@ -15,15 +15,15 @@ from weakref import WeakValueDictionary
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.model_names import MODEL_CHARS, is_model_match
 from gateway.contracts.plugin import Counters
-from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
-from gateway.limits.holds import Hold, Places, unreserve, withdraw
+from gateway.limits.holds import Hold, Reservation, unreserve, withdraw
 from gateway.limits.meters import Meters
-from gateway.limits.refusal import fields_of, refusal
-from gateway.limits.rule import Over, Rule, key_id, nothing
-from gateway.limits.usage import Used, used_of
-from gateway.model_names import MODEL_CHARS, is_model_of
+from gateway.limits.refusal import build_ratelimit_fields, refusal
+from gateway.limits.rule import LimitRule, Over, do_nothing, key_id
+from gateway.limits.usage import Used, list_rule_usage
 
 log = logging.getLogger("gateway")
 
@@ -59,14 +59,14 @@ class Limiter:
         self._budgets = budgets
         self._counters = counters
         self._has_ledger = has_ledger
-        self._catch_up = catch_up or nothing
+        self._catch_up = catch_up or do_nothing
         self._tenants, self._models, self._upstreams = tenants, models, upstreams
         #: Whether models or upstreams have limits.
         self.has_targets = bool(models or upstreams)
         self._target_tokens = any(map(_counts_tokens, (*models.values(), *upstreams.values())))
-        self._rules: WeakValueDictionary[tuple[Scope, str], Rule] = WeakValueDictionary()
-        self._configured: set[Rule] = set()  # of tenants, models and upstreams
-        self._of_model: dict[str, tuple[Rule, ...]] = {}
+        self._rules: WeakValueDictionary[tuple[Scope, str], LimitRule] = WeakValueDictionary()
+        self._configured: set[LimitRule] = set()  # of tenants, models and upstreams
+        self._of_model: dict[str, tuple[LimitRule, ...]] = {}
 
     def counts_tokens(self, caller: Caller) -> bool:
         """Return whether a limit counts the tokens of a caller's requests."""
@@ -81,9 +81,9 @@ class Limiter:
         models = self._models.values() if by_model else ()
         return any(map(_is_taken, (self._tenants.get(caller.tenant), *map(self._upstreams.get, upstreams), *models)))
 
-    def of_caller(self, caller: Caller) -> tuple[Rule, ...]:
+    def of_caller(self, caller: Caller) -> tuple[LimitRule, ...]:
         """Return the rules of a key and its tenant. Raises GatewayError (overloaded) if one cannot be counted."""
-        rules: list[Rule] = []
+        rules: list[LimitRule] = []
         if (allowance := caller.bounds.limits) is not None:
             rules.append(self._rule_of_key(caller, allowance))
         if (allowance := self._tenants.get(caller.tenant)) is not None:
@@ -94,11 +94,11 @@ class Limiter:
         """Return whether an upstream has limits."""
         return upstream in self._upstreams
 
-    def of_model(self, model: str) -> tuple[Rule, ...]:
+    def of_model(self, model: str) -> tuple[LimitRule, ...]:
         """Return the rules of a model: all whose patterns match count. Raises as `of_caller`."""
         rules = self._of_model.get(model)
         if rules is None:
-            matching = ((one, allowance) for one, allowance in self._models.items() if is_model_of(model, one))
+            matching = ((one, allowance) for one, allowance in self._models.items() if is_model_match(model, one))
             rules = tuple(self._rule("model", pattern, allowance) for pattern, allowance in matching)
             if len(model) <= MODEL_CHARS:
                 if len(self._of_model) >= MODELS:
@@ -106,14 +106,14 @@ class Limiter:
                 self._of_model[model] = rules
         return rules
 
-    def of_upstream(self, upstream: str) -> tuple[Rule, ...]:
+    def of_upstream(self, upstream: str) -> tuple[LimitRule, ...]:
         """Return the rules of an upstream. Raises as `of_caller`."""
         allowance = self._upstreams.get(upstream)
         return () if allowance is None else (self._rule("upstream", upstream, allowance),)
 
     def admit(
         self,
-        rules: Sequence[Rule],
+        rules: Sequence[LimitRule],
         tokens: int | None = None,
         requests: int = 1,
         reserves: bool = True,
@@ -157,7 +157,7 @@ class Limiter:
                 places = meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)
                 meter.have(places)
                 hold.append(places)
-                if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
+                if sums is not None and (over := rule.find_exceeded(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
                     if not rule.allowance.soft:
                         withdraw(hold)
@@ -172,7 +172,7 @@ class Limiter:
             unreserve(hold)
         return hold
 
-    def reserve(self, hold: Hold, rules: Sequence[Rule], tokens: int) -> None:
+    def reserve(self, hold: Hold, rules: Sequence[LimitRule], tokens: int) -> None:
         """Reserve so many tokens for a request that turns out to be longer than was known. Its places are in `hold`.
 
         Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, for `withdraw`.
@@ -185,17 +185,17 @@ class Limiter:
             meter.correct(0, wanted - places.reserved, places.tick)
             if places.is_held:
                 meter.hold(wanted - places.reserved)
-            hold[number] = Places(meter, places.tick, wanted, places.made, is_held=places.is_held)
+            hold[number] = Reservation(meter, places.tick, wanted, places.made, is_held=places.is_held)
             if not rule.allowance.soft and (over := rule.over_grown(wanted, now_s)) is not None:
                 self._note(over, now_s)
                 raise refusal(over, rules, now_s)
 
-    def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
+    def fields(self, rules: Sequence[LimitRule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""
         self._catch_up()
-        return fields_of(rules, self.clock())
+        return build_ratelimit_fields(rules, self.clock())
 
-    def of_all(self, callers: Iterable[Caller]) -> tuple[Rule, ...]:
+    def of_all(self, callers: Iterable[Caller]) -> tuple[LimitRule, ...]:
         """Return the rules of these callers, and of all tenants, models and upstreams. Raises as `of_caller`."""
         rules = [self._rule_of_key(one, limits) for one in callers if (limits := one.bounds.limits) is not None]
         rules += [self._rule("tenant", *item) for item in self._tenants.items()]
@@ -203,17 +203,17 @@ class Limiter:
         rules += [self._rule("upstream", *item) for item in self._upstreams.items()]
         return tuple(rules)
 
-    def used(self, rules: Sequence[Rule]) -> Iterator[Used]:
+    def list_usage(self, rules: Sequence[LimitRule]) -> Iterator[Used]:
         """Yield what is used of the limits of these rules."""
         self._catch_up()
         now_s = self.clock()
         for rule in rules:
-            yield from used_of(rule, now_s)
+            yield from list_rule_usage(rule, now_s)
 
-    def _rule_of_key(self, caller: Caller, allowance: Allowance) -> Rule:
+    def _rule_of_key(self, caller: Caller, allowance: Allowance) -> LimitRule:
         return self._rule("key", caller.name, allowance, key_id(caller.tenant, caller.name))
 
-    def _rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> Rule:
+    def _rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> LimitRule:
         own = own or name
         rule = self._rules.get((scope, own))
         if rule is not None and rule.allowance == allowance:  # that of a key may change
@@ -224,7 +224,7 @@ class Limiter:
                 f"The {scope} {name!r} has a budget, and this gateway records no usage to count it by: its operator "
                 "has to set 'usage.enabled', or take the budget away.",
             )
-        rule = Rule(scope, name, allowance, self._meters.of(scope, own), self._budgets, own, self._catch_up)
+        rule = LimitRule(scope, name, allowance, self._meters.get_meter(scope, own), self._budgets, own, self._catch_up)
         self._rules[scope, own] = rule
         if scope != "key":
             self._configured.add(rule)
@@ -235,7 +235,7 @@ class Limiter:
         rule = over.rule
         is_soft = rule.allowance.soft
         self._counters.count("limit_exceeded" if is_soft else "limit_refused", scope=rule.scope, limit=over.limit)
-        rule.meter.note_over(over.limit)
+        rule.meter.count_exceeded(over.limit)
         if now_s - rule.meter.told_s >= LOG_S:
             rule.meter.told_s = now_s
             does = "and refuses nothing, being soft" if is_soft else "and refuses requests"

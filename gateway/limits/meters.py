@@ -9,10 +9,10 @@ from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter, Rows
-from gateway.limits.rule import Meter
+from gateway.limits.rule import LimitMeter
 from gateway.limits.shared import SharedCounters
 
 log = logging.getLogger("gateway")
@@ -38,22 +38,22 @@ class Meters:
         self._place = place
         self._clock = clock
         # A plan may keep a meter for longer than it has counters. It stays the only one of its rule.
-        self._known: WeakValueDictionary[tuple[Scope, str], Meter] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[Scope, str], LimitMeter] = WeakValueDictionary()
         self._open: dict[tuple[Scope, str], tuple[Counter, int]] = {}
         self._means: LRUCache[tuple[Scope, str], tuple[float, int]] = LRUCache(MEANS)
         self._full_until_s = self._log_from_s = float("-inf")
         shared.adopt(place)
 
-    def of(self, scope: Scope, name: str) -> Meter:
+    def get_meter(self, scope: Scope, name: str) -> LimitMeter:
         """Return the meter of a rule, the same each time. Raises GatewayError (overloaded) if there is no room."""
         meter = self._known.get((scope, name))
         if meter is None:
-            meter = self._known[scope, name] = Meter(partial(self._opened, scope, name), self._clock)
+            meter = self._known[scope, name] = LimitMeter(partial(self._open_rows, scope, name), self._clock)
             if (known := self._means.pop((scope, name), None)) is not None:
                 meter.remember(*known)
         return meter
 
-    def in_use(self, scope: Scope, name: str) -> Meter | None:
+    def in_use(self, scope: Scope, name: str) -> LimitMeter | None:
         """Return the meter of a rule that this worker has used in the last minutes; None: it has not."""
         return self._known.get((scope, name)) if (scope, name) in self._open else None
 
@@ -109,7 +109,7 @@ class Meters:
 
         return note_read
 
-    def _opened(self, scope: Scope, name: str, meter: Counter) -> Rows:
+    def _open_rows(self, scope: Scope, name: str, meter: Counter) -> Rows:
         """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""
         number = self._hold(scope, name)
         if number is None and self._clock() >= self._full_until_s:

@@ -13,13 +13,13 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import Final, TypeAlias
 
-from gateway.clock import until_set
+from gateway.aio.clock import until_set
+from gateway.contracts.model_names import is_usage_match
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import StoreError
-from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
-from gateway.limits.budgets import Budgets, Counted, Scope, Spent
+from gateway.contracts.storage.store import StoreError
+from gateway.contracts.storage.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
+from gateway.limits.budgets import Budgets, BudgetSums, Counted, Scope
 from gateway.limits.meters import Meters
-from gateway.model_names import counts_for
 
 log = logging.getLogger("gateway")
 
@@ -137,7 +137,7 @@ class BudgetReader:
                 await self._store.attend(self._meters.gateway, now_s=wall_s, until_s=wall_s + GONE_S)
         if not self._attends:
             return
-        count = self._budgets.gateways = max(await self._store.attending(now_s=wall_s), 1)
+        count = self._budgets.gateways = max(await self._store.count_gateways(now_s=wall_s), 1)
         if count > self._told and self._meters.is_first:
             log.warning(
                 "%d gateways with limits are at work on this store, or were %g s ago: they share its budgets, and each "
@@ -150,7 +150,7 @@ class BudgetReader:
     async def _read(self) -> None:
         today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         names, currency = frozenset((*self._names(), *self._budgets.missing)), self._budgets.currency()
-        parts = parts_of(today)
+        parts = split_month(today)
         self._budgets.wanted |= bool(names)  # else the first to ask would be judged by old sums
         note_read = self._meters.stored_until_now(self._budgets)
         changes = await self._store.usage_changes(since=parts[-1][0], until=parts[0][1])
@@ -165,7 +165,7 @@ class BudgetReader:
                 known[days] = basis, await self._sums(days, names=names, currency=currency)
         if any(part is not self._known.get(days) for days, part in known.items()) or len(known) != len(self._known):
             latest, *earlier = (sums for _, sums in known.values())
-            spent = await asyncio.to_thread(spent_of, latest, earlier)
+            spent = await asyncio.to_thread(sum_budgets, latest, earlier)
             self._budgets.replace(spent, names=names, currency=currency)
             self._known = known
         note_read()
@@ -184,7 +184,7 @@ class BudgetReader:
             for scope, those in wanted.items()
         }
         sums: defaultdict[Counted, list[int]] = defaultdict(lambda: [0, 0])
-        for day in days_of(days):
+        for day in list_days(days):
             for scope, values in only.items():
                 rows = await self._store.usage(since=day, until=day, by=_BY[scope], tenant=None, only=values)
                 if rows:  # requests go on meanwhile
@@ -195,19 +195,19 @@ class BudgetReader:
 def counts_towards(scope: Scope, name: str, *, tenant: str, key: str, model: str, upstream: str) -> bool:
     """Return whether usage counts towards what has this name in its scope."""
     if scope == "model":
-        return counts_for(model, name)
+        return is_usage_match(model, name)
     own = {"tenant": tenant, "key": key, "upstream": upstream}
     return "\0".join(own[dimension] for dimension in _BY[scope]) == name
 
 
-def parts_of(today: date) -> Sequence[Days]:
+def split_month(today: date) -> Sequence[Days]:
     """Return the days of a month until today in parts: today, yesterday, which may still change, and those before."""
     first, yesterday, before = today.replace(day=1), today - timedelta(1), today - timedelta(2)
     parts = (today, today), (yesterday, yesterday), (first, before)
     return [(since.isoformat(), until.isoformat()) for since, until in parts if first <= since <= until]
 
 
-def days_of(days: Days) -> Iterable[str]:
+def list_days(days: Days) -> Iterable[str]:
     """Return each day from the first to the last."""
     since, until = map(date.fromisoformat, days)
     return ((since + timedelta(number)).isoformat() for number in range((until - since).days + 1))
@@ -226,13 +226,13 @@ def _add(
     for row in rows:
         cost = row.cost if row.currency in ("", currency) else 0
         own = "\0".join(getattr(row, dimension) for dimension in by)  # of a key: `key_id`
-        for name in [one for one in patterns if counts_for(own, one)] if scope == "model" else (own,):
+        for name in [one for one in patterns if is_usage_match(own, one)] if scope == "model" else (own,):
             found = sums[scope, name]
             found[0] += row.input + row.output
             found[1] += cost
 
 
-def spent_of(today: Sums, earlier: Sequence[Sums]) -> dict[Counted, Spent]:
+def sum_budgets(today: Sums, earlier: Sequence[Sums]) -> dict[Counted, BudgetSums]:
     """Return what was spent of each budget, of the sums of today and of other parts of its month."""
     spent = {}
     for scope in {*today, *chain.from_iterable(earlier)}:
@@ -241,5 +241,5 @@ def spent_of(today: Sums, earlier: Sequence[Sums]) -> dict[Counted, Spent]:
             tokens_before, cost_before = sums.get(scope, _NOTHING)
             tokens_month += tokens_before
             cost_month += cost_before
-        spent[scope] = Spent(tokens, tokens_month, cost / COST_UNITS, cost_month / COST_UNITS)
+        spent[scope] = BudgetSums(tokens, tokens_month, cost / COST_UNITS, cost_month / COST_UNITS)
     return spent

@@ -5,16 +5,16 @@ from math import ceil
 from typing import Final
 
 from gateway.contracts.allowance import BUDGETS
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.limits.counter import KINDS
-from gateway.limits.rule import Over, Rule
+from gateway.limits.rule import LimitRule, Over
 
 #: Longest wait that SDKs take from `Retry-After`.
 RETRY_AFTER_S: Final = 60.0
 _MINUTE_MS: Final = 60_000
 
 
-def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
+def refusal(over: Over, rules: Sequence[LimitRule], now_s: float) -> GatewayError:
     """Return the error of a request that a limit refuses. `rules` are all that the request has."""
     whose, wait_s = f"The {over.rule.scope} {over.rule.name!r}", over.wait_s
     most = getattr(over.rule.allowance, over.limit)
@@ -47,7 +47,7 @@ def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
             f"{whose} has reached its limit of {most} {over.limit.replace('_', ' ')}: try again in {duration(wait_s)}.",
             retry_after_s=wait_s,
         )
-    error.fields = fields_of(rules, now_s)
+    error.fields = build_ratelimit_fields(rules, now_s)
     return error
 
 
@@ -55,16 +55,16 @@ def _amount(what: str, most: float) -> str:
     return f"{most} tokens" if what == "tokens" else f"a cost of {most:g}"
 
 
-def fields_of(rules: Sequence[Rule], now_s: float) -> Mapping[str, str]:
+def build_ratelimit_fields(rules: Sequence[LimitRule], now_s: float) -> Mapping[str, str]:
     """Return `x-ratelimit-*` of the rules with the least room, for requests and for tokens."""
     fields: dict[str, str] = {}
     for kind in KINDS:
-        tightest: tuple[int, int, Rule] | None = None
+        tightest: tuple[int, int, LimitRule] | None = None
         for rule in rules:
             most: int | None = getattr(rule.allowance, f"{kind}_per_minute")
             if most is None:
                 continue
-            remaining = max(most - rule.meter.used(kind, now_s), 0)
+            remaining = max(most - rule.meter.get_used(kind, now_s), 0)
             if tightest is None or remaining < tightest[0]:
                 tightest = remaining, most, rule
         if tightest is not None:

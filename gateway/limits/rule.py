@@ -7,10 +7,10 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from gateway.contracts.allowance import Allowance, BudgetLimit, Limit
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import LEAST, MOST, Counter, Rows, Sums
-from gateway.limits.holds import Places
+from gateway.limits.holds import Reservation
 
 #: How long a client waits for one of the requests under way to end.
 BUSY_S: Final = 1.0
@@ -28,7 +28,7 @@ _NEAR: Final = 15 / 16
 _NO_LIMIT: Final = sys.maxsize
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing: there is nothing to catch up on."""
 
 
@@ -40,12 +40,12 @@ def key_id(tenant: str, name: str) -> str:
 class Over(NamedTuple):
     """A limit that is reached. `wait_s`: when there is room again; None: when the day or the month ends."""
 
-    rule: "Rule"
+    rule: "LimitRule"
     limit: Limit
     wait_s: float | None
 
 
-class Meter(Counter):
+class LimitMeter(Counter):
     """The counts of a rule. They outlive the rule's figures: a reload may change those.
 
     `mean` is that of the tokens of the rule's requests in this worker (0: there was none), `learnt` is of how many
@@ -67,10 +67,10 @@ class Meter(Counter):
         self.most_mean = sys.maxsize
         self.told_s = float("-inf")  # when the log was told of it last
         self.expected = USUAL
-        self.usual: Places | None = None
+        self.usual: Reservation | None = None
         self.stored: Sequence[int] | None = None
 
-    def places(self, reserved: int, made: int, *, is_held: bool = False) -> Places:
+    def places(self, reserved: int, made: int, *, is_held: bool = False) -> Reservation:
         """Return places of the latest tick that reserve so many tokens, for requests that count as so many.
 
         `is_held`: a budget counts them.
@@ -78,17 +78,17 @@ class Meter(Counter):
         usual = self.usual
         if usual is not None and usual.reserved == reserved and usual.made == made and usual.is_held is is_held:
             return usual
-        return Places(self, self.tick, reserved, made, is_held=is_held)
+        return Reservation(self, self.tick, reserved, made, is_held=is_held)
 
-    def have(self, places: Places) -> None:
+    def have(self, places: Reservation) -> None:
         """Note that a request has these places. Further ones of the tick may share them."""
         if places.is_held:
             self.hold(places.reserved)
         self.usual = places
-        places.suit(self._reserved)
+        places.suit(self._reserved_tokens)
 
     @property
-    def _reserved(self) -> int:
+    def _reserved_tokens(self) -> int:
         """Return the tokens that a request reserves if its body says no more."""
         return self.expected if self.looked_by[2] < _NO_LIMIT else 0
 
@@ -96,7 +96,7 @@ class Meter(Counter):
         if tokens != self.expected:
             self.expected = tokens
             if self.usual is not None:
-                self.usual.suit(self._reserved)
+                self.usual.suit(self._reserved_tokens)
 
     def settle(self, tick: int, tokens: int) -> None:
         """Count so many tokens more in a tick than were reserved there, or fewer."""
@@ -126,8 +126,8 @@ class Meter(Counter):
         self.mean = min(self.mean, float(self.most_mean))
         self._expect(ceil(self.mean) or min(USUAL, self.most_mean))
 
-    def _look_by(self, most: Sums) -> None:
-        super()._look_by(most)
+    def _set_thresholds(self, most: Sums) -> None:
+        super()._set_thresholds(most)
         self.usual = None
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Meter(Counter):
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Rule:
+class LimitRule:
     """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
 
     `id` is the name under which it is counted. `catch_up` is that of the limiter. `most`: more than that has to be
@@ -151,10 +151,10 @@ class Rule:
     scope: Scope
     name: str
     allowance: Allowance
-    meter: Meter
+    meter: LimitMeter
     budgets: Budgets
     id: str
-    catch_up: Callable[[], None] = nothing
+    catch_up: Callable[[], None] = do_nothing
     has_budget: bool = field(init=False)
     most: Sums = field(init=False)
     bounds: Sums = field(init=False)
@@ -183,7 +183,7 @@ class Rule:
         figures, most = self.allowance, self.meter.most_mean
         costs = [one for one in (figures.cost_per_day, figures.cost_per_month) if one is not None]
         if costs:
-            most = min(most, self.budgets.tokens_for(min(costs) * _MOST_OF_LIMIT, self.scope, self.id))
+            most = min(most, self.budgets.convert_to_tokens(min(costs) * _MOST_OF_LIMIT, self.scope, self.id))
         return most
 
     @property
@@ -191,7 +191,7 @@ class Rule:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
 
-    def over(self, sums: Sums, now_s: float, reserved: int, requests: int) -> Over | None:
+    def find_exceeded(self, sums: Sums, now_s: float, reserved: int, requests: int) -> Over | None:
         """Return the first limit that is reached with a request, which has added to the `sums` of the meter.
 
         Raises GatewayError (overloaded): a budget cannot be counted.
@@ -200,7 +200,7 @@ class Rule:
         if self.has_budget:
             if not figures.soft:
                 self._check_budget()
-            if (limit := self.budgets.over(self.scope, self.id, figures)) is not None:
+            if (limit := self.budgets.find_exceeded(self.scope, self.id, figures)) is not None:
                 return Over(self, limit, None)
             if reserved and (limit := self._over_with_held(reserved)) is not None:
                 return Over(self, limit, BUSY_S)
@@ -212,7 +212,7 @@ class Rule:
             return Over(self, "requests_per_minute", self.meter.wait_s("requests", made - most, now_s))
         if reserved and used > self.most[2]:
             self.catch_up()
-            used = self.meter.used("tokens", now_s)
+            used = self.meter.get_used("tokens", now_s)
             if used > self.most_tokens:
                 return Over(self, "tokens_per_minute", self._tokens_wait_s(used - self.most_tokens, now_s))
         return None
@@ -221,21 +221,21 @@ class Rule:
         """Return the limit without room for a request that has come to reserve so many tokens; None: each has room."""
         if self.has_budget and (limit := self._over_with_held(reserved)) is not None:
             return Over(self, limit, BUSY_S)
-        if self.meter.used("tokens", now_s) > self.most_tokens:
+        if self.meter.get_used("tokens", now_s) > self.most_tokens:
             self.catch_up()
-            if (more := self.meter.used("tokens", now_s) - self.most_tokens) > 0:
+            if (more := self.meter.get_used("tokens", now_s) - self.most_tokens) > 0:
                 return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", more, now_s))
         return None
 
     def _over_with_held(self, reserved: int) -> BudgetLimit | None:
         """Return the budget that has no room beside what others hold, and used since it was read; None: each has."""
         limit: BudgetLimit | None = None
-        for catch_up in (nothing, self.catch_up):
+        for catch_up in (do_nothing, self.catch_up):
             catch_up()
-            others = self.meter.pending(self.meter.stored, self.budgets.read_s) - reserved
+            others = self.meter.get_pending_tokens(self.meter.stored, self.budgets.read_s) - reserved
             if others <= 0:
                 return None
-            limit = self.budgets.over(self.scope, self.id, self.allowance, held=others)
+            limit = self.budgets.find_exceeded(self.scope, self.id, self.allowance, held=others)
             if limit is None:
                 return None
         return limit

@@ -75,14 +75,14 @@ class SharedCounters:
         None: it has none, and there is no room for one, or it should not be made.
         """
         digest = blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest()
-        with self._locked():
+        with self._lock_names():
             names = self._memory[: self._names_bytes]
             number = _find(names, digest)
             if number is None:
                 if not makes:
                     return None
                 number = _find(names, bytes(_DIGEST_BYTES))
-                if number is None and (number := self._unused(int(now_s / TICK_S))) is None:
+                if number is None and (number := self._find_unused(int(now_s / TICK_S))) is None:
                     return None
                 self._clear(number, digest)
             self._memory[self._holds_at + place * self.size + number] = 1
@@ -104,7 +104,7 @@ class SharedCounters:
         start = self._holds_at + place * self.size
         self._memory[start : start + self.size] = bytes(self.size)
 
-    def _unused(self, tick: int) -> int | None:
+    def _find_unused(self, tick: int) -> int | None:
         """Return a counter that nobody holds, and that has left the window."""
         size = self.size
         holds = [
@@ -126,7 +126,7 @@ class SharedCounters:
         self._memory[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES] = digest
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_names(self) -> Iterator[None]:
         """Hold the names alone. The kernel ends the lock with its process."""
         fcntl.lockf(self._lock, fcntl.LOCK_EX)
         try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gateway.contracts.allowance import Allowance, Limit
 from gateway.limits.budgets import Scope
-from gateway.limits.rule import Rule
+from gateway.limits.rule import LimitRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,26 @@ class Used:
     obstacle: str | None = None
 
 
-def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
+def list_rule_usage(rule: LimitRule, now_s: float) -> Iterator[Used]:
     """Yield each limit of a rule, with what is used of it in all workers."""
     allowance, meter = rule.allowance, rule.meter
 
-    def told(
+    def build_usage(
         limit: Limit, most: float, used: float, resets_s: float | None = None, obstacle: str | None = None
     ) -> Used:
-        over = meter.over(limit)
+        over = meter.get_exceeded_count(limit)
         return Used(rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over, obstacle)
 
     if (most := allowance.requests_per_minute) is not None:
-        yield told("requests_per_minute", most, meter.used("requests", now_s), meter.empty_s("requests", now_s))
+        yield build_usage(
+            "requests_per_minute", most, meter.get_used("requests", now_s), meter.empty_s("requests", now_s)
+        )
     if (most := allowance.tokens_per_minute) is not None:
-        yield told("tokens_per_minute", most, meter.used("tokens", now_s), meter.empty_s("tokens", now_s))
+        yield build_usage("tokens_per_minute", most, meter.get_used("tokens", now_s), meter.empty_s("tokens", now_s))
     if (most := allowance.concurrent) is not None:
-        yield told("concurrent", most, meter.present())
+        yield build_usage("concurrent", most, meter.present())
     if allowance.has_budget:
-        for limit, figure, used in rule.budgets.used(rule.scope, rule.id, allowance):
+        for limit, figure, used in rule.budgets.get_usage(rule.scope, rule.id, allowance):
             if figure is not None:
                 alone = Allowance(cost_per_day=figure if limit.startswith("cost") else None)  # only money needs prices
-                yield told(limit, figure, used, obstacle=rule.budgets.obstacle(rule.scope, rule.id, alone))
+                yield build_usage(limit, figure, used, obstacle=rule.budgets.obstacle(rule.scope, rule.id, alone))

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gateway.contracts.store import Json
-from gateway.mcp.words import (
-    address_of,
-    annotations_of,
-    base64_of,
-    described,
-    filled,
-    icons_of,
-    media_type_of,
-    meta_of,
+from gateway.aio.cooperative import Work
+from gateway.contracts.storage.store import Json
+from gateway.mcp.server_text import (
+    clean_description,
+    drop_empty,
     one_line,
+    parse_annotations,
+    parse_base64,
+    parse_icons,
+    parse_media_type,
+    parse_meta,
+    parse_uri,
     sent_bytes,
 )
-from gateway.tools.results import clean, cleaning
-from gateway.turns import Work
+from gateway.tools.results import clean, clean_stepwise
 
 #: Of one result.
 BLOCKS: Final = 500
@@ -65,8 +65,10 @@ def read_blocks(content: Any) -> Work[Sequence[Block]]:
     room_bytes, room_chars = RESULT_BYTES, RESULT_CHARS
     for block in blocks[:BLOCKS]:
         try:
-            text = _text_of(block)
-            one = yield from _read(block if len(text) <= room_chars else _with_text(block, shortened(text, room_chars)))
+            text = _get_text(block)
+            one = yield from _read(
+                block if len(text) <= room_chars else _with_text(block, shorten_text(text, room_chars))
+            )
             one = replace(one, line=text) if one.is_text else one
             room_chars -= min(len(text), room_chars)
             size_bytes = _size_bytes(one.block)
@@ -74,17 +76,17 @@ def read_blocks(content: Any) -> Work[Sequence[Block]]:
                 raise _UnfitError(_TOO_LARGE)
             room_bytes -= size_bytes
         except _UnfitError as reason:
-            one = _noted(_left_out(block, str(reason)))
+            one = _build_note(_left_out(block, str(reason)))
         found.append(one)
         yield
     if len(blocks) > BLOCKS:
         found.append(
-            _noted(f"[{len(blocks) - BLOCKS:,} more blocks of content, left out: at most {BLOCKS:,} are shown]")
+            _build_note(f"[{len(blocks) - BLOCKS:,} more blocks of content, left out: at most {BLOCKS:,} are shown]")
         )
     return found
 
 
-def shortened(text: str, limit_chars: int) -> str:
+def shorten_text(text: str, limit_chars: int) -> str:
     """Return the beginning of a text, with a note on what is left out of it, if anything is."""
     over = len(text) - limit_chars
     return text if over <= 0 else f"{text[:limit_chars]}\n[... {over:,} more characters were left out]"
@@ -94,17 +96,17 @@ def note(block: Any) -> str:
     """Return one line on a block that is no text."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in ("image", "audio"):
-        return f"[{kind} {_named(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
+        return f"[{kind} {_get_label(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
     if kind == "resource" and isinstance(block.get("resource"), dict):
         resource = block["resource"]
         size = _decoded_bytes(resource.get("blob"))
-        return f"[resource {_named(resource, 'uri')}, {_named(resource, 'mimeType')}, {size:,} bytes]"
+        return f"[resource {_get_label(resource, 'uri')}, {_get_label(resource, 'mimeType')}, {size:,} bytes]"
     if kind == "resource_link":
-        return f"[resource {_named(block, 'name')}: {_named(block, 'uri')}]"
+        return f"[resource {_get_label(block, 'name')}: {_get_label(block, 'uri')}]"
     return f"[content of the type {one_line(kind, _NOTE_CHARS) or 'unknown'!r}, which cannot be shown]"
 
 
-def fitted(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
+def fit_blocks(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
     """Return the blocks of a result that has room for so many bytes. Notes take the place of data that has none.
 
     Texts come first. One that has no room is cut, and says so. Blocks whose notes have no room are counted.
@@ -119,51 +121,51 @@ def fitted(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
             if _has_text(block) is not is_text:
                 continue
             if sizes[at] > room_bytes:
-                block = _cut(block, max(room_bytes, 0)) if is_text else _noted(_left_out(block, _TOO_LARGE)).block
+                block = _cut(block, max(room_bytes, 0)) if is_text else _build_note(_left_out(block, _TOO_LARGE)).block
             if (size_bytes := sent_bytes(block)) <= room_bytes:
                 found[at] = block
                 room_bytes -= size_bytes
     kept = [found[at] for at in sorted(found)]
     more = len(blocks) - len(kept)
-    return [*kept, _noted(f"[{more:,} more blocks of content, left out: {_TOO_LARGE}]").block] if more else kept
+    return [*kept, _build_note(f"[{more:,} more blocks of content, left out: {_TOO_LARGE}]").block] if more else kept
 
 
-def contents_of(value: Any) -> Work[Json]:
+def parse_contents(value: Any) -> Work[Json]:
     """Read the contents of a resource in parts: a text or data, with its address. Raises ValueError with the reason."""
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
-    if (uri := address_of(value.get("uri"))) is None:
+    if (uri := parse_uri(value.get("uri"))) is None:
         raise ValueError("its address is none")
-    further = filled(mimeType=media_type_of(value.get("mimeType")), meta=meta_of(value.get("_meta")))
+    further = drop_empty(mimeType=parse_media_type(value.get("mimeType")), meta=parse_meta(value.get("_meta")))
     if isinstance(text := value.get("text"), str):
-        return {"uri": uri, "text": (yield from cleaning(text)), **further}
-    if (blob := base64_of(value.get("blob"))) is None:
+        return {"uri": uri, "text": (yield from clean_stepwise(text)), **further}
+    if (blob := parse_base64(value.get("blob"))) is None:
         raise ValueError("its data is not base64")
     return {"uri": uri, "blob": blob, **further}
 
 
-def link_of(value: Json) -> Json:
+def parse_resource_link(value: Json) -> Json:
     """Return the description of a resource that can be read. Raises ValueError with the reason."""
-    if (uri := address_of(value.get("uri"))) is None:
+    if (uri := parse_uri(value.get("uri"))) is None:
         raise ValueError("its address is none")
-    return {"uri": uri, **about_of(value)}
+    return {"uri": uri, **parse_resource_facts(value)}
 
 
-def about_of(value: Json) -> Json:
+def parse_resource_facts(value: Json) -> Json:
     """Return what a server says of a resource or of several, beside the address. Raises ValueError with the reason."""
     if not (name := one_line(value.get("name"))):
         raise ValueError("it has no name")
     size = value.get("size")
     return {
         "name": name,
-        **filled(
+        **drop_empty(
             title=one_line(value.get("title")),
-            description=described(value.get("description")),
-            mimeType=media_type_of(value.get("mimeType")),
+            description=clean_description(value.get("description")),
+            mimeType=parse_media_type(value.get("mimeType")),
             size=size if type(size) is int and 0 <= size < 1 << 53 else None,
-            icons=icons_of(value.get("icons")),
-            annotations=annotations_of(value.get("annotations")),
-            meta=meta_of(value.get("_meta")),
+            icons=parse_icons(value.get("icons")),
+            annotations=parse_annotations(value.get("annotations")),
+            meta=parse_meta(value.get("_meta")),
         ),
     }
 
@@ -172,12 +174,12 @@ def _read(block: Any) -> Work[Block]:
     """Return a block as it may go on. Raises _UnfitError."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind not in _KINDS:
-        return _noted(note(block))
-    beside = filled(annotations=annotations_of(block.get("annotations")), meta=meta_of(block.get("_meta")))
+        return _build_note(note(block))
+    beside = drop_empty(annotations=parse_annotations(block.get("annotations")), meta=parse_meta(block.get("_meta")))
     if kind == "text" and isinstance(text := block.get("text"), str):
-        return Block(text, {"type": "text", "text": (yield from cleaning(text)), **beside}, is_text=True)
+        return Block(text, {"type": "text", "text": (yield from clean_stepwise(text)), **beside}, is_text=True)
     if kind in ("image", "audio"):
-        media_type, data = media_type_of(block.get("mimeType"), kind), base64_of(block.get("data"))
+        media_type, data = parse_media_type(block.get("mimeType"), kind), parse_base64(block.get("data"))
         if media_type is None:
             raise _UnfitError(f"its type is not that of {'a picture' if kind == 'image' else 'a sound'}")
         if data is None:
@@ -185,15 +187,15 @@ def _read(block: Any) -> Work[Block]:
         return Block(note(block), {"type": kind, "data": data, "mimeType": media_type, **beside})
     try:
         if kind == "resource":
-            inner = yield from contents_of(block.get("resource"))
+            inner = yield from parse_contents(block.get("resource"))
             is_text = "text" in inner
             line = block["resource"]["text"] if is_text else note(block)
             return Block(line, {"type": kind, "resource": inner, **beside}, is_text)
         if kind == "resource_link":
-            return Block(note(block), {"type": kind, **link_of(block)})
+            return Block(note(block), {"type": kind, **parse_resource_link(block)})
     except ValueError as reason:
         raise _UnfitError(str(reason)) from None
-    return _noted(note(block))
+    return _build_note(note(block))
 
 
 def _left_out(block: Any, reason: str) -> str:
@@ -212,7 +214,7 @@ def _has_text(block: Json) -> bool:
     return block.get("type") == "text" or (isinstance(inner, dict) and "text" in inner)
 
 
-def _noted(line: str) -> Block:
+def _build_note(line: str) -> Block:
     return Block(line, {"type": "text", "text": clean(line)})
 
 
@@ -225,7 +227,7 @@ def _size_bytes(block: Json) -> int:
     return sent_bytes({**block, "text": "", "data": "", "blob": ""}) + len(data)
 
 
-def _text_of(block: Any) -> str:
+def _get_text(block: Any) -> str:
     """Return the text of a block of any shape; "": it has none."""
     inner = block.get("resource") if isinstance(block, dict) and block.get("type") == "resource" else block
     text = inner.get("text") if isinstance(inner, dict) else None
@@ -238,7 +240,7 @@ def _with_text(block: Json, text: str) -> Json:
     return {**block, "text": text}
 
 
-def _named(holder: Json, key: str) -> str:
+def _get_label(holder: Json, key: str) -> str:
     return one_line(holder.get(key), _NOTE_CHARS) or "unknown"
 
 

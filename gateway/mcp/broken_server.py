@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import ServiceStatus
-from gateway.contracts.store import Json
+from gateway.contracts.service import ServiceStatus
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 

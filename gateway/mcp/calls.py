@@ -17,14 +17,14 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
+from gateway.aio.cooperative import in_turns
 from gateway.contracts.exchange import CallProgress
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.mcp.content import tool_result
+from gateway.contracts.trace_context import ToolTrace
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import CALL_STANDS, Config
-from gateway.trace_context import ToolTrace
-from gateway.turns import in_turns
+from gateway.mcp.server_facts import CALL_STANDS, Config
+from gateway.mcp.tool_result import tool_result
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
@@ -56,11 +56,11 @@ class AnsweredError(Exception):
     """The error that a server answered with; the text is the server's."""
 
 
-class Line(Protocol):
+class ServerConnection(Protocol):
     """A connection to a server, as far as calls need it."""
 
     @property
-    def gone(self) -> asyncio.Future[None]:
+    def closed_future(self) -> asyncio.Future[None]:
         """Return a future that is done once nothing can come from it any more."""
         ...
 
@@ -81,7 +81,7 @@ class Line(Protocol):
         ...
 
 
-class Calls:
+class ServerCalls:
     """The calls of one server's tools. `line` returns the present connection; `next_line` waits for one.
 
     `lost` is called with the reason before a connection is ended here.
@@ -91,8 +91,8 @@ class Calls:
         self,
         server: Config,
         *,
-        line: Callable[[], Line | None],
-        next_line: Callable[[], Awaitable[Line]],
+        line: Callable[[], ServerConnection | None],
+        next_line: Callable[[], Awaitable[ServerConnection]],
         lost: Callable[[str], None],
         meter: OperationMetrics,
     ) -> None:
@@ -118,8 +118,8 @@ class Calls:
         `told` is called with the server's reports about its progress. `trace` is the span of the call. `stands`: see
         `ToolCall`.
         """
-        meta = {} if trace is None else trace.fields_for("mcp")
-        patience = _Patience(*self._server.limits_s(tool), told=told or _nothing, meta=meta, stands=stands)
+        meta = {} if trace is None else trace.get_fields("mcp")
+        patience = _Patience(*self._server.limits_s(tool), told=told or _ignore_progress, meta=meta, stands=stands)
         with self._meter.operation("tools/call") as operation:
             result, operation.error_type = await self._result(tool, arguments, patience)
         if trace is not None:
@@ -178,7 +178,7 @@ class Calls:
         if self._server.transport == "stdio" and self._check is None and (line := self._line()) is not None:
             self._check = asyncio.create_task(self._check_life(line))
 
-    async def _check_life(self, line: Line) -> None:
+    async def _check_life(self, line: ServerConnection) -> None:
         try:
             async with asyncio.timeout(_ALIVE_S):
                 await line.ping()
@@ -207,7 +207,7 @@ class Calls:
                 if has_waited:
                     raise
                 has_waited, wait_s = True, patience.left_s if self._is_idempotent(tool) else _BACK_S
-                if (next_line := await self._line_after(line, min(wait_s, patience.left_s))) is None:
+                if (next_line := await self._find_next_connection(line, min(wait_s, patience.left_s))) is None:
                     raise
                 if not patience.stands():
                     raise WithdrawnError from None
@@ -221,23 +221,23 @@ class Calls:
                     raise
         raise LostError
 
-    async def _line_after(self, line: Line, wait_s: float) -> Line | None:
+    async def _find_next_connection(self, line: ServerConnection, wait_s: float) -> ServerConnection | None:
         """Return the connection after one that has ended; None: there is none in time."""
-        await asyncio.wait({line.gone}, timeout=_GRACE_S)
+        await asyncio.wait({line.closed_future}, timeout=_GRACE_S)
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._next_line(), wait_s)
         return None
 
-    async def _request(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
-        making = line.call(tool, arguments, progressed=patience.progressed, meta=patience.meta)
+    async def _request(self, line: ServerConnection, tool: str, arguments: Json, patience: "_Patience") -> Json:
+        making = line.call(tool, arguments, progressed=patience.report_progress, meta=patience.meta)
         context = copy_context()
         context.run(CALL_STANDS.set, patience.stands)
         asked = asyncio.create_task(making, context=context)
         self._asked.add(asked)
-        asked.add_done_callback(self._settled)
-        ends: set[asyncio.Future[Any]] = {asked, line.gone}
+        asked.add_done_callback(self._forget_task)
+        ends: set[asyncio.Future[Any]] = {asked, line.closed_future}
         try:
-            while not asked.done() and not line.gone.done():
+            while not asked.done() and not line.closed_future.done():
                 if patience.left_s <= 0:
                     raise TimeoutError
                 await asyncio.wait(ends, timeout=patience.left_s, return_when=asyncio.FIRST_COMPLETED)
@@ -249,7 +249,7 @@ class Calls:
         finally:
             asked.cancel()
 
-    def _settled(self, asked: asyncio.Task[Json]) -> None:
+    def _forget_task(self, asked: asyncio.Task[Json]) -> None:
         self._asked.discard(asked)
         if not asked.cancelled():
             asked.exception()  # else asyncio logs a failure that no caller awaits any more
@@ -287,7 +287,7 @@ class _Patience:
         #: How long it lasts: a number of the configuration, or one that progress made.
         self.was_s = limit_s
 
-    def progressed(self, progress: CallProgress) -> None:
+    def report_progress(self, progress: CallProgress) -> None:
         self._told(progress)
         since_s = self._clock() - self._began_s
         self.was_s = min(round(since_s + self._limit_s, 1), self._longest_s)
@@ -298,5 +298,5 @@ class _Patience:
         return self._until_s - self._clock()
 
 
-def _nothing(_progress: CallProgress) -> None:
+def _ignore_progress(_progress: CallProgress) -> None:
     """Do nothing: nobody waits for reports."""

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.mcp.schemas.differences import differences
 from gateway.mcp.server import ManagedServer
-from gateway.mcp.words import one_line
+from gateway.mcp.server_text import one_line
 
 log = logging.getLogger("gateway")
 

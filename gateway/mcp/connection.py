@@ -42,14 +42,14 @@ from mcp_types.methods import validate_server_result
 from pydantic import TypeAdapter, ValidationError
 
 from gateway import __version__
+from gateway.aio.cooperative import TimeSlice
 from gateway.contracts.exchange import CallProgress
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError, NotRunError
 from gateway.mcp.definitions import SCHEMA_BYTES, TOOLS_LIMIT, shown_name
-from gateway.mcp.transport import outcomes
-from gateway.mcp.types import Channel
-from gateway.turns import Turn
+from gateway.mcp.server_facts import Channel
+from gateway.mcp.transport import rpc_result
 
 MAX_PAGES: Final = 100
 #: Of a list of tools on all its pages, with their cursors, as compact JSON; and of one tool in it.
@@ -103,7 +103,7 @@ class McpConnection:
         self._wire = wire
         self.session = ClientSession(
             dispatcher=wire,
-            message_handler=self._received,
+            message_handler=self._handle_message,
             client_info=Implementation(name="twolane", version=__version__),
         )
         self.stirred = asyncio.Event()  # its tools may have changed, or it is gone
@@ -112,7 +112,7 @@ class McpConnection:
         wire.gone.add_done_callback(lambda _: self.stirred.set())
 
     @property
-    def gone(self) -> asyncio.Future[None]:
+    def closed_future(self) -> asyncio.Future[None]:
         return self._wire.gone
 
     @property
@@ -127,8 +127,8 @@ class McpConnection:
 
     async def negotiate(self, *, probe_s: float | None) -> None:
         """Agree on the newer era where the server supports it, else on the older one."""
-        with _mapped():
-            if probe_s is not None and await self._discovered(probe_s):
+        with _map_sdk_errors():
+            if probe_s is not None and await self._can_discover(probe_s):
                 self._known = _DISCOVER
             else:
                 try:
@@ -140,7 +140,7 @@ class McpConnection:
                     self._known = _DISCOVER
         self._wire.version = self.protocol
 
-    async def _discovered(self, limit_s: float) -> bool:
+    async def _can_discover(self, limit_s: float) -> bool:
         """Return whether the server supports the newer era; older ones answer with various errors, some not at all."""
         try:
             async with asyncio.timeout(limit_s):
@@ -155,20 +155,20 @@ class McpConnection:
         Raises LostError, AnsweredError.
         """
         async with self._listing:
-            with _mapped():
+            with _map_sdk_errors():
                 return await self._pages()
 
     async def _pages(self) -> tuple[list[Any], list[str]]:
         found: list[Any] = []
         problems: list[str] = []
         cursors: list[str | None] = [None]
-        room_bytes, turn = LIST_BYTES, Turn()
+        room_bytes, turn = LIST_BYTES, TimeSlice()
         while len(cursors) <= MAX_PAGES and len(found) <= TOOLS_LIMIT:
             page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursors[-1]))
             refused = self._wire.fit - {tool.name for tool in page.tools}
             problems += (f"the tool {name!r} is left out: {_TOO_MANY_HEADERS}" for name in self._wire.beyond)
             problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
-            for place, tool in enumerate(self._wire.taken()):
+            for place, tool in enumerate(self._wire.take_tools()):
                 if _name(tool) in refused | self._wire.beyond:
                     continue
                 size_bytes = _size_bytes(tool)
@@ -200,25 +200,25 @@ class McpConnection:
         progressed: Callable[[CallProgress], None],
         meta: Mapping[str, str] = MappingProxyType({}),
     ) -> Json:
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def report_progress(progress: float, total: float | None, message: str | None) -> None:
             progressed(CallProgress(message, progress, total))
 
         params = CallToolRequestParams(name=tool, arguments=arguments, _meta={**meta} or None)
         request = CallToolRequest(params=params)
-        with _mapped():
+        with _map_sdk_errors():
             try:
-                raw: Json = await self.session.send_request(request, _AS_WRITTEN, progress_callback=told)
+                raw: Json = await self.session.send_request(request, _AS_WRITTEN, progress_callback=report_progress)
             except MCPError as error:
                 if error.code == HEADER_MISMATCH:
                     # Perhaps the server wants arguments as headers, by a schema that it has changed: the list is read
                     # again. The call is not sent again: the code may be the server's own, of a call that ran.
                     self.stirred.set()
                 raise
-        return _completed(raw["_meta"][_RAW])
+        return _require_complete(raw["_meta"][_RAW])
 
     async def ping(self) -> None:
         """Return once the server answers, whatever it says. Raises LostError."""
-        with suppress(AnsweredError), _mapped():
+        with suppress(AnsweredError), _map_sdk_errors():
             await self._wire.send_raw_request(self._known, {})
 
     def end(self) -> None:
@@ -232,9 +232,9 @@ class McpConnection:
     async def ask(self, method: str, params: Json) -> Json:
         """Return the result of a request about prompts or resources. Raises LostError and AnsweredError."""
         request: Request[Any, Any] = _ASKED[method].model_validate({"method": method, "params": params})
-        with _mapped():
+        with _map_sdk_errors():
             raw: Json = await self.session.send_request(request, _AS_WRITTEN)
-        return _completed(raw)
+        return _require_complete(raw)
 
     async def listen(self) -> None:
         """Subscribe to changes of its tools, where the newer era requires that; until it is cancelled."""
@@ -242,7 +242,7 @@ class McpConnection:
         if capabilities is None or capabilities.tools is None or not capabilities.tools.list_changed:
             return
         backoff = Backoff()
-        while not self.gone.done():
+        while not self.closed_future.done():
             try:
                 async with listen(self.session, tools_list_changed=True) as changes:
                     async for _ in changes:
@@ -257,7 +257,7 @@ class McpConnection:
             await asyncio.sleep(backoff.next_s(up_s=0))
             self.stirred.set()  # changes in between were not reported
 
-    async def _received(self, message: IncomingMessage) -> None:
+    async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
             self.stirred.set()
 
@@ -302,21 +302,21 @@ class _Wire(Dispatcher[TransportContext]):
         if method == "tools/list" and isinstance(result.get("tools"), list):
             self._listed = result["tools"]
             page = {key: result[key] for key in _OF_PAGE if key in result}
-            fit, self.beyond = await self._fitting(page, self._listed[:TOOLS_LIMIT])
+            fit, self.beyond = await self._select_fitting_tools(page, self._listed[:TOOLS_LIMIT])
             self.fit = frozenset(tool["name"] for tool in fit)
             return {**page, "tools": fit}
         return result
 
-    def taken(self) -> list[Any]:
+    def take_tools(self) -> list[Any]:
         """Return the tools of the last page as the server wrote them, once: nothing of it is kept."""
         listed, self._listed = self._listed, []
         return listed
 
-    async def _fitting(self, page: Json, tools: list[Any]) -> tuple[list[Json], frozenset[str]]:
+    async def _select_fitting_tools(self, page: Json, tools: list[Any]) -> tuple[list[Json], frozenset[str]]:
         """Return the tools that are valid in the protocol, as far as the SDK reads them, and those without room."""
         found: list[Json] = []
         beyond: set[str] = set()
-        room_bytes, turn = HEADERS_BYTES, Turn()
+        room_bytes, turn = HEADERS_BYTES, TimeSlice()
         for tool in tools:
             await turn.pause()
             if not isinstance(tool, dict) or not isinstance(schema := tool.get("inputSchema"), dict):
@@ -343,7 +343,7 @@ class _Wire(Dispatcher[TransportContext]):
         return True
 
 
-def _completed(raw: Json) -> Json:
+def _require_complete(raw: Json) -> Json:
     """Return a result as the server wrote it. Raises AnsweredError for a question in its place."""
     if raw.get("resultType") == "input_required":
         raise AnsweredError("it asks for more input, which cannot be given here")
@@ -360,11 +360,11 @@ def _name(tool: Any) -> object:
 
 
 @contextmanager
-def _mapped() -> Iterator[None]:
+def _map_sdk_errors() -> Iterator[None]:
     """Map the exceptions of the SDK to LostError and AnsweredError."""
     try:
         yield
-    except outcomes.NotRunError as error:
+    except rpc_result.RequestNotRunError as error:
         raise NotRunError(error.message) from None
     except MCPError as error:
         if error.code == CONNECTION_CLOSED and error.message.startswith(_CLOSED):

@@ -13,14 +13,14 @@ from typing import Any, Final
 import jsonschema_rs
 import orjson
 
-from gateway.contracts.canonical import canonical
-from gateway.contracts.store import Json
+from gateway.aio.cooperative import Work
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.canonical import canonical
 from gateway.mcp.schemas.normal_form import normal_form
-from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, patterns_of, validator
+from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, find_patterns, validator
 from gateway.mcp.schemas.references import problem_of_references
-from gateway.mcp.words import LINE_CHARS, described, hints_of, icons_of, one_line, visible
+from gateway.mcp.server_text import LINE_CHARS, clean_description, one_line, parse_hints, parse_icons, visible
 from gateway.tools.schema_check import SchemaCheck
-from gateway.turns import Work
 
 TOOLS_LIMIT: Final = 500
 SCHEMA_BYTES: Final = 64 << 10
@@ -90,7 +90,7 @@ def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
             left_out.append(f"the tool {shown_name(tool, place)} is left out: {reason}")
             continue
         room_bytes -= size_bytes
-        description = described(tool.get("description"))
+        description = clean_description(tool.get("description"))
         title = one_line(tool.get("title"))
         line = _first_sentence(description) or _first_sentence(title)
         beside: list[Json | None] = []
@@ -142,7 +142,7 @@ def shown_name(tool: Any, place: int) -> str:
     return repr(visible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"
 
 
-def document_of(tool: Definition) -> Json:
+def build_document(tool: Definition) -> Json:
     """Return a definition as `ManagedService.document` describes it."""
     return {
         "description": tool.description,
@@ -153,12 +153,12 @@ def document_of(tool: Definition) -> Json:
     }
 
 
-def facing_of(tool: Definition) -> Json:
-    """Return a definition as `Facing.facing` describes it."""
+def build_client_fields(tool: Definition) -> Json:
+    """Return a definition as `McpSource.get_client_fields` describes it."""
     said = {
         "title": tool.title,
         "outputSchema": tool.output_schema if tool.output is not None else None,
-        "annotations": hints_of(tool.annotations),
+        "annotations": parse_hints(tool.annotations),
         "icons": tool.icons,
     }
     return {key: value for key, value in said.items() if value}
@@ -176,7 +176,7 @@ def problem_of_output(tool: Definition, structured: Any) -> str | None:
 
 def _normal(schema: Any) -> Any:
     """Return the normal form of a schema that is small and flat enough; others stay as they are."""
-    if not isinstance(schema, dict) or _deeper_than(schema, SCHEMA_DEPTH):
+    if not isinstance(schema, dict) or _is_too_deep(schema, SCHEMA_DEPTH):
         return schema
     try:
         return normal_form(schema) if len(orjson.dumps(schema)) <= SCHEMA_BYTES else schema
@@ -199,7 +199,7 @@ def _schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int
         raise _UnfitError("its schema is no JSON object")
     if schema.get("type", "object") != "object":
         raise _UnfitError("its schema is not of the type object")
-    if _deeper_than(schema, SCHEMA_DEPTH):
+    if _is_too_deep(schema, SCHEMA_DEPTH):
         raise _UnfitError(f"its schema is nested more than {SCHEMA_DEPTH} levels deep")
     try:
         size_bytes = len(orjson.dumps(schema))
@@ -210,13 +210,13 @@ def _schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int
     if size_bytes > room_bytes:
         raise _UnfitError(f"the schemas of all tools have more than {SCHEMAS_BYTES:,} bytes together")
     yield
-    cleaned: Json = _cleaned({**schema, "type": "object"})
+    cleaned: Json = _clean_prose({**schema, "type": "object"})
     yield
-    yield from _compiled(cleaned, room)
+    yield from _compile_schema(cleaned, room)
     return cleaned, size_bytes
 
 
-def _compiled(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
+def _compile_schema(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
     """Compile a schema that is small and flat enough. Raises _UnfitError."""
     if (problem := problem_of_references(schema)) is not None:
         raise _UnfitError(problem)
@@ -233,7 +233,7 @@ def _compiled(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
 
 def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
     """Return a cleaned object and its size in bytes; None: it is no object, or too large, or no JSON."""
-    if not isinstance(value, dict) or _deeper_than(value, SCHEMA_DEPTH):
+    if not isinstance(value, dict) or _is_too_deep(value, SCHEMA_DEPTH):
         return None, 0
     try:
         size_bytes = len(orjson.dumps(value))
@@ -241,7 +241,7 @@ def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
         return None, 0
     if size_bytes > min(SCHEMA_BYTES, room_bytes):
         return None, 0
-    cleaned: Json = _cleaned(value)
+    cleaned: Json = _clean_prose(value)
     return cleaned, size_bytes
 
 
@@ -250,21 +250,21 @@ def _output(schema: Json | None, *, room: Room) -> Work[SchemaCheck | None]:
     if schema is None:
         return None
     try:
-        compiled = yield from _compiled(schema, room)
+        compiled = yield from _compile_schema(schema, room)
     except _UnfitError:
         return None
     yield
-    return SchemaCheck(schema, compiled) if (yield from are_known(tuple(patterns_of(schema)))) else None
+    return SchemaCheck(schema, compiled) if (yield from are_known(tuple(find_patterns(schema)))) else None
 
 
 def _icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:
     """Return the icons that a client may load, and their size in bytes; none where they are too large."""
-    icons = icons_of(value)
+    icons = parse_icons(value)
     whole, size_bytes = _part({"icons": icons}, room_bytes=room_bytes)
     return ([], 0) if whole is None or not icons else (whole["icons"], size_bytes)
 
 
-def _deeper_than(value: Any, limit: int) -> bool:
+def _is_too_deep(value: Any, limit: int) -> bool:
     """Return whether objects and lists are nested deeper than `limit`, `value` itself being the first level."""
     level = [value]
     for _ in range(limit):
@@ -280,14 +280,15 @@ def _inside(value: Any) -> Iterator[Any]:
     return (inner for inner in values if isinstance(inner, dict | list))
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_prose(value: Any) -> Any:
     """Return a copy of a schema whose prose is `visible`. The schema must be flat enough to recurse."""
     if isinstance(value, list):
-        return [_cleaned(item) for item in value]
+        return [_clean_prose(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: visible(item) if key in _PROSE and isinstance(item, str) else _cleaned(item) for key, item in value.items()
+        key: visible(item) if key in _PROSE and isinstance(item, str) else _clean_prose(item)
+        for key, item in value.items()
     }
 
 

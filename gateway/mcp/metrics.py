@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gateway.contracts.plugin import Clock, Counters
-from gateway.mcp.types import Config
+from gateway.mcp.server_facts import Config
 
 
 @dataclass(slots=True)

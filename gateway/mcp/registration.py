@@ -13,12 +13,12 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.messages import nearest
 from gateway.config.reading.secret_files import COMPANION_SUFFIX
+from gateway.config.reserved_names import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import parse_label
 from gateway.config.values.secret import MASK, Secret
-from gateway.contracts.store import Json
-from gateway.text.reserved import ServiceNames
+from gateway.contracts.storage.store import Json
 
 #: Where secrets stand, by their names, besides the URL.
 _SECRETS: Final = ("env", "headers", "oauth")
@@ -49,14 +49,14 @@ def checked_name(name: object, *, beside: ServiceNames | None = None) -> str:
     return text
 
 
-def checked(settings: Json) -> McpServer:
+def parse_settings(settings: Json) -> McpServer:
     """Return the settings as those of the configuration. Raises SettingsError with the first problem."""
     _check_companions(settings)
     try:
         server = McpServer.model_validate(settings)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        raise _explained(problem) from None
+        raise _as_settings_error(problem) from None
     if (server.command is None) == (server.url is None):
         raise SettingsError("expected either command or url", param="command")
     if server.cwd is not None and not server.cwd.is_absolute():
@@ -64,12 +64,12 @@ def checked(settings: Json) -> McpServer:
     return server
 
 
-def options_of(server: McpServer) -> dict[str, object]:
+def build_options(server: McpServer) -> dict[str, object]:
     """Return the options for its plugin, in plain values, without absent settings."""
     return {name: value for name, value in _fields(server).items() if name not in _OURS}
 
 
-def shown(server: McpServer) -> Json:
+def mask_settings(server: McpServer) -> Json:
     """Return the settings without secrets; of a URL only its scheme, host and port."""
     view: Json = server.model_dump(mode="json", exclude_none=True)
     if server.url is not None:
@@ -85,13 +85,13 @@ def with_stored_secrets(settings: Json, *, kept: Json | None) -> Json:
     url = settings.get("url")
     if isinstance(url, str) and url.endswith(MASK):
         if url != seen.get("url"):
-            raise _masked("url")
+            raise _build_masked_error("url")
         filled["url"] = before["url"]
     for part in _SECRETS:
         given, known = settings.get(part), before.get(part, {})
         if isinstance(given, dict):
             for name in (name for name, value in given.items() if value == MASK and name not in known):
-                raise _masked(f"{part}.{name}")
+                raise _build_masked_error(f"{part}.{name}")
             filled[part] = {name: known[name] if value == MASK else value for name, value in given.items()}
     return filled
 
@@ -99,12 +99,12 @@ def with_stored_secrets(settings: Json, *, kept: Json | None) -> Json:
 def _readable(kept: Json | None) -> tuple[Json, Json]:
     """Return the stored settings and their shown form; both are empty for settings that this version cannot read."""
     try:
-        return ({}, {}) if kept is None else (kept, shown(checked(kept)))
+        return ({}, {}) if kept is None else (kept, mask_settings(parse_settings(kept)))
     except SettingsError:
         return {}, {}
 
 
-def _masked(param: str) -> SettingsError:
+def _build_masked_error(param: str) -> SettingsError:
     return SettingsError(f"{MASK!r} stands for a value that is kept, and none is: send the value", param=param)
 
 
@@ -142,7 +142,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _explained(problem: ErrorDetails) -> SettingsError:
+def _as_settings_error(problem: ErrorDetails) -> SettingsError:
     path = [str(part) for part in problem["loc"] if part != "[key]"]
     param = ".".join(path) or None
     match problem["type"]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import StoredService
+from gateway.contracts.service import ManagedService
+from gateway.contracts.storage.store import StoredService
 from gateway.mcp.broken_server import BrokenServer
-from gateway.mcp.registration import options_of
+from gateway.mcp.registration import build_options
 
 log = logging.getLogger("gateway")
 
@@ -39,13 +39,13 @@ class DesiredServer:
     error: str = ""
 
     @property
-    def enabled(self) -> bool:
+    def is_enabled(self) -> bool:
         """Return whether its settings let it run at all."""
         return self.server is None or self.server.enabled
 
     @property
-    def running(self) -> bool:
-        return self.enabled and not self.record.stopped
+    def may_run(self) -> bool:
+        return self.is_enabled and not self.record.stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ManagedServer:
         self._noticed = noticed
         self._clock = clock
         self._options = _options(wanted)
-        self.service = self._built()
+        self.service = self._build_watched()
         self._reached = _Applied(self.service, running=False, restarts=wanted.record.restarts)
         self._retired: list[ManagedService] = []
         self._pins: Mapping[str, str] = {}
@@ -83,7 +83,7 @@ class ManagedServer:
         if options != self._options:
             self._options = options
             self._retired.append(self.service)
-            self.service = self._built()
+            self.service = self._build_watched()
         self._follow()
 
     def apply_pins(self) -> None:
@@ -101,7 +101,7 @@ class ManagedServer:
         """Return whether a tool asks as long as its name is not accepted, whatever its definition."""
         return self.wanted.server is not None and self.wanted.server.pin == "names"
 
-    async def settled(self) -> None:
+    async def wait_until_applied(self) -> None:
         """Wait until the desired state is applied: the service is stopped, or its start has begun."""
         if self._task is not None:
             await asyncio.wait({self._task})
@@ -110,19 +110,19 @@ class ManagedServer:
         """Close the service, and return once nothing of it runs any more."""
         self._leaving = True
         self._follow()
-        await self.settled()
+        await self.wait_until_applied()
         await _done(self.service.close, self.name)
 
     @property
-    def _running(self) -> bool:
-        return self.wanted.running and not self._leaving
+    def _may_run(self) -> bool:
+        return self.wanted.may_run and not self._leaving
 
-    def _built(self) -> ManagedService:
-        service = self._made()
+    def _build_watched(self) -> ManagedService:
+        service = self._build_service()
         service.watch(self._noticed)
         return service
 
-    def _made(self) -> ManagedService:
+    def _build_service(self) -> ManagedService:
         error = self.wanted.error
         if self._options is not None:
             try:
@@ -141,20 +141,20 @@ class ManagedServer:
     async def _reach(self) -> None:
         """Apply changes until the desired and the applied state are the same."""
         while True:
-            before, wanted = self._reached, _Applied(self.service, self._running, self.wanted.record.restarts)
+            before, wanted = self._reached, _Applied(self.service, self._may_run, self.wanted.record.restarts)
             if before == wanted and not self._retired:
                 return
             while self._retired:
                 await _done(self._retired.pop(0).close, self.name)
             if before.running and before.service is wanted.service:
                 await _done(wanted.service.stop, self.name)
-            if wanted.running and self.service is wanted.service and self._running:
+            if wanted.running and self.service is wanted.service and self._may_run:
                 wanted.service.start()
             self._reached = wanted
 
 
 def _options(wanted: DesiredServer) -> Mapping[str, object] | None:
-    return None if wanted.server is None else options_of(wanted.server)
+    return None if wanted.server is None else build_options(wanted.server)
 
 
 async def _done(ending: Callable[[], Awaitable[None]], name: str) -> None:

@@ -16,18 +16,18 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.clock import until_set
+from gateway.aio.clock import until_set
+from gateway.config.reserved_names import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
-from gateway.contracts.canonical import canonical
-from gateway.contracts.managed import ManagedService, ServiceStatus
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
+from gateway.contracts.service import ManagedService, ServiceStatus
+from gateway.contracts.storage.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
 from gateway.contracts.tools import ServiceSource
+from gateway.jsontext.canonical import canonical
 from gateway.mcp.changed_tools import ChangedTools
-from gateway.mcp.registration import SettingsError, checked
+from gateway.mcp.registration import SettingsError, parse_settings
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
-from gateway.text.reserved import ServiceNames
 from gateway.tools.catalog import Configured
 
 log = logging.getLogger("gateway")
@@ -88,7 +88,7 @@ class McpServers:
         self._told: Sequence[tuple[str, ServiceState, str | None]] = ()
         self._told_s = float("-inf")
         self._restarts: Mapping[str, int] = {}
-        self._changed = ChangedTools(self.recorded)
+        self._changed = ChangedTools(self.load_definitions)
         self._recorded: dict[str, frozenset[str]] = {}  # hashes of definitions, by service
         self._closed = False
         self._watchers: list[Callable[[], None]] = []
@@ -112,7 +112,7 @@ class McpServers:
             self._snapshot = tuple(Configured(one.service, untrusted=True, origin="mcp") for one in members)
         return self._snapshot
 
-    def url_of(self, name: str) -> str | None:
+    def find_url(self, name: str) -> str | None:
         """Return the URL of a service, with its secrets; None: it has none, or there is no such service."""
         member = self._members.get(name)
         server = None if member is None else member.wanted.server
@@ -129,14 +129,14 @@ class McpServers:
             self._reconcile(configured, records)
             self._generation = generation if configured is self._configured else None
 
-    async def seen(self) -> Sequence[ServerStatus]:
+    async def list_services(self) -> Sequence[ServerStatus]:
         """Return every service, as of now. Raises StoreError."""
         await self.refresh()
         told: dict[str, list[WorkerService]] = {}
         for other in await self._store.reported_services(since_s=self._clock.time() - FRESH_S):
             if other.worker != self.worker:
                 told.setdefault(other.name, []).append(other)
-        return [_seen(server, told.get(server.name, ())) for server in self._members.values()]
+        return [_build_status(server, told.get(server.name, ())) for server in self._members.values()]
 
     async def change(self, name: str, change: Callable[[StoredService], StoredService]) -> None:
         """Write the record that `change` returns for the stored one (version 0: there is none), and apply it here.
@@ -172,7 +172,7 @@ class McpServers:
             await self._store.put_definitions(new)
         self._recorded[name] = frozenset(accepted.values())
 
-    async def recorded(self, sha256s: Sequence[str]) -> Mapping[str, Json]:
+    async def load_definitions(self, sha256s: Sequence[str]) -> Mapping[str, Json]:
         """Return the stored definitions that have these hashes, `RECORDED_CHARS` characters of them or so.
 
         Raises StoreError.
@@ -202,11 +202,11 @@ class McpServers:
         except StoreError as error:
             log.error("the store failed behind a change of the services, which stands: %s", error)
 
-    async def settled(self, name: str) -> None:
+    async def wait_until_applied(self, name: str) -> None:
         """Wait until the desired state is applied here: the service is stopped, or its start has begun."""
         server = self._members.get(name)
         if server is not None:
-            await server.settled()
+            await server.wait_until_applied()
 
     def families(self) -> Iterator[Metric]:
         """Yield the metric of the services that run here."""
@@ -238,7 +238,7 @@ class McpServers:
                 log.error("the store failed: %s", error)
 
     def _reconcile(self, configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> None:
-        wanted = _wanted(configured, records)
+        wanted = _build_desired(configured, records)
         for name in self._members.keys() - wanted.keys():
             task = asyncio.get_running_loop().create_task(self._members.pop(name).close())
             self._leaving.add(task)
@@ -251,7 +251,7 @@ class McpServers:
             if name in before:
                 server.want(one)
         if self._members and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._look_after())
+            self._task = asyncio.get_running_loop().create_task(self._maintain_services())
         self._notice()
 
     def _notice(self) -> None:
@@ -264,7 +264,7 @@ class McpServers:
     def _member(self, name: str, wanted: DesiredServer) -> ManagedServer:
         return ManagedServer(name, wanted, build=self._build, noticed=self._notice, clock=self._clock)
 
-    async def _look_after(self) -> None:
+    async def _maintain_services(self) -> None:
         """Pin definitions that are seen for the first time, and report the services to the store."""
         while True:
             pause_s = PAUSE_S
@@ -314,7 +314,7 @@ class McpServers:
 
     async def _report(self) -> None:
         now_s = self._clock.time()
-        seen = [_seen(server) for server in self._members.values()]
+        seen = [_build_status(server) for server in self._members.values()]
         told = [(one.name, one.condition.state, one.condition.error) for one in seen]
         if told == self._told and (not told or self._clock.monotonic() - self._told_s < TELL_EVERY_S):
             return
@@ -335,7 +335,9 @@ def _object(text: str) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, DesiredServer]:
+def _build_desired(
+    configured: Mapping[str, McpServer], records: Mapping[str, StoredService]
+) -> dict[str, DesiredServer]:
     wanted = {
         name: DesiredServer("configured", server, records.get(name, StoredService(name=name)))
         for name, server in configured.items()
@@ -345,26 +347,26 @@ def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredSer
         taken.add(name)
     for name, record in records.items():
         if record.config is not None and name not in wanted:
-            wanted[name] = _registered(record, record.config, beside=taken)
+            wanted[name] = _build_registered(record, record.config, beside=taken)
             if wanted[name].server is not None:
                 taken.add(name)
     return wanted
 
 
-def _registered(record: StoredService, config: bytes, *, beside: ServiceNames) -> DesiredServer:
+def _build_registered(record: StoredService, config: bytes, *, beside: ServiceNames) -> DesiredServer:
     """Return the desired state of a registered service; its record may be of another version than this program's."""
     if (problem := beside.problem(record.name)) is not None:
         error = f"{problem}: remove the service, and register it under another name"
         return DesiredServer("registered", None, record, error)
     try:
         settings: Json = json.loads(config)
-        return DesiredServer("registered", checked(settings), record)
+        return DesiredServer("registered", parse_settings(settings), record)
     except ValueError as error:
         at = f"{error.param}: " if isinstance(error, SettingsError) and error.param else ""
         return DesiredServer("registered", None, record, f"its settings do not fit this version: {at}{error}")
 
 
-def _seen(server: ManagedServer, others: Sequence[WorkerService] = ()) -> ServerStatus:
+def _build_status(server: ManagedServer, others: Sequence[WorkerService] = ()) -> ServerStatus:
     """Return the status of a service without the secrets of its settings, which a server may have printed."""
     condition = server.service.condition()
     secrets = () if server.wanted.server is None else tuple(redactable(server.wanted.server))

@@ -9,15 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
-from gateway.contracts.store import Json
+from gateway.contracts.service import ServiceStatus
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
-from gateway.mcp.definitions import Definition, Definitions, document_of, facing_of, name_hash, problem_of_output
-from gateway.mcp.sdk import MISSING_SDK
-from gateway.mcp.session import Session
+from gateway.mcp.definitions import (
+    Definition,
+    Definitions,
+    build_client_fields,
+    build_document,
+    name_hash,
+    problem_of_output,
+)
+from gateway.mcp.sdk_import import MISSING_SDK
+from gateway.mcp.server_facts import Channel, Config, Endpoint, MakeChannel
+from gateway.mcp.server_supervisor import ServerSupervisor
 from gateway.mcp.transport.process import Program
-from gateway.mcp.types import Channel, Config, Endpoint, MakeChannel
 
 
 class McpService:
@@ -29,13 +36,15 @@ class McpService:
         self._pins: Mapping[str, str] = {}
         self._shown: tuple[tuple[object, ...], Service] | None = None
         self._specs: tuple[Definitions | None, dict[str, ToolSpec]] = None, {}
-        self._session = Session(server, make_channel, changed=self._changed, counters=host.counters, clock=host.clock)
+        self._session = ServerSupervisor(
+            server, make_channel, changed=self._notify_watchers, counters=host.counters, clock=host.clock
+        )
 
     def __repr__(self) -> str:
         return f"<McpService {self._server.name!r}>"
 
     def service(self) -> Service:
-        running, definitions = self._session.running, self._session.definitions
+        running, definitions = self._session.is_running, self._session.definitions
         of = (running, definitions, self._pins)
         # Each change of any service makes another snapshot of all, and this is the same as long as these are.
         if self._shown is None or any(a is not b for a, b in zip(of, self._shown[0], strict=True)):
@@ -53,11 +62,11 @@ class McpService:
         return self._shown[1]
 
     def spec(self, tool: str) -> ToolSpec | None:
-        found = self._session.definitions.tools.get(tool) if self._session.running else None
+        found = self._session.definitions.tools.get(tool) if self._session.is_running else None
         return None if found is None else self._spec(found)
 
     async def list_tools(self) -> Sequence[ToolSpec]:
-        tools = self._session.definitions.tools if self._session.running else {}
+        tools = self._session.definitions.tools if self._session.is_running else {}
         return [self._spec(tool) for tool in tools.values()]
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
@@ -65,7 +74,7 @@ class McpService:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        told = None if exchange.watcher is None else exchange.watcher.progressed
+        told = None if exchange.watcher is None else exchange.watcher.report_progress
         name = call.tool.removeprefix(f"{self._server.name}.")
         tool = self._session.definitions.tools.get(name)
         trace = exchange.tool_trace
@@ -92,11 +101,11 @@ class McpService:
 
     def document(self, tool: str) -> Json | None:
         found = self._session.definitions.tools.get(tool)
-        return None if found is None else document_of(found)
+        return None if found is None else build_document(found)
 
-    def facing(self, tool: str) -> Json:
+    def get_client_fields(self, tool: str) -> Json:
         found = self._session.definitions.tools.get(tool)
-        return {} if found is None else facing_of(found)
+        return {} if found is None else build_client_fields(found)
 
     def offers(self, kind: str) -> bool:
         return self._session.offers(kind)
@@ -110,7 +119,7 @@ class McpService:
     def watch(self, changed: Callable[[], None]) -> None:
         self._watchers.append(changed)
 
-    def _changed(self) -> None:
+    def _notify_watchers(self) -> None:
         for changed in self._watchers:
             changed()
 
@@ -129,14 +138,14 @@ class McpService:
             self._specs = definitions, {}
         specs = self._specs[1]
         if (spec := specs.get(tool.name)) is None:
-            spec = specs[tool.name] = self._made(tool)
+            spec = specs[tool.name] = self._build_spec(tool)
         return spec
 
-    def _pinned(self, tool: Definition) -> str:
+    def _get_pin(self, tool: Definition) -> str:
         """Return what an approval of a call of this tool is bound to: as much of it as is pinned."""
         return tool.sha256 if self._server.pin == "definitions" else name_hash(tool.name)
 
-    def _made(self, tool: Definition) -> ToolSpec:
+    def _build_spec(self, tool: Definition) -> ToolSpec:
         return ToolSpec(
             name=tool.name,
             description=tool.description,
@@ -145,7 +154,7 @@ class McpService:
             untrusted=True,
             requires_approval=self._server.requires_approval,
             idempotent=tool.name in self._server.idempotent,
-            server=f"{self._server.sha256} {self._pinned(tool)}",
+            server=f"{self._server.sha256} {self._get_pin(tool)}",
         )
 
 

@@ -7,25 +7,25 @@ from mcp_types import ReadResourceRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
 from gateway.context.tool_calls import ToolCalls
-from gateway.contracts.store import Json
-from gateway.mcp_server.bounds.unread import Unread
-from gateway.mcp_server.calling import Calling
+from gateway.contracts.storage.store import Json
 from gateway.mcp_server.changes import Changes
-from gateway.mcp_server.door import Door
-from gateway.mcp_server.listing import Listing
-from gateway.mcp_server.opening import DoorNeeds
-from gateway.mcp_server.prompts import Prompts
+from gateway.mcp_server.client_request import get_client_request
+from gateway.mcp_server.endpoint import McpEndpoint
+from gateway.mcp_server.lazy_endpoint import DoorNeeds
+from gateway.mcp_server.listing import ToolListing
+from gateway.mcp_server.prompts import ClientPrompts
+from gateway.mcp_server.quotas.result_backlog import UnreadResults
 from gateway.mcp_server.server import build_server
 from gateway.mcp_server.services import ServiceOffers
-from gateway.mcp_server.tools import Tools
-from gateway.mcp_server.visit import visit_of
+from gateway.mcp_server.tool_calls import Calling
+from gateway.mcp_server.tools import ClientTools
 from gateway.mcp_server.workflow_prompts import WorkflowPrompts
 from gateway.workflows.definition import Workflow
 
 _NONE: Final[Mapping[str, Workflow]] = {}
 
 
-def build_door(needs: DoorNeeds, secret: bytes) -> Door:
+def build_door(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
     """Build the endpoint. `secret` seals what clients carry from one request to the next."""
     settings, services = needs.settings, needs.mcp_servers.services
 
@@ -37,32 +37,32 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
     def workflow_tools() -> Mapping[str, Workflow]:
         return needs.lane().workflows if serve().has_workflow_tools else _NONE
 
-    unread = Unread()
-    calling = _calling(needs, serve, unread)
-    listing = Listing(lambda: needs.lane().catalog, services, workflow_tools)
-    tools = Tools(listing=listing, calling=calling, serve=serve)
+    unread = UnreadResults()
+    calling = _build_call_handler(needs, serve, unread)
+    listing = ToolListing(lambda: needs.lane().catalog, services, workflow_tools)
+    tools = ClientTools(listing=listing, calling=calling, serve=serve)
     sessions = serve().sessions
     changes = Changes(most=sessions.most)
     needs.mcp_servers.watch(changes.notice)
     offers = ServiceOffers(services)
-    prompts = Prompts(
+    prompts = ClientPrompts(
         services=offers,
         workflows=WorkflowPrompts(lambda: needs.lane().workflows),
-        narrowing=tools.narrowing,
+        narrowing=tools.get_access_filter,
         serve=serve,
     )
 
     async def read_resource(ctx: Any, params: ReadResourceRequestParams) -> Json:
-        return await offers.read(str(params.uri), tools.narrowing(visit_of(ctx)))
+        return await offers.read(str(params.uri), tools.get_access_filter(get_client_request(ctx)))
 
     server = build_server(
-        tools=tools.shown,
+        tools=tools.list_definitions,
         schema=tools.schema,
         call=tools.call,
-        prompts=prompts.listed,
+        prompts=prompts.list_prompts,
         get_prompt=prompts.get,
-        resources=lambda ctx: offers.resources(tools.narrowing(visit_of(ctx))),
-        templates=lambda ctx: offers.templates(tools.narrowing(visit_of(ctx))),
+        resources=lambda ctx: offers.resources(tools.get_access_filter(get_client_request(ctx))),
+        templates=lambda ctx: offers.templates(tools.get_access_filter(get_client_request(ctx))),
         read_resource=read_resource,
         changes=changes,
         secret=secret,
@@ -70,7 +70,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         clock=needs.clock,
         tracer=needs.tracer,
     )
-    return Door(
+    return McpEndpoint(
         server,
         path=serve().path,
         sessions=sessions.most if settings().workers == 1 else 0,  # another worker would not know them
@@ -85,7 +85,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
     )
 
 
-def _calling(needs: DoorNeeds, serve: Callable[[], Serve], unread: Unread) -> Calling:
+def _build_call_handler(needs: DoorNeeds, serve: Callable[[], Serve], unread: UnreadResults) -> Calling:
     """Build what runs calls. `serve` returns the settings in use."""
     calls = ToolCalls(
         lane=needs.lane,
@@ -100,7 +100,7 @@ def _calling(needs: DoorNeeds, serve: Callable[[], Serve], unread: Unread) -> Ca
     return Calling(
         calls=calls,
         identify=needs.identify,
-        answering=lambda caller, user, asked: needs.lane().approvals.answering(caller, asked, user=user),
+        answering=lambda caller, user, asked: needs.lane().approvals.build_answer_options(caller, asked, user=user),
         wait_s=lambda: serve().wait,
         clock=needs.clock,
         unread=unread,

@@ -17,10 +17,10 @@ from aiohttp import web
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.lanes.local import Facade
-from gateway.mcp_server.media import Message, Send, adapt_answer, data_of, is_answer
-from gateway.mcp_server.visit import CURRENT, SCOPE_KEY, Visit
+from gateway.mcp_server.client_request import CURRENT, SCOPE_KEY, Visit
+from gateway.mcp_server.media import Message, Send, adapt_answer, get_event_data, is_answer
 
 log = logging.getLogger("gateway")
 
@@ -47,7 +47,7 @@ class Bridge:
         self._app = app
         self._running: set[asyncio.Task[None]] = set()
 
-    async def answered(
+    async def answer_request(
         self, visit: Visit, body: bytes, *, closing: Json | None = None, ended: Callable[[], None] | None = None
     ) -> web.StreamResponse:
         """Pass a request with this body on, and return its answer once it has been written whole.
@@ -61,18 +61,18 @@ class Bridge:
         send = adapt_answer(answer.send, visit.reads, closing=closing)
         token = CURRENT.set(visit)
         try:
-            running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, send))
+            running = asyncio.get_running_loop().create_task(self._app(build_scope(visit), answer.receive, send))
         finally:
             CURRENT.reset(token)
         self._running.add(running)
-        running.add_done_callback(self._ended)
+        running.add_done_callback(self._forget_task)
         if ended is not None:
             running.add_done_callback(lambda _: ended())
         try:
             await asyncio.shield(running)
         finally:
             visit.gone.set()
-        return answer.finished()
+        return answer.get_response()
 
     async def close(self) -> None:
         """End what still runs. Idempotent."""
@@ -81,13 +81,13 @@ class Bridge:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _ended(self, running: asyncio.Task[None]) -> None:
+    def _forget_task(self, running: asyncio.Task[None]) -> None:
         self._running.discard(running)
         if not running.cancelled() and (error := running.exception()) is not None:
             log.debug("an answer to an MCP client failed: %s", type(error).__name__)
 
 
-def scope_of(visit: Visit) -> MutableMapping[str, Any]:
+def build_scope(visit: Visit) -> MutableMapping[str, Any]:
     """Return the ASGI scope of a request. Its user is the caller, to whom the SDK binds a session."""
     request = visit.request
     caller = visit.identity.caller
@@ -102,14 +102,14 @@ def scope_of(visit: Visit) -> MutableMapping[str, Any]:
         "raw_path": path.encode("latin-1", "replace"),
         "query_string": query.encode("latin-1", "replace"),
         "root_path": "",
-        "headers": _headers_of(visit),
+        "headers": _build_headers(visit),
         "user": _user(caller.name, caller.tenant),
         "state": {},
         SCOPE_KEY: visit,
     }
 
 
-def _headers_of(visit: Visit) -> list[tuple[bytes, bytes]]:
+def _build_headers(visit: Visit) -> list[tuple[bytes, bytes]]:
     left_out = {_RESUMED, *((_VERSION,) if visit.begins else ()), *((_ACCEPT,) if visit.takes_answer else ())}
     headers = [(name, value) for key, value in visit.request.raw_headers if (name := key.lower()) not in left_out]
     return [*headers, (_ACCEPT, _BOTH)] if visit.takes_answer else headers
@@ -179,7 +179,7 @@ class _Answer:
             if self._closing is not None and not body.startswith(b":"):
                 self._last_event = body
         if not more:
-            if self._closing is not None and not await is_answer(data_of(self._last_event)):
+            if self._closing is not None and not await is_answer(get_event_data(self._last_event)):
                 await self._response.write(b"event: message\r\ndata: %b\r\n\r\n" % orjson.dumps(self._closing))
             await self._response.write_eof()
             self._ended = True
@@ -189,11 +189,11 @@ class _Answer:
     async def _deliver(self, brought: list[bytes]) -> None:
         """Report the results that have just been written, unless the client left before the kernel had them."""
         transport = self._visit.request.transport
-        if isinstance(transport, Facade) and await transport.flushed():
+        if isinstance(transport, Facade) and await transport.wait_until_flushed():
             for mark in brought:
                 self._visit.owed.pop(mark)()
 
-    def finished(self) -> web.StreamResponse:
+    def get_response(self) -> web.StreamResponse:
         """Return the answer, which is written by now."""
         if self._response is None or not self._ended:
             raise ConnectionResetError("the answer was not finished")

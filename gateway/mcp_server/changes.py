@@ -20,8 +20,8 @@ from mcp.server.subscriptions import (
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gateway.mcp_server.bounds.shares import Places, owner_of
-from gateway.mcp_server.visit import visit_of
+from gateway.mcp_server.client_request import get_client_request
+from gateway.mcp_server.quotas.sessions import KeyPlaces, get_owner
 
 log = logging.getLogger("gateway")
 
@@ -37,7 +37,7 @@ class Changes:
     def __init__(self, *, most: int) -> None:
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus, max_subscriptions=most)
-        self._places = Places("subscriptions", most=most)
+        self._places = KeyPlaces("subscriptions", most=most)
         self._sessions: OrderedDict[str, ServerSession] = OrderedDict()
         self._most = most
         self._changed = asyncio.Event()
@@ -45,12 +45,12 @@ class Changes:
 
     async def listen(self, ctx: Any, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         """Serve one subscription to its end. Raises GatewayError (overloaded) and MCPError."""
-        with self._places.taken(owner_of(visit_of(ctx))):
+        with self._places.take_place(get_owner(get_client_request(ctx))):
             return await self._listening(ctx, params)
 
     def follow(self, ctx: Any) -> None:
         """Report changes to the session of a message from now on, if it has one."""
-        session_id = visit_of(ctx).session_id
+        session_id = get_client_request(ctx).session_id
         if session_id is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return
         if session_id not in self._sessions:
@@ -91,12 +91,12 @@ class Changes:
             sending.cancel()
 
     def _send(self, send: Callable[[], Any]) -> None:
-        task = asyncio.get_running_loop().create_task(_sent(send))
+        task = asyncio.get_running_loop().create_task(_try_send(send))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
 
-async def _sent(send: Callable[[], Any]) -> None:
+async def _try_send(send: Callable[[], Any]) -> None:
     try:
         async with asyncio.timeout(_SEND_S):
             await send()

@@ -6,8 +6,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 
 _CODES: Final = {"invalid_json": PARSE_ERROR}
 
@@ -23,7 +23,7 @@ def as_mcp_error(error: GatewayError) -> MCPError:
     return MCPError(code, error.message, data)
 
 
-def refusal_of(error: GatewayError, message: object) -> Json:
+def build_refusal(error: GatewayError, message: object) -> Json:
     """Return the answer to a message that is refused before it is read as a request; its id is null if not known."""
     request_id = message.get("id") if isinstance(message, dict) and error.param != "id" else None
     if isinstance(request_id, bool) or not isinstance(request_id, str | int):
@@ -40,12 +40,12 @@ def unknown_version(requested: str, message: object) -> Json:
     text = (
         f"Unsupported protocol version {requested[:64]!r}: send {versions}, or 'initialize' to agree on an older one."
     )
-    answer = refusal_of(GatewayError("invalid_header", text, param="mcp-protocol-version"), message)
+    answer = build_refusal(GatewayError("invalid_header", text, param="mcp-protocol-version"), message)
     data = {**answer["error"]["data"], "supported": list(MODERN_PROTOCOL_VERSIONS), "requested": requested}
     return {**answer, "error": {"code": UNSUPPORTED_PROTOCOL_VERSION, "message": text, "data": data}}
 
 
-def session_over(message: object) -> Json:
+def build_session_refusal(message: object) -> Json:
     """Return the answer to a request whose session its client ends before the request is answered."""
     text = (
         "The session ended before this request was answered. A call that waits for a person still does: the same call "

@@ -19,11 +19,11 @@ from pydantic import ValidationError
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import is_of_service, model_name
-from gateway.mcp.facing import Facing
+from gateway.mcp.client_view import McpSource
 from gateway.tools.catalog import Catalog, CatalogEntry
-from gateway.tools.rights import all_allowed
+from gateway.tools.client_rights import all_allowed
 from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
@@ -51,7 +51,7 @@ class Offer:
     workflow: Workflow | None = None
     tools: tuple[str, ...] = ()
 
-    def shown(self, *, version: str, plain: bool) -> Json:
+    def get_definition(self, *, version: str, plain: bool) -> Json:
         """Return the definition for a client of a protocol version; `plain`: on the path of its service."""
         definition = self.definitions[LATEST_MODERN_VERSION if version >= LATEST_MODERN_VERSION else _VERSIONS[0]]
         return {**definition, "name": self.own if plain else self.name}
@@ -86,7 +86,7 @@ class Narrowing:
         return all(any(_means_all(pattern, f"{name}.") for pattern in patterns) for patterns in self.lists if patterns)
 
 
-class _Taken:
+class _ToolSnapshot:
     """The tools as they were when they were looked at: what they were made of, and the tools by name."""
 
     __slots__ = ("by_name", "made_of", "offers")
@@ -100,7 +100,7 @@ class _Taken:
                 self.by_name.setdefault(key, offer)
 
 
-class Listing:
+class ToolListing:
     """The tools of the configuration in use. `services` returns another object after each change of a service.
 
     `workflows` returns those that are tools, by name.
@@ -116,7 +116,7 @@ class Listing:
         self._services = services
         self._workflows = workflows
         self._in_the_way: str | None = None
-        self._taken: _Taken | None = None
+        self._taken: _ToolSnapshot | None = None
 
     def offers(self, narrowing: Narrowing) -> list[Offer]:
         """Return the tools that a request may use, those of the configuration first."""
@@ -150,7 +150,7 @@ class Listing:
         made_of = self._catalog(), self._services(), self._workflows()
         if self._taken is None or any(map(is_not, made_of, self._taken.made_of)):
             catalog, _, workflows = made_of
-            self._taken = _Taken(made_of, (*_offers(catalog), *self._workflow_offers(catalog, workflows)))
+            self._taken = _ToolSnapshot(made_of, (*_offers(catalog), *self._workflow_offers(catalog, workflows)))
         return self._taken.offers
 
     def _workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[Offer]:
@@ -176,7 +176,7 @@ def _own(name: str, service: str, prefix: str) -> str:
 def _offers(catalog: Catalog) -> Sequence[Offer]:
     running = tuple(service.name for service in catalog.services() if service.running)
     exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", services=running)
-    return [_offer(entry) for entry in catalog.listed(exchange)]
+    return [_offer(entry) for entry in catalog.get_entries(exchange)]
 
 
 def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> Offer:
@@ -195,13 +195,13 @@ def _offer(entry: CatalogEntry) -> Offer:
         return Offer(inside, entry.model_name, entry.model_name, None, dict.fromkeys(_VERSIONS, definition))
     own = inside.removeprefix(f"{entry.service.name}.")
     whole = definition
-    if isinstance(entry.source, Facing) and not entry.changed:
-        whole = {**definition, **entry.source.facing(own)}
-    definitions = {version: _fitting(whole, version) for version in _VERSIONS}
+    if isinstance(entry.source, McpSource) and not entry.changed:
+        whole = {**definition, **entry.source.get_client_fields(own)}
+    definitions = {version: _fit_definition(whole, version) for version in _VERSIONS}
     return Offer(inside, entry.model_name, own, entry.service.name, definitions)
 
 
-def _fitting(definition: Json, version: str) -> Json:
+def _fit_definition(definition: Json, version: str) -> Json:
     """Return a definition without the parts that clients of this version could not read."""
     parts = [key for key in BESIDE if key in definition]
     for part in parts:

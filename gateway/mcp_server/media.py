@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.contracts.store import Json
-from gateway.turns import aside
+from gateway.aio.cooperative import aside
+from gateway.contracts.storage.store import Json
 
 Message: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -61,7 +61,7 @@ def adapt_answer(send: Send, reads: MediaTypes, *, closing: Json | None) -> Send
     return _AsJson(send, closing) if reads.json else _AsEvents(send)
 
 
-def data_of(event: bytes) -> bytes:
+def get_event_data(event: bytes) -> bytes:
     """Return the data of an event."""
     return b"".join(line.removeprefix(b"data:") for line in event.splitlines() if line.startswith(b"data:")).strip()
 
@@ -89,7 +89,7 @@ class _AsJson:
             await self._gather(message, self._start)
 
     async def _gather(self, message: Message, start: Message) -> None:
-        if await is_answer(data := data_of(message.get("body", b""))):
+        if await is_answer(data := get_event_data(message.get("body", b""))):
             self._answer = data
         if message.get("more_body", False):
             return

@@ -11,10 +11,10 @@ import logging
 from math import isfinite
 from typing import Any, Final
 
-from gateway.clock import until_set
+from gateway.aio.clock import until_set
 from gateway.context.call_runs import MESSAGE_CHARS
 from gateway.contracts.exchange import CallProgress
-from gateway.mcp.words import one_line
+from gateway.mcp.server_text import one_line
 
 log = logging.getLogger("gateway")
 
@@ -26,7 +26,7 @@ PAUSE_S: Final = 0.1
 _LAST_S: Final = 5.0
 
 
-class Progress:
+class ProgressReporter:
     """The reports of one call. `ctx` is the SDK's context of its handler."""
 
     def __init__(self, ctx: Any, *, pause_s: float = PAUSE_S) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 from mcp_types import GetPromptRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
+from gateway.mcp_server.client_request import Visit, get_client_request
 from gateway.mcp_server.listing import Narrowing
 from gateway.mcp_server.services import ServiceOffers
-from gateway.mcp_server.visit import Visit, visit_of
 from gateway.mcp_server.workflow_prompts import WorkflowPrompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompts:
+class ClientPrompts:
     """The prompts of one worker. `narrowing` returns what a request may use, `serve` the settings in use."""
 
     services: ServiceOffers
@@ -23,15 +23,15 @@ class Prompts:
     narrowing: Callable[[Visit], Narrowing]
     serve: Callable[[], Serve]
 
-    async def listed(self, ctx: Any) -> list[Json]:
+    async def list_prompts(self, ctx: Any) -> list[Json]:
         """Return all prompts that a client may use, workflows first."""
-        narrowing = self.narrowing(visit_of(ctx))
-        workflows = self.workflows.listed() if self._has_workflows(narrowing) else []
+        narrowing = self.narrowing(get_client_request(ctx))
+        workflows = self.workflows.list_prompts() if self._has_workflows(narrowing) else []
         return [*workflows, *await self.services.prompts(narrowing)]
 
     async def get(self, ctx: Any, params: GetPromptRequestParams) -> Json:
         """Return one prompt with its arguments. Raises MCPError."""
-        narrowing = self.narrowing(visit_of(ctx))
+        narrowing = self.narrowing(get_client_request(ctx))
         if self._has_workflows(narrowing) and self.workflows.has(params.name):
             return self.workflows.get(params.name, params.arguments)
         return await self.services.get_prompt(params.name, params.arguments, narrowing)

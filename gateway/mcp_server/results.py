@@ -8,9 +8,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from gateway.context.call_runs import Done
-from gateway.contracts.store import Json
-from gateway.mcp.blocks import RESULT_BYTES, fitted, note
-from gateway.mcp.words import sent_bytes
+from gateway.contracts.storage.store import Json
+from gateway.mcp.blocks import RESULT_BYTES, fit_blocks, note
+from gateway.mcp.server_text import sent_bytes
 
 #: The first versions of the protocol that have these kinds of content; all have the others.
 _SINCE: Final[Mapping[object, str]] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -37,13 +37,13 @@ def call_result(done: Done, version: str) -> Json:
     if result.parts:
         blocks = [_readable(part, version) for part in result.parts]
         if not _are_valid(blocks, version):
-            blocks = [block if _are_valid([block], version) else _noted(block) for block in blocks]
+            blocks = [block if _are_valid([block], version) else _build_note(block) for block in blocks]
         whole["content"] = blocks
     if isinstance(result.structured, dict) or (result.structured is not None and version in MODERN_PROTOCOL_VERSIONS):
         whole["structuredContent"] = result.structured
         room_bytes -= sent_bytes(result.structured)
     if result.parts or len(result.content) > _SHORT_CHARS:
-        whole["content"] = fitted(whole["content"], room_bytes=room_bytes)
+        whole["content"] = fit_blocks(whole["content"], room_bytes=room_bytes)
     if result.unfit is not None:
         text = (
             "The tool has run. Its structured content is left out, because it does not fit the tool's own "
@@ -67,10 +67,10 @@ def _readable(part: Json, version: str) -> Json:
     """Return a block, or a note on it for a client of a version without this kind."""
     kind = part.get("type")
     since = _SINCE.get(kind, "") if isinstance(kind, str) else ""
-    return part if version >= since else _noted(part)
+    return part if version >= since else _build_note(part)
 
 
-def _noted(part: Json) -> Json:
+def _build_note(part: Json) -> Json:
     return {"type": "text", "text": note(part)}
 
 

@@ -17,17 +17,17 @@ from mcp_types.methods import SPEC_CLIENT_METHODS
 from pydantic import ValidationError
 
 from gateway import __version__
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json, StoreError, unwritten
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json, StoreError, unwritten
 from gateway.mcp.blocks import EVENT_BYTES
-from gateway.mcp.words import sent_bytes
-from gateway.mcp_server.bounds.shares import owner_of
+from gateway.mcp.server_text import sent_bytes
 from gateway.mcp_server.changes import Changes
+from gateway.mcp_server.client_request import get_client_request
 from gateway.mcp_server.errors import as_mcp_error
+from gateway.mcp_server.quotas.sessions import get_owner
 from gateway.mcp_server.spans import begun_span
-from gateway.mcp_server.visit import visit_of
-from gateway.tracing.tracer import Tracer
+from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -96,13 +96,13 @@ def build_server(
 ) -> ToolServer:
     """Build the server. `tools`, `prompts`, `resources` and `templates` return all that a visitor may see."""
 
-    def paged(key: str, entries: Callable[[Any], Awaitable[list[Json]]]) -> Handler:
+    def build_list_handler(key: str, entries: Callable[[Any], Awaitable[list[Json]]]) -> Handler:
         async def page(ctx: Any, params: PaginatedRequestParams | None) -> Json:
-            return page_of(key, await entries(ctx), None if params is None else params.cursor)
+            return build_page(key, await entries(ctx), None if params is None else params.cursor)
 
         return page
 
-    async def seen(ctx: Any) -> list[Json]:
+    async def list_tools(ctx: Any) -> list[Json]:
         return tools(ctx)
 
     server = ToolServer(
@@ -112,12 +112,12 @@ def build_server(
         instructions=INSTRUCTIONS,
         cache_hints={method: CacheHint() for method in (*_LISTS, "resources/read")},
         get_tool_input_schema=schema,
-        on_list_tools=paged("tools", seen),
+        on_list_tools=build_list_handler("tools", list_tools),
         on_call_tool=complete(call),
-        on_list_prompts=paged("prompts", prompts),
+        on_list_prompts=build_list_handler("prompts", prompts),
         on_get_prompt=complete(get_prompt),
-        on_list_resources=paged("resources", resources),
-        on_list_resource_templates=paged("resourceTemplates", templates),
+        on_list_resources=build_list_handler("resources", resources),
+        on_list_resource_templates=build_list_handler("resourceTemplates", templates),
         on_read_resource=complete(read_resource),
         on_subscriptions_listen=changes.listen,
     )
@@ -139,7 +139,7 @@ def complete(handler: Handler) -> Handler:
     return handle
 
 
-def page_of(key: str, entries: list[Json], cursor: str | None) -> Json:
+def build_page(key: str, entries: list[Json], cursor: str | None) -> Json:
     """Return one page of a list, which has each name once. Raises MCPError for a cursor of another list."""
     named: dict[str, Json] = {}
     for entry in entries:
@@ -167,8 +167,8 @@ def _mark(entry: Json) -> str:
 
 def _principal(ctx: Any) -> str:
     """Return whom a sealed state is for: the tenant and the name of a key, and the end user."""
-    visit = visit_of(ctx)
-    return "\n".join((*owner_of(visit), visit.user or ""))
+    visit = get_client_request(ctx)
+    return "\n".join((*get_owner(visit), visit.user or ""))
 
 
 class _Watch:
@@ -183,7 +183,7 @@ class _Watch:
     async def __call__(self, ctx: Any, call_next: CallNext) -> HandlerResult:
         if ctx.request_id is None:
             return await call_next(ctx)
-        visit, method, began_s = visit_of(ctx), ctx.method, self._clock.monotonic()
+        visit, method, began_s = get_client_request(ctx), ctx.method, self._clock.monotonic()
         known = method if method in SPEC_CLIENT_METHODS else _OTHER
         visit.note(mcp_method=known)
         error_type = "cancelled"

@@ -14,16 +14,16 @@ from urllib.parse import quote, unquote
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from gateway.contracts.store import Json
+from gateway.aio.cooperative import Work, in_turns
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ServiceSource, model_name
 from gateway.mcp.calls import AnsweredError, LostError
-from gateway.mcp.facing import Facing
-from gateway.mcp.offers import LISTS, prompt_result, resource_result
-from gateway.mcp.words import one_line
+from gateway.mcp.client_view import McpSource
+from gateway.mcp.prompts_and_resources import LISTS, prompt_result, resource_result
+from gateway.mcp.server_text import one_line
 from gateway.mcp_server.errors import no_such
 from gateway.mcp_server.listing import Narrowing
 from gateway.tools.catalog import Configured
-from gateway.turns import Work, in_turns
 
 log = logging.getLogger("gateway")
 
@@ -44,7 +44,7 @@ class ServiceOffers:
 
     async def prompts(self, narrowing: Narrowing) -> list[Json]:
         """Return the prompts that a request may use."""
-        found = await self._listed("prompts", "prompts/list", "prompts", narrowing)
+        found = await self._list_entries("prompts", "prompts/list", "prompts", narrowing)
         return [
             {**entry, "name": _name(service, entry["name"], narrowing)}
             for service, entries in found
@@ -53,21 +53,27 @@ class ServiceOffers:
 
     async def resources(self, narrowing: Narrowing) -> list[Json]:
         """Return the resources that a request may read."""
-        found = await self._listed("resources", "resources/list", "resources", narrowing)
-        return [_addressed(entry, "uri", service, narrowing) for service, entries in found for entry in entries]
+        found = await self._list_entries("resources", "resources/list", "resources", narrowing)
+        return [
+            _with_service_address(entry, "uri", service, narrowing) for service, entries in found for entry in entries
+        ]
 
     async def templates(self, narrowing: Narrowing) -> list[Json]:
         """Return the templates of resources that a request may read."""
-        found = await self._listed("resources", "resources/templates/list", "resourceTemplates", narrowing)
-        return [_addressed(entry, "uriTemplate", service, narrowing) for service, entries in found for entry in entries]
+        found = await self._list_entries("resources", "resources/templates/list", "resourceTemplates", narrowing)
+        return [
+            _with_service_address(entry, "uriTemplate", service, narrowing)
+            for service, entries in found
+            for entry in entries
+        ]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None, narrowing: Narrowing) -> Json:
         """Return a prompt with these arguments. Raises MCPError."""
         params: Json = {} if arguments is None else {"arguments": dict(arguments)}
-        for service, source in self._offering("prompts", narrowing):
+        for service, source in self._find_sources("prompts", narrowing):
             own = _own(service, name, narrowing)
             if own is not None:
-                return await _asked(source, service, "prompts/get", {**params, "name": own}, prompt_result)
+                return await _ask_service(source, service, "prompts/get", {**params, "name": own}, prompt_result)
         raise no_such("prompt")
 
     async def read(self, uri: str, narrowing: Narrowing) -> Json:
@@ -75,13 +81,13 @@ class ServiceOffers:
         named, own = narrowing.service, uri
         if (address := _ADDRESS.fullmatch(uri)) is not None:
             named, own = unquote(address[1]), address[2]
-        source = next((one for name, one in self._offering("resources", narrowing) if name == named), None)
+        source = next((one for name, one in self._find_sources("resources", narrowing) if name == named), None)
         if source is None or named is None:
             raise no_such("resource")
-        result = await _asked(source, named, "resources/read", {"uri": own}, resource_result)
-        return {"contents": [_addressed(content, "uri", named, narrowing) for content in result["contents"]]}
+        result = await _ask_service(source, named, "resources/read", {"uri": own}, resource_result)
+        return {"contents": [_with_service_address(content, "uri", named, narrowing) for content in result["contents"]]}
 
-    def _offering(self, kind: str, narrowing: Narrowing) -> Iterator[tuple[str, Facing]]:
+    def _find_sources(self, kind: str, narrowing: Narrowing) -> Iterator[tuple[str, McpSource]]:
         """Yield the running services that offer this kind and that the request may use as a whole."""
         seen: set[str] = set()
         for configured in self._services():
@@ -89,13 +95,13 @@ class ServiceOffers:
             if name in seen:
                 continue
             seen.add(name)
-            if isinstance(source, Facing) and source.offers(kind) and narrowing.allows_service(name):
+            if isinstance(source, McpSource) and source.offers(kind) and narrowing.allows_service(name):
                 yield name, source
 
-    async def _listed(
+    async def _list_entries(
         self, kind: str, method: str, key: str, narrowing: Narrowing
     ) -> Sequence[tuple[str, Sequence[Json]]]:
-        offering = list(self._offering(kind, narrowing))
+        offering = list(self._find_sources(kind, narrowing))
         found = await asyncio.gather(*(_pages(source, name, method, key) for name, source in offering))
         return [(name, entries) for (name, _), entries in zip(offering, found, strict=True)]
 
@@ -110,13 +116,13 @@ def with_addresses(result: Json, service: str | None, narrowing: Narrowing) -> J
 
 def _of_content(block: Json, service: str, narrowing: Narrowing) -> Json:
     if block.get("type") == "resource_link":
-        return _addressed(block, "uri", service, narrowing)
+        return _with_service_address(block, "uri", service, narrowing)
     if block.get("type") == "resource" and isinstance(block.get("resource"), dict):
-        return {**block, "resource": _addressed(block["resource"], "uri", service, narrowing)}
+        return {**block, "resource": _with_service_address(block["resource"], "uri", service, narrowing)}
     return block
 
 
-async def _pages(source: Facing, service: str, method: str, key: str) -> Sequence[Json]:
+async def _pages(source: McpSource, service: str, method: str, key: str) -> Sequence[Json]:
     """Return all entries of a list of one server; none if it does not answer in time."""
     entries = LISTS[method]()
     params: Json = {}
@@ -136,7 +142,9 @@ async def _pages(source: Facing, service: str, method: str, key: str) -> Sequenc
     return list(entries.found.values())
 
 
-async def _asked(source: Facing, service: str, method: str, params: Json, read: Callable[[Json], Work[Json]]) -> Json:
+async def _ask_service(
+    source: McpSource, service: str, method: str, params: Json, read: Callable[[Json], Work[Json]]
+) -> Json:
     """Return the answer of a server, as `read` returns it. Raises MCPError."""
     try:
         return await in_turns(read(await source.ask(method, params)))
@@ -161,7 +169,7 @@ def _own(service: str, name: str, narrowing: Narrowing) -> str | None:
     return name.removeprefix(prefix) if name.startswith(prefix) else None
 
 
-def _addressed(entry: Json, key: str, service: str, narrowing: Narrowing) -> Json:
+def _with_service_address(entry: Json, key: str, service: str, narrowing: Narrowing) -> Json:
     """Return an entry whose address leads to its service again."""
     if narrowing.service is not None or not isinstance(entry.get(key), str):
         return entry

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gateway.contracts.trace_context import CURRENT, TraceContext
 from gateway.lanes.local import Facade
-from gateway.mcp_server.visit import Visit
-from gateway.trace_context import CURRENT, TraceContext
-from gateway.tracing.tracer import Attribute, Span, Tracer
-from gateway.tracing.w3c import parent_in
+from gateway.mcp_server.client_request import Visit
+from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
+from gateway.telemetry.tracing.w3c import parse_parent
 
 _CALL: Final = "tools/call"
 
@@ -22,8 +22,8 @@ def begun_span(tracer: Tracer | None, visit: Visit, ctx: Any, *, method: str) ->
         return None
     transport = visit.request.transport
     carrier = transport.trace if isinstance(transport, Facade) else None
-    sender = tracer.trusted(_sender(ctx.meta))
-    context = tracer.below(carrier) if sender is None else tracer.received(sender)
+    sender = tracer.find_trusted_sender(_sender(ctx.meta))
+    context = tracer.below(carrier) if sender is None else tracer.build_request_context(sender)
     CURRENT.set(context)
     params: Mapping[str, Any] = ctx.params or {}
     tool = str(params.get("name")) if method == _CALL else None
@@ -37,7 +37,7 @@ def begun_span(tracer: Tracer | None, visit: Visit, ctx: Any, *, method: str) ->
         "twolane.key": visit.identity.caller.name,
     }
     links = () if sender is None or carrier is None else (carrier,)
-    return tracer.span_of(context, method if tool is None else f"{method} {tool}", "server", attributes, links=links)
+    return tracer.begin_span(context, method if tool is None else f"{method} {tool}", "server", attributes, links=links)
 
 
 def _sender(meta: object) -> TraceContext | None:
@@ -46,4 +46,4 @@ def _sender(meta: object) -> TraceContext | None:
         return None
     found = {name: meta.get(name) for name in ("traceparent", "tracestate")}
     values = {name: [value] if isinstance(value, str) else [] for name, value in found.items()}
-    return parent_in(values["traceparent"], values["tracestate"])
+    return parse_parent(values["traceparent"], values["tracestate"])

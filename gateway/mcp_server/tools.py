@@ -7,52 +7,52 @@ from typing import Any, Final
 import orjson
 from mcp_types import CallToolRequestParams
 
+from gateway.aio.cooperative import in_turns
 from gateway.config.schema.mcp_serve import Serve
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.mcp_server.calling import Calling
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.mcp_server.client_request import CURRENT, Visit, get_client_request
 from gateway.mcp_server.errors import no_such
 from gateway.mcp_server.finding import search
 from gateway.mcp_server.finding.word_index import WordIndex, index_words
-from gateway.mcp_server.listing import Listing, Narrowing, Offer
+from gateway.mcp_server.listing import Narrowing, Offer, ToolListing
 from gateway.mcp_server.results import text_result
 from gateway.mcp_server.services import with_addresses
-from gateway.mcp_server.visit import CURRENT, Visit, visit_of
-from gateway.tools.rights import WORKFLOW_SCOPE
-from gateway.turns import in_turns
+from gateway.mcp_server.tool_calls import Calling
+from gateway.tools.client_rights import WORKFLOW_SCOPE
 
 #: Refusals of a call that the model of the client reads, and acts on.
 _FOR_MODELS: Final = frozenset(("invalid_parameters", "service_not_running"))
 
 
 @dataclass(slots=True, kw_only=True)
-class Tools:
+class ClientTools:
     """The tools of one worker. `serve` returns the settings in use."""
 
-    listing: Listing
+    listing: ToolListing
     calling: Calling
     serve: Callable[[], Serve]
     _index: WordIndex | None = None
 
-    def narrowing(self, visit: Visit) -> Narrowing:
+    def get_access_filter(self, visit: Visit) -> Narrowing:
         """Return what a request may use. Workflows need the scope that their pages need."""
         caller = visit.identity.caller
         lists = (self.serve().tools, caller.bounds.tools)
         return Narrowing(lists, visit.service, workflows=WORKFLOW_SCOPE in caller.scopes)
 
-    def shown(self, ctx: Any) -> list[Json]:
+    def list_definitions(self, ctx: Any) -> list[Json]:
         """Return the definitions that a client sees: all of its tools, or two that stand for a long list."""
-        narrowing = self.narrowing(visit_of(ctx))
+        narrowing = self.get_access_filter(get_client_request(ctx))
         offers = self.listing.offers(narrowing)
         if self._is_long(len(offers)):
             return list(search.DEFINITIONS)
         is_plain = narrowing.service is not None
-        return [offer.shown(version=ctx.protocol_version, plain=is_plain) for offer in offers]
+        return [offer.get_definition(version=ctx.protocol_version, plain=is_plain) for offer in offers]
 
     def schema(self, name: str) -> Json | None:
         """Return the schema of a tool for the visit of this task, to check headers by; None: there is none."""
         visit = CURRENT.get()
-        offer = None if visit is None else self.listing.find(name, self.narrowing(visit))
+        offer = None if visit is None else self.listing.find(name, self.get_access_filter(visit))
         if offer is None:
             return None
         schema: Json = next(iter(offer.definitions.values()))["inputSchema"]
@@ -60,13 +60,13 @@ class Tools:
 
     async def call(self, ctx: Any, params: CallToolRequestParams) -> Any:
         """Return the result of a call, maybe of an earlier one whose service is gone. Raises MCPError, GatewayError."""
-        narrowing = self.narrowing(visit_of(ctx))
+        narrowing = self.get_access_filter(get_client_request(ctx))
         name, arguments = params.name, params.arguments or {}
         if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.offers(narrowing))):
             try:
                 if name == search.FIND:
                     is_plain = narrowing.service is not None
-                    return await self._found(offers, arguments, ctx.protocol_version, plain=is_plain)
+                    return await self._search_tools(offers, arguments, ctx.protocol_version, plain=is_plain)
                 name, arguments = search.wanted_call(arguments)
             except ValueError as error:
                 return text_result(f"The arguments do not fit: {error}.", ok=False)
@@ -85,10 +85,10 @@ class Tools:
         most = self.serve().search_over
         return most is not None and count > most
 
-    async def _found(self, offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
+    async def _search_tools(self, offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
         """Return what a query finds. The words of all tools are read once after each change of theirs."""
         every, index = self.listing.every(), self._index
         if index is None or index.offers is not every:
             self._index = index = await in_turns(index_words(every))
-        found = search.found(offers, index, arguments, version=version, plain=plain)
+        found = search.search_tools(offers, index, arguments, version=version, plain=plain)
         return text_result(orjson.dumps(found).decode())

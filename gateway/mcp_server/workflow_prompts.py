@@ -6,10 +6,10 @@ import orjson
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import model_name
 from gateway.workflows.definition import Step, Workflow
-from gateway.workflows.parameters import ParameterError, checked, converted
+from gateway.workflows.parameters import ParameterError, convert_parameters, validate_parameters
 from gateway.workflows.templates import TooLongError, render_template
 
 
@@ -19,9 +19,9 @@ class WorkflowPrompts:
     def __init__(self, workflows: Callable[[], Mapping[str, Workflow]]) -> None:
         self._workflows = workflows
 
-    def listed(self) -> list[Json]:
+    def list_prompts(self) -> list[Json]:
         """Return all workflows as entries of a list of prompts."""
-        return [_listed(workflow) for workflow in self._workflows().values()]
+        return [_build_prompt_entry(workflow) for workflow in self._workflows().values()]
 
     def has(self, name: str) -> bool:
         return name in self._workflows()
@@ -31,7 +31,7 @@ class WorkflowPrompts:
         workflow = self._workflows()[name]
         schema = workflow.schema()
         try:
-            params = checked(converted(dict(arguments or {}), schema), schema)
+            params = validate_parameters(convert_parameters(dict(arguments or {}), schema), schema)
         except ParameterError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         try:
@@ -42,7 +42,7 @@ class WorkflowPrompts:
         return {"description": workflow.description, "messages": [message]}
 
 
-def _listed(workflow: Workflow) -> Json:
+def _build_prompt_entry(workflow: Workflow) -> Json:
     arguments = [
         {
             "name": name,
@@ -59,12 +59,12 @@ def _text(workflow: Workflow, params: Json) -> str:
     earlier: dict[str, object] = {}
     lines = [f"{workflow.description}\n\nDo these steps in order, and use the result of each where it is named:"]
     for number, step in enumerate(workflow.steps, 1):
-        lines.append(f"{number}. {_told(step, {'params': params, 'steps': earlier})}")
+        lines.append(f"{number}. {_describe_step(step, {'params': params, 'steps': earlier})}")
         earlier[step.name] = f"<the result of step {number}>"
     return "\n".join(lines)
 
 
-def _told(step: Step, values: Mapping[str, Mapping[str, object]]) -> str:
+def _describe_step(step: Step, values: Mapping[str, Mapping[str, object]]) -> str:
     """Return one step as a sentence."""
     if step.tool is not None:
         filled = render_template(dict(step.with_), values)

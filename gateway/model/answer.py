@@ -9,17 +9,17 @@ from contextlib import suppress
 
 import orjson
 
-from gateway import strict_json
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Pause
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.http.sse import EventError, EventReader
-from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.jsontext import strict_json
+from gateway.jsontext.value_count import VALUES_LIMIT, holds_more
 from gateway.model.error_words import is_error
-from gateway.model.mending import Mender, mend_answer
-from gateway.model.refusal import error_in_answer, outcome_of
-from gateway.model.target import Target
-from gateway.model.text_events import TextEvents
+from gateway.model.fast_text_deltas import TextEvents
+from gateway.model.json_repair import Mender, mend_answer
+from gateway.model.refusal import error_in_answer, get_call_outcome
+from gateway.model.upstream_client import Target
 from gateway.upstream.call import UpstreamCall
 
 #: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a segment of its own.
@@ -39,33 +39,33 @@ _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Emit the chunks of one answer. Raises GatewayError if it breaks off."""
-    events, texts, mender = EventReader(), TextEvents(_text_in), Mender()
+    events, texts, mender = EventReader(), TextEvents(_parse_text), Mender()
     finished, empty = False, True
 
     def take(piece: bytes) -> Pause | None:
         nonlocal finished, empty
-        if not (events.held or mender.halves) and (text := texts.text_of(piece, framed=True)) is not None:
+        if not (events.held or mender.halves) and (text := texts.find_text(piece, framed=True)) is not None:
             return emit(text)  # a piece is mostly one event
         pause = None
         for data in events.feed(piece):
-            if not mender.halves and (text := texts.text_of(data)) is not None:
+            if not mender.halves and (text := texts.find_text(data)) is not None:
                 pause = emit(text) or pause
                 continue
             if data.strip() == _DONE:
                 finished = not empty
                 call.leave(within_s=END_S)
                 return pause
-            chunk = _chunk_of(data, target, mender)
+            chunk = _parse_chunk(data, target, mender)
             if chunk is None:
                 continue
-            if (text := _text_of(chunk)) is not None:
+            if (text := _find_text(chunk)) is not None:
                 empty = False
                 texts.learn(data, text)
                 pause = emit(text) or pause
                 continue
             finishes = _finishes(chunk.get("choices"))
             if finishes is None:
-                raise target.broken("an event of its answer is no chat completion chunk")
+                raise target.build_answer_error("an event of its answer is no chat completion chunk")
             if _ARGUMENTS.search(data) is not None:
                 _check(data, target)
             empty = empty and not chunk.get("choices")
@@ -78,13 +78,15 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
         await call.each(take)
         if not finished:
             _raise_last(events, target)
-            raise target.broken("its answer is empty" if empty else "its answer ends without a finish reason")
+            raise target.build_answer_error(
+                "its answer is empty" if empty else "its answer ends without a finish reason"
+            )
         outcome = "ok"
     except EventError as error:
         outcome = "invalid"
-        raise target.broken(str(error)) from None
+        raise target.build_answer_error(str(error)) from None
     except GatewayError as error:
-        outcome = "cancelled" if call.given_up else outcome_of(error)
+        outcome = "cancelled" if call.given_up else get_call_outcome(error)
         raise
     finally:
         target.tally.outcomes[outcome] += 1
@@ -105,17 +107,17 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
     try:
         content = await call.within(WHOLE_LIMIT_BYTES)
         if len(content) > WHOLE_LIMIT_BYTES:
-            raise target.broken(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
-        chunk = as_chunk(_completion_of(content, target))
+            raise target.build_answer_error(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
+        chunk = as_chunk(_parse_completion(content, target))
         if chunk is None or _finishes(chunk["choices"]) is None:
-            raise target.broken("its answer is no chat completion")
+            raise target.build_answer_error("its answer is no chat completion")
         if _ARGUMENTS.search(content) is not None:
             _check(content, target)
         if (pause := emit(chunk)) is not None:
             await pause()
         outcome = "ok"
     except GatewayError as error:
-        outcome = "cancelled" if call.given_up else outcome_of(error)
+        outcome = "cancelled" if call.given_up else get_call_outcome(error)
         raise
     finally:
         target.tally.outcomes[outcome] += 1
@@ -135,7 +137,7 @@ def as_chunk(completion: Json) -> Json | None:
         if not isinstance(message, dict):
             return None
         calls = message.get("tool_calls")
-        if isinstance(calls := _listed(calls), list):
+        if isinstance(calls := _normalize_calls(calls), list):
             numbered = [{"index": i, **call} if isinstance(call, dict) else call for i, call in enumerate(calls)]
             message = {**message, "tool_calls": numbered}
         further = {key: value for key, value in choice.items() if key != "message"}
@@ -145,11 +147,11 @@ def as_chunk(completion: Json) -> Json | None:
     return {**completion, "choices": told}
 
 
-def _chunk_of(data: bytes, target: Target, mender: Mender) -> Json | None:
+def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
     """Return an event as a chunk, or None for one that is none, such as a sign of life. Raises GatewayError."""
     if not data.lstrip().startswith((b"{", b"[")):
         return None
-    chunk = _value_of(data, target, mender.mend, is_badly_written=bool(mender.halves))
+    chunk = _parse_value(data, target, mender.mend, is_badly_written=bool(mender.halves))
     if isinstance(chunk, list):  # as Google answers with an error
         chunk = next((one for one in chunk if isinstance(one, dict) and is_error(one)), None)
     if not isinstance(chunk, dict):
@@ -163,49 +165,49 @@ def _chunk_of(data: bytes, target: Target, mender: Mender) -> Json | None:
         if isinstance(choices[0], dict):
             delta = choices[0].get("delta")
             if isinstance(delta, dict) and isinstance(delta.get("tool_calls"), dict):
-                choices[0]["delta"] = {**delta, "tool_calls": _listed(delta["tool_calls"])}
+                choices[0]["delta"] = {**delta, "tool_calls": _normalize_calls(delta["tool_calls"])}
             if choices[0].get("index", 0) != 0:  # one choice was asked for
                 return {**chunk, "choices": [{**choices[0], "index": 0}]}
     return chunk
 
 
-def _listed(calls: object) -> object:
+def _normalize_calls(calls: object) -> object:
     """Return the calls of a delta or a message as a list: some servers send the only one by itself."""
     return [calls] if isinstance(calls, dict) else calls
 
 
-def _completion_of(content: bytes, target: Target) -> Json:
+def _parse_completion(content: bytes, target: Target) -> Json:
     """Return an answer that is no stream. Raises GatewayError if it is an error, or no object."""
-    completion = _value_of(content, target, mend_answer)
+    completion = _parse_value(content, target, mend_answer)
     if isinstance(completion, list) and len(completion) == 1:
         completion = completion[0]
     if not isinstance(completion, dict):
-        raise target.broken("its answer is no object")
+        raise target.build_answer_error("its answer is no object")
     if is_error(completion):
         raise error_in_answer(completion, target)
     return completion
 
 
-def _value_of(
+def _parse_value(
     data: bytes, target: Target, mend: Callable[[bytes], object], *, is_badly_written: bool = False
 ) -> object:
     """Return the value of JSON. Raises GatewayError if it has too many values, or is none."""
     if holds_more(data, VALUES_LIMIT):
-        raise target.broken(f"an event of its answer holds more than {VALUES_LIMIT} values")
+        raise target.build_answer_error(f"an event of its answer holds more than {VALUES_LIMIT} values")
     if is_badly_written:
-        return _mended(data, target, mend)
+        return _mend_json(data, target, mend)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return _mended(data, target, mend)
+        return _mend_json(data, target, mend)
 
 
-def _mended(data: bytes, target: Target, mend: Callable[[bytes], object]) -> object:
+def _mend_json(data: bytes, target: Target, mend: Callable[[bytes], object]) -> object:
     """Return the value of badly written JSON. Raises GatewayError if it is none."""
     try:
         return mend(data)
     except ValueError:
-        raise target.broken("an event of its answer is not JSON") from None
+        raise target.build_answer_error("an event of its answer is not JSON") from None
 
 
 def _check(data: bytes, target: Target) -> None:
@@ -213,10 +215,10 @@ def _check(data: bytes, target: Target) -> None:
     try:
         strict_json.loads(data.decode())
     except strict_json.StrictJsonError as error:
-        raise target.broken(f"a tool call of its answer cannot be read: {error}") from None
+        raise target.build_answer_error(f"a tool call of its answer cannot be read: {error}") from None
 
 
-def _text_of(chunk: Json) -> str | None:
+def _find_text(chunk: Json) -> str | None:
     """Return the text of a chunk that contains nothing else, as nearly all do. None: read the whole chunk."""
     choices = chunk.get("choices")
     if chunk.get("usage") is not None or not (isinstance(choices, list) and len(choices) == 1):
@@ -233,12 +235,12 @@ def _text_of(chunk: Json) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _text_in(data: bytes) -> str | None:
+def _parse_text(data: bytes) -> str | None:
     try:
         chunk = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-    return _text_of(chunk) if isinstance(chunk, dict) else None
+    return _find_text(chunk) if isinstance(chunk, dict) else None
 
 
 def _finishes(choices: object) -> bool | None:

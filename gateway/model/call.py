@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
-from gateway.errors import GatewayError
 from gateway.limits.limiter import Limiter
 from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
-from gateway.model.answering import Answering
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
+from gateway.model.fallback_chain import FallbackCall
 from gateway.model.listing import Asking, ModelLists
-from gateway.model.metering import Metering
-from gateway.model.target import Upstream
-from gateway.tracing.tracer import Tracer
+from gateway.model.metering import ModelUsageRecorder
+from gateway.model.upstream_client import Upstream
+from gateway.telemetry.tracing.tracer import Tracer
 from gateway.upstream.endpoint import OPENAI
-from gateway.usage.answers import name_of
-from gateway.usage.tokens import Usage
+from gateway.usage.response_parser import clean_model_name
+from gateway.usage.tokens import RequestUsage
 
 
 class ModelCall:
@@ -33,13 +33,13 @@ class ModelCall:
         *,
         clock: Callable[[], float],
         lists_all: bool = False,
-        metering: Metering | None = None,
+        metering: ModelUsageRecorder | None = None,
         limiter: Limiter | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self._table = table
         self._clock = clock
-        self._metering = metering or Metering()
+        self._metering = metering or ModelUsageRecorder()
         self._limiter = limiter
         self._tracer = tracer
         self.quirks = LearntQuirks()
@@ -55,22 +55,22 @@ class ModelCall:
         """Return whether a request must name its model, because the configuration names none."""
         return self._table.model is None
 
-    def quirks_of(self, upstream: Upstream, model: str, *, caller: Caller) -> Quirks:
+    def get_quirks(self, upstream: Upstream, model: str, *, caller: Caller) -> Quirks:
         """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
         configured = (member.pool.endpoint.quirks for member in upstream.group.members)
         return self.quirks.of_model(upstream.name, model, whose=key_identity(caller)).union(*configured)
 
-    def provider_of(self, body: Mapping[str, object]) -> str:
+    def get_provider(self, body: Mapping[str, object]) -> str:
         """Return the name of the provider that is asked first for a request; "openai": there is none."""
         try:
-            group = self._table.of(body).models[0].upstream.group
+            group = self._table.get_candidates(body).models[0].upstream.group
         except GatewayError:
             return OPENAI
         return group.members[0].pool.endpoint.provider
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
-        return self._table.of(body)
+        return self._table.get_candidates(body)
 
     async def models(self, asking: Asking) -> tuple[int, str, bytes]:
         """Return (status, content type, body) of the list of models. Raises GatewayError."""
@@ -81,13 +81,13 @@ class ModelCall:
         try:
             found = self.candidates(exchange.body)
             upstream = found.upstream
-            candidates = found.allowed_to(exchange.caller)
+            candidates = found.filter_allowed(exchange.caller)
             limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
         except GatewayError:
-            asked = name_of(str(exchange.body.get("model") or ""))
-            self._metering.record(exchange, Usage(rejected=True), model=asked, upstream=upstream)
+            asked = clean_model_name(str(exchange.body.get("model") or ""))
+            self._metering.record(exchange, RequestUsage(rejected=True), model=asked, upstream=upstream)
             raise
-        answering = Answering(
+        answering = FallbackCall(
             exchange,
             candidates,
             quirks=self.quirks,

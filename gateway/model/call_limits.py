@@ -7,7 +7,7 @@ import orjson
 from gateway.contracts.exchange import Exchange
 from gateway.limits.holds import BYTES_A_TOKEN, Hold, end, withdraw
 from gateway.limits.limiter import Limiter
-from gateway.limits.rule import Rule
+from gateway.limits.rule import LimitRule
 
 
 class CallLimits:
@@ -23,16 +23,16 @@ class CallLimits:
         self._has_entered = False  # an upstream had room, since the model was asked for
         # The tokens of all tries, of those at the model, and of those at the upstream.
         self._used = self._used_of_model = self._used_there = 0
-        self._caller = self._taken(limiter.of_caller(exchange.caller), requests=0)
+        self._caller = self._reserve(limiter.of_caller(exchange.caller), requests=0)
 
     def ask(self, model: str) -> None:
         """Take the places at a model, in place of those at the one before. Raises as the constructor."""
         self._leave()
-        self._model = self._taken(self._limiter.of_model(model))
+        self._model = self._reserve(self._limiter.of_model(model))
 
     def enter(self, upstream: str) -> None:
         """Take the places at an upstream, in place of those at the one before. Raises as the constructor."""
-        before, self._upstream = self._upstream, self._taken(self._limiter.of_upstream(upstream))
+        before, self._upstream = self._upstream, self._reserve(self._limiter.of_upstream(upstream))
         if before is not None:
             end(before, self._used_there)
         self._used_there = 0
@@ -61,7 +61,7 @@ class CallLimits:
         self._used_of_model = self._used_there = 0
         self._has_entered = False
 
-    def _taken(self, rules: Sequence[Rule], *, requests: int = 1) -> Hold | None:
+    def _reserve(self, rules: Sequence[LimitRule], *, requests: int = 1) -> Hold | None:
         if not rules:
             return None
         return self._limiter.admit(rules, tokens=self._tokens(), requests=requests, guess=self._guess())

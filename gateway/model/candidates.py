@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
-from gateway.model.target import Upstream
-from gateway.model_names import MODEL_CHARS, is_named_by
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.model_names import MODEL_CHARS, is_listed_model
+from gateway.model.upstream_client import Upstream
 
 #: Fields of a request by which servers use other models than its `model`: OpenRouter, LiteLLM, older OpenAI and Azure,
 #: servers of adapters.
@@ -37,7 +37,7 @@ class Candidate:
     model: str | None
     upstream: Upstream
 
-    def named(self, body: Mapping[str, object]) -> str:
+    def get_model_name(self, body: Mapping[str, object]) -> str:
         """Return the name of the model that a request with this body is sent for."""
         return str(body.get("model", "")) if self.model is None else self.model
 
@@ -53,7 +53,7 @@ class Candidates:
     models: Sequence[Candidate]
     body: Mapping[str, object] = field(default_factory=dict)
 
-    def allowed_to(self, caller: Caller) -> "Candidates":
+    def filter_allowed(self, caller: Caller) -> "Candidates":
         """Return those that the caller may use. Raises GatewayError (model_not_allowed, upstream_not_allowed).
 
         A key that may use an alias may use what that stands for, at the upstreams of the key.
@@ -79,7 +79,7 @@ class Candidates:
                     param=name,
                 )
 
-    def is_open_to(self, caller: Caller) -> bool:
+    def is_allowed(self, caller: Caller) -> bool:
         """Return whether the caller may use one of them."""
         is_there = any(caller.may_use_upstream(candidate.upstream.name) for candidate in self.models)
         return is_there and caller.may_use_model(self.name)
@@ -113,7 +113,7 @@ class ModelTable:
         self._fixed = None if fixed is None else self._by_name.get(fixed)
         self._found: dict[str, Sequence[Candidate]] = {}  # by what was asked for
 
-    def of(self, body: Mapping[str, object]) -> Candidates:
+    def get_candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
         asked = str(body.get("model", ""))
         if len(asked) > MODEL_CHARS:
@@ -123,34 +123,34 @@ class ModelTable:
                 "'GET /context/v1/models'.",
                 param="model",
             )
-        return self.named(self.model or asked, body)
+        return self.get_candidates_by_name(self.model or asked, body)
 
-    def named(self, name: str, body: Mapping[str, object] = MappingProxyType({})) -> Candidates:
+    def get_candidates_by_name(self, name: str, body: Mapping[str, object] = MappingProxyType({})) -> Candidates:
         """Return what a model or an alias of a request stands for. Raises GatewayError (upstream_unavailable)."""
         models = self._found.get(name)
         if models is None:
-            models = self._models_of(name)
+            models = self._resolve_models(name)
             if len(self._found) >= _REMEMBERED:
                 self._found.clear()
             self._found[name] = models
         return Candidates(name, models, body)
 
-    def _models_of(self, name: str) -> Sequence[Candidate]:
+    def _resolve_models(self, name: str) -> Sequence[Candidate]:
         use = self.aliases.get(name)
         if use is None:
-            return (Candidate(self.model, self.upstream_of(name)),)
-        return [Candidate(model, self._used(model, upstream)) for model, upstream in use]
+            return (Candidate(self.model, self.get_upstream(name)),)
+        return [Candidate(model, self._resolve_upstream(model, upstream)) for model, upstream in use]
 
-    def upstream_of(self, model: str) -> Upstream:
+    def get_upstream(self, model: str) -> Upstream:
         """Return the upstream of a model by its name. Raises GatewayError (upstream_unavailable)."""
         if self._fixed is not None:
             return self._fixed
         for upstream in self.upstreams:
-            if is_named_by(model, upstream.models):
+            if is_listed_model(model, upstream.models):
                 return upstream
         if not self.upstreams:
             raise GatewayError("upstream_unavailable", "No upstream is configured; add one under 'upstreams'.")
         return next((upstream for upstream in self.upstreams if not upstream.models), self.upstreams[0])
 
-    def _used(self, model: str, upstream: str | None) -> Upstream:
-        return self.upstream_of(model) if upstream is None else self._by_name[upstream]
+    def _resolve_upstream(self, model: str, upstream: str | None) -> Upstream:
+        return self.get_upstream(model) if upstream is None else self._by_name[upstream]

@@ -68,11 +68,11 @@ def words_of_answer(content: bytes, *, secret: str = "") -> ErrorWords:
     except orjson.JSONDecodeError:
         text = content.decode("utf-8", "replace").strip()
         is_text = "".join(text.split()).isprintable() and "\ufffd" not in text
-        return ErrorWords(_shown(text, secret)) if is_text and not _NO_WORDS.match(text) else ErrorWords()
-    return words_of(parsed, secret=secret)
+        return ErrorWords(_mask_and_cut(text, secret)) if is_text and not _NO_WORDS.match(text) else ErrorWords()
+    return parse_error_words(parsed, secret=secret)
 
 
-def words_of(error: object, *, secret: str = "") -> ErrorWords:
+def parse_error_words(error: object, *, secret: str = "") -> ErrorWords:
     """Return what a JSON value says of an error, without a secret that it may repeat."""
     message = "; ".join(dict.fromkeys(text for text in _texts(error, _DEPTH) if text))
     fields = list(_objects(error, _DEPTH))
@@ -80,9 +80,11 @@ def words_of(error: object, *, secret: str = "") -> ErrorWords:
     code = _code(fields, message, secret)
     of_type = 400 if code == TOO_LONG else next(filter(None, (_status_of_type(one.get("type")) for one in fields)), 0)
     return ErrorWords(
-        _shown(message, secret),
+        _mask_and_cut(message, secret),
         code=code,
-        param=next((_shown(param, secret) for one in fields if isinstance(param := one.get("param"), str)), None),
+        param=next(
+            (_mask_and_cut(param, secret) for one in fields if isinstance(param := one.get("param"), str)), None
+        ),
         status=next((int(status) for status in said if _STATUS.fullmatch(status)), of_type),
     )
 
@@ -132,7 +134,7 @@ def _objects(value: object, depth: int) -> Iterator[Mapping[str, object]]:
         yield value
 
 
-def _shown(text: str, secret: str) -> str:
+def _mask_and_cut(text: str, secret: str) -> str:
     return (text.replace(secret, "***") if secret else text)[:MESSAGE_CHARS]
 
 

@@ -15,15 +15,15 @@ from typing import Final
 import orjson
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.model_names import MODEL_CHARS
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, holds_more
 from gateway.model.candidates import ModelTable
-from gateway.model.target import Target, Upstream
-from gateway.model.wire import list_request, own_credential
-from gateway.model_names import MODEL_CHARS
+from gateway.model.http_request import list_request, own_credential
+from gateway.model.upstream_client import Target, Upstream
 from gateway.upstream.call import UpstreamCall
-from gateway.upstream.member import Member
+from gateway.upstream.endpoint_state import Member
 
 log = logging.getLogger("gateway")
 
@@ -63,31 +63,33 @@ class ModelLists:
     async def __call__(self, asking: Asking) -> tuple[int, str, bytes]:
         """Return (status, content type, body). Raises GatewayError."""
         if not self.merged:
-            upstream = self.table.of({}).models[0].upstream
+            upstream = self.table.get_candidates({}).models[0].upstream
             asking.caller.check_upstream(upstream.name)
-            return await _fetched(upstream, asking)
+            return await _fetch_list(upstream, asking)
         return HTTPStatus.OK, _JSON, orjson.dumps({"object": "list", "data": await self._all(asking)})
 
     async def _all(self, asking: Asking) -> list[Json]:
-        caller, first = asking.caller, self.table.of({}).models[0].upstream
+        caller, first = asking.caller, self.table.get_candidates({}).models[0].upstream
         upstreams = [upstream for upstream in self.table.upstreams if caller.may_use_upstream(upstream.name)]
         elsewhere = replace(asking, credential=b"")  # it was sent for the first upstream
-        answers = await asyncio.gather(*(self._of(one, asking if one is first else elsewhere) for one in upstreams))
-        aliases = [alias for alias in self.table.aliases if self.table.named(alias).is_open_to(caller)]
-        listed = {alias: _listed(alias) for alias in aliases}
+        answers = await asyncio.gather(
+            *(self._get_models(one, asking if one is first else elsewhere) for one in upstreams)
+        )
+        aliases = [alias for alias in self.table.aliases if self.table.get_candidates_by_name(alias).is_allowed(caller)]
+        listed = {alias: _build_alias_entry(alias) for alias in aliases}
         for upstream, models in zip(upstreams, answers, strict=True):
             for model in models:
                 name = model["id"]
-                if name not in listed and caller.may_use_model(name) and self.table.upstream_of(name) is upstream:
+                if name not in listed and caller.may_use_model(name) and self.table.get_upstream(name) is upstream:
                     listed[name] = model
         return list(listed.values())
 
-    async def _of(self, upstream: Upstream, asking: Asking) -> Sequence[Json]:
+    async def _get_models(self, upstream: Upstream, asking: Asking) -> Sequence[Json]:
         """Return the models that one upstream lists, or listed last."""
         if self.clock() >= self._paused_until_s.get(upstream.name, 0.0):
             try:
                 async with asyncio.timeout(WAIT_S):
-                    models = await _models_of(upstream, asking)
+                    models = await _fetch_models(upstream, asking)
             except GatewayError as error:
                 why = error.message
             except TimeoutError:
@@ -103,7 +105,7 @@ class ModelLists:
         return self._known.get(upstream.name, ())
 
 
-async def _fetched(upstream: Upstream, asking: Asking) -> tuple[int, str, bytes]:
+async def _fetch_list(upstream: Upstream, asking: Asking) -> tuple[int, str, bytes]:
     """Return (status, content type, body) of the upstream's own list, by the first endpoint that answers.
 
     Raises GatewayError.
@@ -113,14 +115,14 @@ async def _fetched(upstream: Upstream, asking: Asking) -> tuple[int, str, bytes]
         tried.append(member)
         target = Target(member.pool, group.tally)
         try:
-            return await _fetched_from(target, asking)
+            return await _fetch_from_target(target, asking)
         except GatewayError as error:
             target.note(error)
             failure = error
     raise failure or group.unavailable(None)
 
 
-async def _fetched_from(target: Target, asking: Asking) -> tuple[int, str, bytes]:
+async def _fetch_from_target(target: Target, asking: Asking) -> tuple[int, str, bytes]:
     call = UpstreamCall(target.pool, method=b"GET")
     try:
         own = own_credential(asking.credential, target.pool.endpoint, header=asking.header)
@@ -129,17 +131,17 @@ async def _fetched_from(target: Target, asking: Asking) -> tuple[int, str, bytes
     finally:
         call.close()
     if len(content) > LIST_LIMIT_BYTES:
-        raise target.broken(f"its list of models is longer than {LIST_LIMIT_BYTES} bytes")
+        raise target.build_answer_error(f"its list of models is longer than {LIST_LIMIT_BYTES} bytes")
     content_type = head.value(b"content-type") or _JSON.encode()
     return head.status, content_type.decode("latin-1"), content
 
 
-async def _models_of(upstream: Upstream, asking: Asking) -> Sequence[Json] | None:
+async def _fetch_models(upstream: Upstream, asking: Asking) -> Sequence[Json] | None:
     """Return the models that an upstream lists; None: it refuses this client, and others may be served.
 
     Raises GatewayError.
     """
-    status, _, content = await _fetched(upstream, asking)
+    status, _, content = await _fetch_list(upstream, asking)
     if status == HTTPStatus.OK:
         models = _read(content) if len(content) < _LARGE_BYTES else await asyncio.to_thread(_read, content)
         if models is not None:
@@ -168,5 +170,5 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= MODEL_CHARS
 
 
-def _listed(alias: str) -> Json:
+def _build_alias_entry(alias: str) -> Json:
     return {"id": alias, "object": "model", "created": 0, "owned_by": "gateway"}

@@ -11,16 +11,16 @@ from typing import Final
 
 from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
 from gateway.contracts.plugin import Counters
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.model.call_limits import CallLimits
 from gateway.upstream.call import UpstreamCall
-from gateway.usage.answers import name_of, tokens_in
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Times, Tokens, Usage, times_of, tokens_of
+from gateway.usage.response_parser import clean_model_name, estimate_text_tokens
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, RequestUsage, Times, TokenCounts, build_times, parse_tokens
 
 LANE: Final = "context"
 
 
-class Metering:
+class ModelUsageRecorder:
     """The counts of all calls of models. `recorded` takes the usage of each: a run calls its model once a round."""
 
     def __init__(self, counters: Counters | None = None, recorded: Recorded | None = None) -> None:
@@ -28,7 +28,13 @@ class Metering:
         self._recorded = recorded
 
     def record(
-        self, exchange: Exchange, usage: Usage, *, model: str = "", upstream: str = "", times: Times | None = None
+        self,
+        exchange: Exchange,
+        usage: RequestUsage,
+        *,
+        model: str = "",
+        upstream: str = "",
+        times: Times | None = None,
     ) -> None:
         """Count one try, or a call that no upstream was sent, of the model and upstream that were asked."""
         caller = exchange.caller
@@ -40,7 +46,7 @@ class Metering:
                     self._counters.count("tokens", tokens, key=caller.name, type=kind)
 
 
-class _Asked:
+class _SentRequest:
     """A request to an upstream, and what its answer says of itself. What it does not say is estimated."""
 
     __slots__ = ("call", "came", "is_read", "model", "said", "sent", "sent_bytes", "streams", "texts")
@@ -48,7 +54,7 @@ class _Asked:
     def __init__(self, call: UpstreamCall, sent_bytes: int) -> None:
         self.call = call
         self.sent_bytes = sent_bytes
-        self.said: Tokens | None = None  # its last word: some tell their tokens so far with every chunk
+        self.said: TokenCounts | None = None  # its last word: some tell their tokens so far with every chunk
         self.texts = 0.0  # the tokens of its texts
         self.is_read = False  # some of it
         self.model = ""
@@ -58,39 +64,41 @@ class _Asked:
     def read(self, chunk: Json) -> None:
         """Read a chunk that is more than a text."""
         self.is_read = True
-        said = tokens_of(chunk.get("usage"))
+        said = parse_tokens(chunk.get("usage"))
         if said is not None and said.input:  # no prompt has none: what says so has counted nothing
             self.said = said
         elif self.said is None:
-            self.texts += tokens_in(chunk)
+            self.texts += estimate_text_tokens(chunk)
         if isinstance(named := chunk.get("model"), str):
-            self.model = name_of(named) or self.model
+            self.model = clean_model_name(named) or self.model
 
     def times(self, *, cut: bool) -> Times | None:
         """Return the times of the answer, which ends now; None: nothing of it came."""
         if not self.came:
             return None
         streamed = self.said.output if self.streams and self.said is not None and not cut else 0
-        return times_of(self.sent, self.came, perf_counter(), streamed_tokens=streamed)
+        return build_times(self.sent, self.came, perf_counter(), streamed_tokens=streamed)
 
-    def tokens(self) -> Tokens:
+    def tokens(self) -> TokenCounts:
         """Return what the upstream said, or an estimate. Of what nobody could read, all may be text."""
         if self.said is not None:
             return self.said
         is_read = self.is_read or self.texts > 0
         answered = self.texts if is_read else self.call.kept_bytes / BYTES_A_TOKEN
-        return Tokens(ceil(self.sent_bytes / BYTES_A_TOKEN), output=ceil(answered))
+        return TokenCounts(ceil(self.sent_bytes / BYTES_A_TOKEN), output=ceil(answered))
 
 
 class CallMeter:
     """The meter of one call of a model, which is counted once, and of its tries. `by` is who is asked now."""
 
-    def __init__(self, metering: Metering, exchange: Exchange, by: AnsweredBy, limits: CallLimits | None) -> None:
+    def __init__(
+        self, metering: ModelUsageRecorder, exchange: Exchange, by: AnsweredBy, limits: CallLimits | None
+    ) -> None:
         self._metering = metering
         self._exchange = exchange
         self._by = by
         self._limits = limits
-        self._asked: _Asked | None = None  # of the try under way
+        self._asked: _SentRequest | None = None  # of the try under way
         self._is_counted = False  # by its last try
         self._is_over = False
 
@@ -100,13 +108,13 @@ class CallMeter:
 
     def asks(self, call: UpstreamCall, request: bytes) -> None:
         """Note that `call` sends this request now."""
-        self._asked = _Asked(call, len(request) - request.find(b"\r\n\r\n") - 4)
+        self._asked = _SentRequest(call, len(request) - request.find(b"\r\n\r\n") - 4)
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Note that the request has an error answer, so that nothing was made for it."""
         self._asked = None
 
-    def reading(self, emit: Emit, *, streams: bool) -> Emit:
+    def wrap_emit(self, emit: Emit, *, streams: bool) -> Emit:
         """Return an `emit` that reads what passes. `streams`: the answer is a stream."""
         asked = self._asked
         if asked is None:  # it was given up
@@ -134,7 +142,7 @@ class CallMeter:
         if asked is None or not asked.call.sent:
             return
         self._is_counted = True
-        usage = Usage(asked.tokens(), cut=cut, estimated=asked.said is None)
+        usage = RequestUsage(asked.tokens(), cut=cut, estimated=asked.said is None)
         self._metering.record(
             self._exchange,
             usage,
@@ -155,7 +163,7 @@ class CallMeter:
         self._is_over = True
         self.end_try(cut=True)
         if not self._is_counted:
-            usage = Usage(rejected=rejected, cut=not rejected)
+            usage = RequestUsage(rejected=rejected, cut=not rejected)
             self._metering.record(self._exchange, usage, model=self._by.model, upstream=self._by.upstream)
         if self._limits is not None:
             self._limits.end()

@@ -4,13 +4,13 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.http.redact import maskable
 from gateway.http.response_head import ResponseHead
 from gateway.http.retry_after import wanted_pause_s
-from gateway.model.error_words import words_of, words_of_answer
-from gateway.model.target import Target
+from gateway.model.error_words import parse_error_words, words_of_answer
+from gateway.model.upstream_client import Target
 
 #: The path that models are called under.
 CHAT = b"/chat/completions"
@@ -38,7 +38,7 @@ _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
     """Return the error for an upstream's error answer, with its status and its Retry-After."""
-    words = words_of_answer(content, secret=_secret_of(target))
+    words = words_of_answer(content, secret=_get_secret(target))
     text = f"Upstream {target.name!r} answered {head.status}" + (f": {words.message}" if words.message else ".")
     if not words.message and head.status in _NOT_THERE:
         text += f" It was asked for {target.url(CHAT)}; {_hint(target)}."
@@ -60,7 +60,7 @@ def no_answer(head: ResponseHead, target: Target) -> GatewayError:
     """Return the error of an answer that is neither a stream nor JSON, such as a page."""
     kind = (head.value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
     what = f"the content type {kind!r}" if kind else "no content type"
-    return target.broken(
+    return target.build_answer_error(
         f"it answered POST {target.url(CHAT)} with status {head.status} and {what}, neither with a stream of chat "
         f"completion chunks (text/event-stream) nor with JSON; {_hint(target)}"
     )
@@ -86,20 +86,20 @@ def error_in_answer(event: Json, target: Target) -> GatewayError:
     One that names no status counts as 502: another upstream may answer. It opens no breaker, as the request may be at
     fault.
     """
-    words = words_of(event.get("error") or event, secret=_secret_of(target))
+    words = parse_error_words(event.get("error") or event, secret=_get_secret(target))
     target.error_status, target.is_excused = words.status or HTTPStatus.BAD_GATEWAY, not words.status
-    error = target.broken(words.message or "it sent an error in its answer")
+    error = target.build_answer_error(words.message or "it sent an error in its answer")
     error.param, error.upstream_code = words.param, words.code
     return error
 
 
-def _secret_of(target: Target) -> str:
+def _get_secret(target: Target) -> str:
     """Return the upstream's key, which some upstreams repeat, or ""."""
     secret = maskable(target.pool.endpoint.api_key)
     return "" if secret is None else secret.decode()
 
 
-def outcome_of(error: BaseException) -> str:
+def get_call_outcome(error: BaseException) -> str:
     """Return the metric's label for the end of a call."""
     if not isinstance(error, GatewayError):
         return "cancelled"

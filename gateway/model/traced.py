@@ -5,11 +5,11 @@ from time import perf_counter
 from typing import Final
 
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
-from gateway.contracts.store import Json
-from gateway.records import replace
-from gateway.trace_context import CURRENT
-from gateway.tracing.tracer import Attribute, Span, Tracer
-from gateway.usage.tokens import tokens_of
+from gateway.contracts.records import replace
+from gateway.contracts.storage.store import Json
+from gateway.contracts.trace_context import CURRENT
+from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
+from gateway.usage.tokens import parse_tokens
 
 #: Settings of a request that a span says, by their names in the API.
 _SETTINGS: Final = (
@@ -45,12 +45,12 @@ def traced_model(core: Handler, tracer: Tracer, *, provider_of: Callable[[Json],
         asked = perf_counter()
         with span.current():
             reply = await core(exchange)
-        return _followed(reply, span, asked=asked) if span.is_sampled else reply
+        return _trace_reply(reply, span, asked=asked) if span.is_sampled else reply
 
     return handle
 
 
-def _followed(reply: Reply, span: Span, *, asked: float) -> Reply:
+def _trace_reply(reply: Reply, span: Span, *, asked: float) -> Reply:
     """Return a reply whose end is that of the span. It was asked for at this time of `perf_counter`."""
     first_s: float | None = None
 
@@ -114,7 +114,7 @@ def _note_chunk(span: Span, chunk: Json) -> None:
     if found := tuple(reason for reason in reasons if isinstance(reason, str)):
         attributes["gen_ai.response.finish_reasons"] = found
     usage = chunk.get("usage")
-    if isinstance(usage, dict) and (tokens := tokens_of(usage)) is not None:
+    if isinstance(usage, dict) and (tokens := parse_tokens(usage)) is not None:
         attributes |= {
             "gen_ai.usage.input_tokens": tokens.input,
             "gen_ai.usage.output_tokens": tokens.output,

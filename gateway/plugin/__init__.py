@@ -1,8 +1,7 @@
 """The names that a plugin imports: the nouns of the gateway, its contracts, and small helpers."""
 
-from gateway import strict_json
-from gateway.contracts.audit_chain import FIRST_HASH, link
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import (
     AnswerEnded,
     CacheResult,
@@ -18,7 +17,24 @@ from gateway.contracts.exchange import (
     Resume,
     Stage,
 )
-from gateway.contracts.journal import (
+from gateway.contracts.plugin import (
+    Clock,
+    Counters,
+    EnhancedPrompt,
+    Enhancer,
+    Host,
+    LoopLimits,
+    Plugin,
+    PromptCatalog,
+    Reach,
+    Runs,
+    ToolCatalog,
+)
+from gateway.contracts.records import replace
+from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Action, Basis, RiskAssessor, Verdict
+from gateway.contracts.storage.audit_chain import FIRST_HASH, link
+from gateway.contracts.storage.grants import ask_id
+from gateway.contracts.storage.journal import (
     APPROVED,
     ENDED,
     FAR_S,
@@ -40,8 +56,8 @@ from gateway.contracts.journal import (
     StoredRun,
     StoredStep,
 )
-from gateway.contracts.keys import Adding, StoredKey
-from gateway.contracts.lists import (
+from gateway.contracts.storage.keys import Adding, StoredKey
+from gateway.contracts.storage.list_queries import (
     ApprovalGroup,
     ApprovalGrouping,
     ApprovalOrder,
@@ -49,23 +65,8 @@ from gateway.contracts.lists import (
     NarrowedRuns,
     Tally,
 )
-from gateway.contracts.plugin import (
-    Clock,
-    Counters,
-    EnhancedPrompt,
-    Enhancer,
-    Host,
-    LoopLimits,
-    Plugin,
-    Prompts,
-    Reach,
-    Runs,
-    Tools,
-)
-from gateway.contracts.remembered import ask_id
-from gateway.contracts.responses import StoredConversation, StoredResponse
-from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Action, Basis, RiskAssessor, Verdict
-from gateway.contracts.store import (
+from gateway.contracts.storage.responses import StoredConversation, StoredResponse
+from gateway.contracts.storage.store import (
     HiddenTurn,
     Json,
     KeptLine,
@@ -82,7 +83,8 @@ from gateway.contracts.store import (
     WorkerService,
     memory_owner,
 )
-from gateway.contracts.tool_runs import AWAITED_S, Cancelling
+from gateway.contracts.storage.tool_runs import AWAITED_S, Cancellation
+from gateway.contracts.storage.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 from gateway.contracts.tools import (
     TOOL_HEADER,
     Binder,
@@ -100,15 +102,13 @@ from gateway.contracts.tools import (
     model_name,
     place_sha256,
 )
-from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
+from gateway.contracts.units import positive_seconds
 from gateway.dialects.chat_request import client_tools, last_user_text, lets_server_search, may_call_tools
-from gateway.errors import GatewayError
 from gateway.file_access import loose_access, refused_access
-from gateway.http.hosts import allowed_host, plain_host
-from gateway.http.public_address import METADATA_NETWORKS, is_metadata, is_public
-from gateway.records import replace
-from gateway.units import positive_seconds
-from gateway.upstream.resolver import Resolver
+from gateway.jsontext import strict_json
+from gateway.net.hosts import allowed_host, plain_host
+from gateway.net.public_address import METADATA_NETWORKS, is_metadata, is_public
+from gateway.net.resolver import Resolver
 
 __all__ = [
     "APPROVED",
@@ -138,7 +138,7 @@ __all__ = [
     "Binder",
     "CacheResult",
     "Caller",
-    "Cancelling",
+    "Cancellation",
     "Change",
     "CheckedSource",
     "Chunk",
@@ -176,7 +176,7 @@ __all__ = [
     "Plugin",
     "Preview",
     "Previewer",
-    "Prompts",
+    "PromptCatalog",
     "Reach",
     "Recalled",
     "Reply",
@@ -203,10 +203,10 @@ __all__ = [
     "StoredUsage",
     "Tally",
     "ToolCall",
+    "ToolCatalog",
     "ToolResult",
     "ToolSource",
     "ToolSpec",
-    "Tools",
     "UncertainError",
     "Verdict",
     "WorkerService",

@@ -75,7 +75,7 @@ def concern(path: str) -> str | None:
         return "it is a URL, not a path"
     if re.match("~[^/]", unified):
         return "it is a user's home folder"
-    parts = resolved(unified)
+    parts = remove_dot_segments(unified)
     if any(is_secret_folder(part) for part in parts) or (parts and is_secret_file(parts[-1])):
         return "it may hold secrets"
     if parts and is_secret_there(parts):
@@ -87,7 +87,9 @@ def place_concern(path: str) -> str | None:
     """Return the same for what a path leads to, not for its name: private places, processes, devices."""
     unified = path.lower()
     # Dots that lead out of an unknown folder may end at the root.
-    absolute = "/" + "/".join(resolved(unified)) if unified.startswith(("/", "..")) or "/../" in unified else ""
+    absolute = (
+        "/" + "/".join(remove_dot_segments(unified)) if unified.startswith(("/", "..")) or "/../" in unified else ""
+    )
     if any(absolute == place or absolute.startswith(place + "/") for place in _PLACES):
         return "it is a system's private place"
     if absolute.startswith("/proc/") and not _PUBLIC_PROC.fullmatch(absolute):
@@ -102,7 +104,7 @@ def folder_concern(path: str) -> str | None:
     if spelled_characters(path) > _MOST_SPELLED:
         return _TOO_LONG
     for spelled in _alternatives(path):
-        parts = resolved(spelled.lower())
+        parts = remove_dot_segments(spelled.lower())
         if any(is_secret_folder(part) for part in parts):
             return "it may hold secrets"
         if any(_GLOB.search(part) and may_match_secret_folder(part) for part in parts[:-1]):
@@ -115,7 +117,7 @@ def glob_concern(path: str) -> str | None:
     if spelled_characters(path) > _MOST_SPELLED:
         return _TOO_LONG
     for spelled in _alternatives(path):
-        parts = resolved(spelled.lower())
+        parts = remove_dot_segments(spelled.lower())
         outside = spelled.startswith("/") or spelled.count("..") >= _FAR_UP
         if spelled.startswith("~") or (outside and parts and (_GLOB.search(parts[0]) or parts[0] in _SYSTEM)):
             return "its glob may match secrets"
@@ -135,7 +137,7 @@ def spelled_characters(path: str) -> int:
     return len(path) * (1 + path.count(",")) if "{" in path else len(path)
 
 
-def resolved(path: str) -> list[str]:
+def remove_dot_segments(path: str) -> list[str]:
     """Return the names of a path without dot segments; what leads out of its beginning is dropped."""
     parts: list[str] = []
     for part in path.split("/"):

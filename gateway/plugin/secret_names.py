@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 _FOLDERS = words("""
     .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains wireguard

@@ -6,9 +6,20 @@ configuration below `with`. Relative paths begin at the folder of the file there
 
 from gateway.config.schema.section import Section as Config
 from gateway.config.schema.tools import Tool as ToolConfig
-from gateway.config.values.scalars import FilePath, Flag, counted
+from gateway.config.values.scalars import FilePath, Flag, limit_count
 from gateway.config.values.secret import Secret
-from gateway.config.values.units import Duration, sized
+from gateway.config.values.units import Duration, limit_size
 from gateway.config.values.value import PathLeaf, Value
 
-__all__ = ["Config", "Duration", "FilePath", "Flag", "PathLeaf", "Secret", "ToolConfig", "Value", "counted", "sized"]
+__all__ = [
+    "Config",
+    "Duration",
+    "FilePath",
+    "Flag",
+    "PathLeaf",
+    "Secret",
+    "ToolConfig",
+    "Value",
+    "limit_count",
+    "limit_size",
+]

@@ -1,8 +1,8 @@
 """Words in what people typed. Provisional until 1.0."""
 
-from gateway.text.ask_before import wants_ask_before
+from gateway.text.ask_before import find_ask_request
+from gateway.text.keywords import COMPARED_CHARS, extract_keywords
 from gateway.text.memory_requests import MemoryRequest, memory_request
-from gateway.text.memory_words import COMPARED_CHARS, words_of
 from gateway.text.negation import is_refused
 from gateway.text.phrases import Folded, Hit, Phrases, Spans, fold, fold_phrase, is_whole, mentions
 from gateway.text.quotes import code_blocks, shown_text
@@ -15,6 +15,8 @@ __all__ = [
     "Phrases",
     "Spans",
     "code_blocks",
+    "extract_keywords",
+    "find_ask_request",
     "fold",
     "fold_phrase",
     "is_refused",
@@ -22,6 +24,4 @@ __all__ = [
     "memory_request",
     "mentions",
     "shown_text",
-    "wants_ask_before",
-    "words_of",
 ]

@@ -8,28 +8,28 @@ from typing import Any, Final, TypeGuard
 from pydantic import ValidationError
 
 from gateway.config.document import Document
+from gateway.config.path_exposure_check import check_reach, check_store
 from gateway.config.problems import KeyPath, format_path
-from gateway.config.reach import check_reach, check_store
 from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.settings import Plugins
-from gateway.config.schema.tools import built_in
+from gateway.config.schema.tools import find_built_in_settings
 from gateway.config.values.scalars import parse_name, parse_path
-from gateway.config.values.secret import Hidden, Secret
+from gateway.config.values.secret import MaskedText, Secret
 from gateway.contracts.plugin import Plugin, ToolFormat
 from gateway.plugins import Kind, plugin_names
-from gateway.registry.find import (
+from gateway.registry.loader import (
     PluginProblem,
     clash,
-    configured,
     file_of_ours,
     find_plugin,
+    get_reserved_names,
     is_copy_of_ours,
     is_own,
-    problems_in,
-    taken,
+    list_setting_faults,
+    parse_settings,
 )
-from gateway.registry.folder import file_of, names_in
-from gateway.registry.stores import store_at
+from gateway.registry.stores import resolve_store
+from gateway.registry.user_plugins import get_plugin_file, list_plugin_names
 
 #: What operators can have of their own.
 OWN_KINDS: Final[tuple[Kind, ...]] = ("stages", "tools", "assessors", "stores")
@@ -58,14 +58,14 @@ def check_plugins(document: Document) -> None:
             plugin = find_plugin(use.kind, use.name, folder=folder)
         except PluginProblem as problem:
             path = use.entry if use.is_key else (*use.entry, "use")
-            hidden = isinstance(use.name, Hidden)
+            hidden = isinstance(use.name, MaskedText)
             message = f"no such plugin of kind {use.kind!r}" if hidden else problem.message
             document.complain(path, message, key=use.is_key)
             continue
         if use.kind == "tools":
             _check_assessor(document, use, plugin, folder)
         settings, options = document.get(*use.entry, "with"), (*use.entry, "with")
-        if use.is_key and built_in(use.name) is not None:
+        if use.is_key and find_built_in_settings(use.name) is not None:
             continue  # its settings are part of the section, and read with it
         if settings is None or isinstance(settings, Mapping):
             _check_settings(document, options, plugin, settings or {})
@@ -86,7 +86,7 @@ def _check_chains(document: Document, folder: Path | None) -> None:
                 document.complain(
                     (*path, index, "use"), f"{use!r} must be the last stage of its chain: move it behind {uses[-1]!r}"
                 )
-        found = [_format_of(document, (*path, i), use, folder) for i, use in enumerate(uses)]
+        found = [_find_format(document, (*path, i), use, folder) for i, use in enumerate(uses)]
         for index, (is_loop, offered) in enumerate(found):
             if is_loop or offered is None:
                 continue
@@ -112,7 +112,9 @@ def _stands_last(use: object, folder: Path | None) -> bool:
         return False
 
 
-def _format_of(document: Document, entry: KeyPath, use: object, folder: Path | None) -> tuple[bool, ToolFormat | None]:
+def _find_format(
+    document: Document, entry: KeyPath, use: object, folder: Path | None
+) -> tuple[bool, ToolFormat | None]:
     """Return whether a stage runs tools, and the format in which it runs or offers them.
 
     Wrong stages and settings are reported already; here nothing is known of them.
@@ -125,7 +127,7 @@ def _format_of(document: Document, entry: KeyPath, use: object, folder: Path | N
     except PluginProblem:
         return False, None
     try:
-        return plugin.runs_tools, plugin.tool_format(configured(plugin, use, settings or {}))
+        return plugin.runs_tools, plugin.tool_format(parse_settings(plugin, use, settings or {}))
     except PluginProblem:
         return plugin.runs_tools, None
     except Exception as error:  # a plugin's code may raise anything
@@ -150,12 +152,12 @@ def _check_store(document: Document, folder: Path | None) -> Path | None:
     if not isinstance(url, str) or "://" not in url:
         return None
     try:
-        name, address = store_at(url, folder=document.folder, plugins=folder)
+        name, address = resolve_store(url, folder=document.folder, plugins=folder)
     except PluginProblem as problem:
         document.complain(("store",), problem.message)
         return None
     try:
-        configured(find_plugin("stores", name, folder=folder), name, {"url": address.url})
+        parse_settings(find_plugin("stores", name, folder=folder), name, {"url": address.url})
     except PluginProblem as problem:
         document.complain(("store",), problem.message)
         return None
@@ -180,10 +182,10 @@ def _folder(document: Document) -> Path | None:
 def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
     """Report and yield the names that the operator's plugins share with ours, used or not: they conflict."""
     for kind in OWN_KINDS:
-        for name in sorted(set(names_in(folder, kind)) & taken(kind)) if is_own(folder) else ():
+        for name in sorted(set(list_plugin_names(folder, kind)) & get_reserved_names(kind)) if is_own(folder) else ():
             if is_copy_of_ours(kind, name, folder):
                 continue
-            document.complain(FOLDER, clash(file_of(folder, kind, name), file_of_ours(kind, name)))
+            document.complain(FOLDER, clash(get_plugin_file(folder, kind, name), file_of_ours(kind, name)))
             yield kind, name
 
 
@@ -194,7 +196,7 @@ def _uses(document: Document) -> Iterator[_Use]:
             yield _Use("stages", name, path)
     for path in document.matches("tools", "*"):
         # A built-in tool has no `use`: one is reported with the section.
-        name = document.get(*path, "use") if built_in(path[-1]) is None else None
+        name = document.get(*path, "use") if find_built_in_settings(path[-1]) is None else None
         if _is_name(name):
             yield _Use("tools", name, path)
         elif name is None and _is_name(path[-1]):
@@ -218,5 +220,5 @@ def _check_settings(
     try:
         plugin.config.model_validate(dict(settings))
     except ValidationError as error:
-        for problem in problems_in(error, plugin.config, settings):
+        for problem in list_setting_faults(error, plugin.config, settings):
             document.complain((*path, *problem.path), problem.message, key=problem.is_key)

@@ -9,37 +9,37 @@ from types import ModuleType
 from typing import Final
 
 from gateway.contracts import RENAMED
-from gateway.registry.folder import add_finder
+from gateway.registry.user_plugins import add_finder
 
 #: Where the names of each module stand now; of a package, nothing by itself.
 MOVED: Final[dict[str, tuple[str, ...]]] = {
     "gateway.caller": ("gateway.contracts.caller",),
     "gateway.confine": (),
-    "gateway.confine.levels": ("gateway.sandbox.levels",),
-    "gateway.confine.order": ("gateway.sandbox.order",),
+    "gateway.confine.levels": ("gateway.sandbox.confinement",),
+    "gateway.confine.order": ("gateway.sandbox.launch_messages",),
     "gateway.confine.programs": ("gateway.sandbox.programs",),
     "gateway.confine.run": ("gateway.sandbox.run",),
-    "gateway.journal": ("gateway.contracts.journal",),
-    "gateway.managed": ("gateway.contracts.managed",),
-    "gateway.store": ("gateway.contracts.store",),
+    "gateway.journal": ("gateway.contracts.storage.journal",),
+    "gateway.managed": ("gateway.contracts.service",),
+    "gateway.store": ("gateway.contracts.storage.store",),
     "gateway.wire": (),
-    "gateway.wire.addresses": ("gateway.http.public_address",),
-    "gateway.wire.audit_chain": ("gateway.contracts.audit_chain",),
-    "gateway.wire.canonical": ("gateway.contracts.canonical",),
+    "gateway.wire.addresses": ("gateway.net.public_address",),
+    "gateway.wire.audit_chain": ("gateway.contracts.storage.audit_chain",),
+    "gateway.wire.canonical": ("gateway.jsontext.canonical",),
     "gateway.wire.chat_request": ("gateway.dialects.chat_request",),
-    "gateway.wire.durations": ("gateway.units",),
-    "gateway.wire.json_values": ("gateway.json_values",),
+    "gateway.wire.durations": ("gateway.contracts.units",),
+    "gateway.wire.json_values": ("gateway.jsontext.value_count",),
     "gateway.wire.phrases": ("gateway.text.phrases", "gateway.dialects.chat_request"),
     "gateway.wire.risk_level": ("gateway.contracts.risk",),
     "gateway.wire.shell_paths": ("gateway.plugin.paths",),
     "gateway.wire.sql_lexer": ("gateway.plugin.sql.lexer",),
-    "gateway.wire.strict_json": ("gateway.strict_json",),
-    "gateway.wire.wordlist": ("gateway.plugin.words",),
+    "gateway.wire.strict_json": ("gateway.jsontext.strict_json",),
+    "gateway.wire.wordlist": ("gateway.plugin.word_lists",),
     "gateway.wire.workflow_text": ("gateway.workflows.templates",),
 }
 
 
-class _Moved(MetaPathFinder, Loader):
+class _MovedModuleFinder(MetaPathFinder, Loader):
     """The finder of moved modules: it stands behind all other finders."""
 
     def find_spec(
@@ -66,7 +66,7 @@ class _Moved(MetaPathFinder, Loader):
         vars(module)["__getattr__"] = attribute
 
 
-_FINDER: Final = _Moved()
+_FINDER: Final = _MovedModuleFinder()
 
 
 def install() -> None:

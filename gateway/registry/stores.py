@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from gateway.config.schema.settings import SCRATCH_STORE, Settings
-from gateway.contracts.store import Store, StoreAddress
+from gateway.contracts.storage.store import Store, StoreAddress
 from gateway.plugins import plugin_names
-from gateway.registry.find import PluginProblem, build_plugin, find_plugin
+from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 
 
-def store_at(url: str, *, folder: Path, plugins: Path | None) -> tuple[str, StoreAddress]:
+def resolve_store(url: str, *, folder: Path, plugins: Path | None) -> tuple[str, StoreAddress]:
     """Return the name of the plugin of a store, and the address. A relative file begins at `folder`.
 
     Raises PluginProblem, which shows only the scheme.
@@ -26,13 +26,13 @@ def store_at(url: str, *, folder: Path, plugins: Path | None) -> tuple[str, Stor
 
 def store_address(settings: Settings, *, folder: Path) -> StoreAddress:
     """Return the address of the configured store. Raises PluginProblem."""
-    return store_at(settings.store.reveal(), folder=folder, plugins=settings.plugins.folder)[1]
+    return resolve_store(settings.store.reveal(), folder=folder, plugins=settings.plugins.folder)[1]
 
 
 def build_store(settings: Settings, *, folder: Path) -> Store:
     """Build the configured store, which is not opened. Raises PluginProblem."""
     plugins = settings.plugins.folder
-    name, address = store_at(settings.store.reveal(), folder=folder, plugins=plugins)
+    name, address = resolve_store(settings.store.reveal(), folder=folder, plugins=plugins)
     store: Store = build_plugin("stores", name, {"url": address.url}, None, folder=plugins)
     return store
 

@@ -22,13 +22,13 @@ from typing import Final
 
 import orjson
 
-from gateway.clock import until_set
+from gateway.aio.clock import until_set
+from gateway.contracts.errors import CODES, GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, Store, StoreError, UnwrittenError
+from gateway.contracts.storage.journal import ConflictError, StoredRun
+from gateway.contracts.storage.store import Json, Store, StoreError, UnwrittenError
 from gateway.dialects import chat_chunks
-from gateway.errors import CODES, GatewayError
 from gateway.runs.live_run import LiveRun
 
 log = logging.getLogger("gateway")
@@ -82,10 +82,10 @@ class AnswerLogs:
         If this worker still records what an earlier run told of it, the entries of this one come behind those.
         """
         before = self._tasks.get(answer.response_id)
-        recording = partial(self._record, first=first) if before is None else partial(self._record_behind, before)
+        recording = partial(self._record, first=first) if before is None else partial(self._continue_recording, before)
         task = asyncio.get_running_loop().create_task(recording(answer, run, over))
         self._tasks[answer.response_id] = task
-        task.add_done_callback(partial(self._recorded, answer.response_id))
+        task.add_done_callback(partial(self._forget_recording, answer.response_id))
 
     def is_recording(self, response_id: str) -> bool:
         """Return whether this worker records the answer."""
@@ -101,11 +101,11 @@ class AnswerLogs:
         try:
             while True:
                 news.event.clear()
-                found = await self._store.answer_from(response_id, tenant=tenant, start=start, limit=BATCH)
+                found = await self._store.answer_chunks(response_id, tenant=tenant, start=start, limit=BATCH)
                 start += len(found)
                 chunks: list[Chunk] = [orjson.loads(entry) for entry in found]
                 yield chunks
-                if chunks and end_of(chunks[-1]) is not None:
+                if chunks and parse_end_entry(chunks[-1]) is not None:
                     return
                 if len(found) < BATCH:
                     await until_set(news.event, LOOK_S)
@@ -118,7 +118,7 @@ class AnswerLogs:
         """Return the entries that are there. Raises StoreError."""
         entries: list[Chunk] = []
         while True:
-            found = await self._store.answer_from(response_id, tenant=tenant, start=len(entries), limit=BATCH)
+            found = await self._store.answer_chunks(response_id, tenant=tenant, start=len(entries), limit=BATCH)
             entries += map(orjson.loads, found)
             if len(found) < BATCH:
                 return entries
@@ -140,11 +140,11 @@ class AnswerLogs:
         for task in tasks:
             task.cancel()
 
-    def _recorded(self, response_id: str, task: "asyncio.Task[None]") -> None:
+    def _forget_recording(self, response_id: str, task: "asyncio.Task[None]") -> None:
         if self._tasks.get(response_id) is task:
             del self._tasks[response_id]
 
-    async def _record_behind(
+    async def _continue_recording(
         self, before: "asyncio.Task[None]", answer: Recorded, run: LiveRun, over: Callable[[], Awaitable[None]]
     ) -> None:
         """Record the answer of a run behind what another recording leaves, unless that was the end."""
@@ -176,16 +176,16 @@ class AnswerLogs:
             except Exception:
                 log.exception("the run %s failed, whose answer is recorded", run.exchange.id)
                 failure = GatewayError("internal_error", "The gateway failed; its log has the id of the response.")
-            if failure is not None and await self._goes_on(run, tenant=answer.tenant):
+            if failure is not None and await self._is_continued(run, tenant=answer.tenant):
                 return
-            await writer.end(ended(self._clock.time(), failure))
+            await writer.end(build_end_entry(self._clock.time(), failure))
             await over()
         except ConflictError:
             log.info("the run of %s is not this worker's any more, so it records no more of it", answer.response_id)
         except Exception:
             log.exception("the answer %s is not recorded to its end", answer.response_id)
 
-    async def _goes_on(self, run: LiveRun, *, tenant: str) -> bool:
+    async def _is_continued(self, run: LiveRun, *, tenant: str) -> bool:
         """Return whether the run that stopped here continues elsewhere, or waits: it did not end with this failure."""
         found = await self._store.run(run.exchange.id, tenant=tenant)
         return found is not None and found.state in ("running", "unknown", "awaiting_approval")
@@ -238,7 +238,7 @@ class _Writer:
                 return
 
 
-def ended(now_s: float, error: GatewayError | None) -> Json:
+def build_end_entry(now_s: float, error: GatewayError | None) -> Json:
     """Return the last entry of a log."""
     told: Json | None = None
     if error is not None:
@@ -248,7 +248,7 @@ def ended(now_s: float, error: GatewayError | None) -> Json:
     return {"choices": [], "context": {"type": _ENDED, "at": now_s, "error": told}}
 
 
-def end_of(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
+def parse_end_entry(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
     """Return the time and the error that an entry ends the answer with; None: it is none that does."""
     told = None if isinstance(chunk, str) else chunk.get("context")
     if not isinstance(told, dict) or told.get("type") != _ENDED:
@@ -264,7 +264,7 @@ def end_of(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
 
 def has_end(entries: Sequence[Chunk]) -> bool:
     """Return whether a log is whole."""
-    return bool(entries) and end_of(entries[-1]) is not None
+    return bool(entries) and parse_end_entry(entries[-1]) is not None
 
 
 def tells_all(run: StoredRun, *, shows_calls: bool) -> bool:
@@ -272,7 +272,7 @@ def tells_all(run: StoredRun, *, shows_calls: bool) -> bool:
     return run.state != "unknown" and (run.state != "awaiting_approval" or shows_calls)
 
 
-def rest_of(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_whole: bool) -> Sequence[Chunk]:
+def find_missing_chunks(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_whole: bool) -> Sequence[Chunk]:
     """Return the part of an answer that a log lacks. Readers know calls again by their ids."""
     if any(
         choice.get("finish_reason") for chunk in entries if not isinstance(chunk, str) for choice in _choices(chunk)

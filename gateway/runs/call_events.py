@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.journal import StoredStep
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import StoredStep
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import client_tools
-from gateway.dialects.imitation import defused
-from gateway.runs.asking import begins_with_record
+from gateway.dialects.id_scrubbing import defuse
+from gateway.runs.idempotency_key import begins_with_record
 from gateway.tools.catalog import Catalog
 
 #: States of a step that ran, and of one that did not, whose results the model may read.
@@ -31,7 +31,7 @@ def begins_on_record(exchange: Exchange) -> bool:
     )
 
 
-def opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
+def build_opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
     """Yield the chunks that an answer begins with.
 
     `said` is the text of its turn so far. `steps` are those that the turn may have shown.
@@ -40,17 +40,17 @@ def opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog:
         yield chunks.event({"type": "run.started", "run_id": exchange.id})
     if exchange.resume is None:
         if exchange.shows_calls:
-            yield listed(exchange, catalog)
+            yield build_tools_event(exchange, catalog)
         return
     if exchange.shows_calls or exchange.background:
         yield chunks.event({"type": "run.resumed", "run_id": exchange.id, "said": said})
     elif said:
         yield said
     if exchange.shows_calls:
-        yield from calls_of(steps, catalog)
+        yield from build_call_events(steps, catalog)
 
 
-def listed(exchange: Exchange, catalog: Catalog) -> Chunk:
+def build_tools_event(exchange: Exchange, catalog: Catalog) -> Chunk:
     """Return the event with all of our tools that the request may use. A client's tool of the same name wins.
 
     `failed` are the services that the request names and that do not run, so that nothing of them can be listed.
@@ -63,7 +63,7 @@ def listed(exchange: Exchange, catalog: Catalog) -> Chunk:
             "description": entry.spec.description,
             "parameters": entry.spec.parameters,
         }
-        for entry in catalog.listed(exchange)
+        for entry in catalog.get_entries(exchange)
         if entry.model_name not in theirs
     ]
     named = () if exchange.no_tools else exchange.services
@@ -72,28 +72,28 @@ def listed(exchange: Exchange, catalog: Catalog) -> Chunk:
     return chunks.event({"type": "tools.listed", "tools": tools, **({"failed": failed} if failed else {})})
 
 
-def started(step: StoredStep, catalog: Catalog) -> Chunk:
+def build_start_event(step: StoredStep, catalog: Catalog) -> Chunk:
     """Return the event of a call that begins, with the arguments that run."""
     return chunks.event({"type": "tool.started", **_call(step, catalog)})
 
 
-def finished(step: StoredStep, catalog: Catalog) -> Chunk:
+def build_finish_event(step: StoredStep, catalog: Catalog) -> Chunk:
     """Return the event of a call that has its result, also of one that never began.
 
     The result is the one that the model is shown, without ids of approvals: no text of a tool passes for the gateway's.
     """
-    result = defused(step.shown or step.result or "")
+    result = defuse(step.shown or step.result or "")
     return chunks.event(
         {"type": "tool.finished", **_call(step, catalog), "ok": step.state == "finished", "result": result}
     )
 
 
-def calls_of(steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
+def build_call_events(steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
     """Yield the events of all calls that have results, as the record has them."""
     for step in filter(_has_result, steps):
         if step.state in _RAN:
-            yield started(step, catalog)
-        yield finished(step, catalog)
+            yield build_start_event(step, catalog)
+        yield build_finish_event(step, catalog)
 
 
 def with_results(steps: Sequence[StoredStep]) -> int:
@@ -101,7 +101,7 @@ def with_results(steps: Sequence[StoredStep]) -> int:
     return sum(1 for _ in takewhile(_has_result, steps))
 
 
-def answer_of(
+def build_answer(
     content: str, rounds: Sequence[tuple[str, Sequence[int]]], steps: Sequence[StoredStep], catalog: Catalog
 ) -> Iterator[Chunk]:
     """Yield the text of an answer with the events of its calls between its pieces.
@@ -115,7 +115,7 @@ def answer_of(
             end = begin + len(text)
             yield content[at:end]
             at = end
-        yield from calls_of([steps[number] for number in numbers], catalog)
+        yield from build_call_events([steps[number] for number in numbers], catalog)
     if content[at:]:
         yield content[at:]
 
@@ -127,7 +127,7 @@ def _has_result(step: StoredStep) -> bool:
 def _call(step: StoredStep, catalog: Catalog) -> Json:
     return {
         "tool": step.tool,
-        "service": catalog.service_of(step.tool),
+        "service": catalog.find_service_name(step.tool),
         "call_id": step.call_id,
         "number": step.number,
         "arguments": step.arguments,

@@ -9,9 +9,9 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from gateway.clock import until_set
-from gateway.contracts.journal import Journal, RunEvent
-from gateway.contracts.store import StoreError
+from gateway.aio.clock import until_set
+from gateway.contracts.storage.journal import Journal, RunEvent
+from gateway.contracts.storage.store import StoreError
 
 log = logging.getLogger("gateway")
 
@@ -37,7 +37,7 @@ class EventFeed:
         self.leaving = False
 
     @asynccontextmanager
-    async def listening(
+    async def subscribe(
         self, heard: Heard, *, run_id: str | None = None, parting: Callable[[], None] | None = None
     ) -> AsyncIterator[None]:
         """Pass each event that is written after this is entered to `heard`, those of one run or of all.

@@ -3,9 +3,9 @@
 import time
 from typing import Final
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import UntoldError
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import UntoldError
 
 #: A run belongs to its owner for so long after the last renewal.
 LEASE_S: Final = 5.0
@@ -24,7 +24,7 @@ class Age:
         """Start the lease anew."""
         self._since = self._now()
 
-    def is_over(self) -> bool:
+    def has_expired(self) -> bool:
         """Return whether another owner may have taken the run since, unless the store contradicts it."""
         return any(now_s - since_s >= LEASE_S for now_s, since_s in zip(self._now(), self._since, strict=True))
 
@@ -32,7 +32,7 @@ class Age:
         return self._clock.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def lost(run_id: str) -> GatewayError:
+def build_lost_error(run_id: str) -> GatewayError:
     """Return the error of a run that was cancelled or that another process drives."""
     return GatewayError(
         "run_cancelled", f"The run {run_id} was cancelled or is driven by another process; look at it with its id."
@@ -44,7 +44,7 @@ def is_lost(error: BaseException | None) -> bool:
     return isinstance(error, GatewayError) and error.code == "run_cancelled"
 
 
-def interrupted(run_id: str) -> GatewayError:
+def build_interrupted_error(run_id: str) -> GatewayError:
     """Return the error for a request that repeats a run which was stopped after it had an effect."""
     return GatewayError(
         "run_interrupted",
@@ -62,13 +62,13 @@ def waiting_for_client(run_id: str) -> GatewayError:
     ).after_effects()
 
 
-def handed_on(run_id: str) -> UntoldError:
+def build_handover_error(run_id: str) -> UntoldError:
     """Return the error of an answer that ends with its process, whose run is on record, or may be."""
     text = f"The gateway stops, and the run {run_id} goes on with its next start: do not send the request again, look"
     return UntoldError("run_interrupted", f"{text} at it with its id.")
 
 
-def stopping() -> GatewayError:
+def build_stopping_error() -> GatewayError:
     """Return the error of an answer that ends with its process."""
     text = "The gateway stops, and ends this answer with it: send the request again."
     return GatewayError("gateway_stopping", text, retry_after_s=1)

@@ -47,12 +47,12 @@ from typing import TypeVar
 
 import orjson
 
-from gateway.contracts.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
+from gateway.contracts.storage.store import StoreError
 from gateway.runs.lease import LEASE_S, LOST
-from gateway.runs.run_span import send_failed, waiting_in
-from gateway.tracing.tracer import Tracer
+from gateway.runs.run_span import list_waiting_approvals, send_failed
+from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -180,7 +180,7 @@ class Leases:
         while True:
             room = self._room()
             most = AT_ONCE if room is None else min(room, AT_ONCE)
-            runs = await self._timed(self._claim(TAKEN_UP, run_id=None, limit=most)) if most else []
+            runs = await self._measure_query(self._claim(TAKEN_UP, run_id=None, limit=most)) if most else []
             for run in runs:
                 await self._take_up(run)
             if len(runs) < AT_ONCE or not await self._has_time(end_s):
@@ -230,7 +230,7 @@ class Leases:
             await self._store.release(owner=self.owner, run_ids=sorted(run_ids))
             self._undriven -= run_ids
 
-    async def _timed(self, asking: Awaitable[T]) -> T:
+    async def _measure_query(self, asking: Awaitable[T]) -> T:
         """Return the answer of the store to a look, and note how long it took."""
         self._asked_s = began_s = self._clock.monotonic()
         try:
@@ -272,7 +272,7 @@ class Leases:
             return
         held = dict(self._held)
         renewing = self._store.renew(owner=self.owner, run_ids=list(held), until_s=self._clock.time() + LEASE_S)
-        ours = await self._timed(renewing)
+        ours = await self._measure_query(renewing)
         for run_id in held.keys() - set(ours):
             task = held[run_id]
             if self._held.get(run_id) is task:  # else it ended, or was taken up anew, while the store answered
@@ -290,7 +290,7 @@ async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock, 
     )
     facts = orjson.dumps({"run_id": run.id, "state": "failed"})
     event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
-    waiting = () if tracer is None else await waiting_in(run, store)
+    waiting = () if tracer is None else await list_waiting_approvals(run, store)
     with suppress(ConflictError):
         await store.write(Change(run=ended, events=(event,)))
         send_failed(run, tracer, waiting=waiting, error="internal_error", now_s=now_s)

@@ -12,12 +12,12 @@ from functools import partial
 
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json
-from gateway.runs.asking import RequestKey, mismatch
-from gateway.runs.lease import stopping
+from gateway.contracts.storage.store import Json
+from gateway.runs.idempotency_key import RequestKey, mismatch
+from gateway.runs.lease import build_stopping_error
 from gateway.runs.live_run import STOPPING, LiveRun
-from gateway.runs.owed import JOINABLE_S, OwedAnswers
-from gateway.runs.waiting import Waiting
+from gateway.runs.pending_questions import PendingQuestions
+from gateway.runs.undelivered_answers import JOINABLE_S, OwedAnswers
 
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s).
 GRACE_S = 3.0
@@ -48,7 +48,7 @@ class LiveRuns:
         self._going_on: dict[str, LiveRun] = {}  # of these, the detached ones that have not ended
         self._alone_bytes = 0
         self._closed = False
-        self.waiting = Waiting()
+        self.waiting = PendingQuestions()
 
     def as_repeat(self, request_key: RequestKey) -> RequestKey:
         """Return the key as one that repeats a run if the latest run of this request exists only in the store.
@@ -111,7 +111,7 @@ class LiveRuns:
     def join(self, run: LiveRun) -> None:
         run.clients, run.cut, run.untold = run.clients + 1, False, False
         self._attend(run)
-        run.joined()
+        run.mark_attended()
 
     def leave(self, run: LiveRun, *, whole: bool) -> None:
         """Remove a client from the run; `whole`: it has the answer to its end."""
@@ -132,21 +132,21 @@ class LiveRuns:
             return
         self._leave_alone(run)
         if not run.detached and not run.done:
-            run.left()
+            run.drop_model_call()
             (self._later or asyncio.get_running_loop().call_later)(GRACE_S, lambda: self._abandon(run))
         self._forget_old()
 
-    def of(self, run_id: str) -> list[LiveRun]:
+    def list_by_id(self, run_id: str) -> list[LiveRun]:
         """Return the live runs of this worker that answer with a stored run: the one that drives it, and others."""
         return [run for run in self._runs.values() if run.exchange.id == run_id]
 
-    def clients_of(self, run_id: str) -> int | None:
+    def count_clients(self, run_id: str) -> int | None:
         """Return how many clients of this worker read the answer of a run. None: it is not of this worker."""
-        clients = [run.clients for run in self.of(run_id)]
+        clients = [run.clients for run in self.list_by_id(run_id)]
         return sum(clients) if clients else None
 
     @property
-    def unattended(self) -> int:
+    def unattended_count(self) -> int:
         """Return how many runs go on here without a client: in the background, or as stored runs."""
         return sum(not run.done for run in self._going_on.values())
 
@@ -157,7 +157,7 @@ class LiveRuns:
         """
         runs = [run for run in self._runs.values() if run.clients and not run.recorded and not run.done]
         for run in runs:
-            run.cancel(STOPPING, error=stopping())
+            run.cancel(STOPPING, error=build_stopping_error())
         await asyncio.gather(*(run.end_cancelled() for run in runs))
         return bool(runs)
 
@@ -177,7 +177,7 @@ class LiveRuns:
         if self._owed is None:
             return
         if not run.cut and run.error is None:
-            self._owed.told(run.request_key.fingerprint)
+            self._owed.mark_delivered(run.request_key.fingerprint)
         elif run.effects:
             self._owed.leave(run.request_key.fingerprint)
 

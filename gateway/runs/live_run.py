@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from gateway.contracts.errors import ExitError, GatewayError, contained
 from gateway.contracts.exchange import AnsweredBy, CacheResult, Chunk, Exchange, Handler, Intent, Pause, Reply
-from gateway.contracts.store import Json, StoreError, UnwrittenError, untold
-from gateway.errors import ExitError, GatewayError, contained
-from gateway.runs.asking import RequestKey, begins_with_record
-from gateway.runs.lease import handed_on, interrupted, lost
+from gateway.contracts.storage.store import Json, StoreError, UnwrittenError, untold
+from gateway.runs.idempotency_key import RequestKey, begins_with_record
+from gateway.runs.lease import build_handover_error, build_interrupted_error, build_lost_error
 from gateway.runs.transcript import Transcript
 
 log = logging.getLogger("gateway")
@@ -27,7 +27,7 @@ log = logging.getLogger("gateway")
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
 #: Of several model calls of a run, the one whose result stands furthest behind is told.
 _CACHE_RESULTS: Final = (None, "hit", "miss", "bypass")
-#: How long a run may take to end once it is cancelled: longer than its tools may (`gateway.agent.effect`).
+#: How long a run may take to end once it is cancelled: longer than its tools may (`gateway.agent.call_execution`).
 #: One whose stage takes its cancellation for a failure to get over never ends.
 ENDS_S: Final = 15.0
 #: The reason to cancel a run whose process stops. It is no reason to end the run.
@@ -101,7 +101,7 @@ class LiveRun:
         return self.recorded or self.exchange.resume is not None or self.exchange.id != self.request_id
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def convert_store_errors(self) -> Iterator[None]:
         """Convert a failure of the store behind the run to what its client may believe. Raises UntoldError.
 
         One behind a run that cannot have acted is raised as it is.
@@ -121,7 +121,7 @@ class LiveRun:
         self._task.add_done_callback(lambda _: self._end())
         self._task.add_done_callback(lambda _: over(self))
 
-    def when_over(self, done: Callable[[], None]) -> None:
+    def add_done_callback(self, done: Callable[[], None]) -> None:
         """Call `done` once the run has ended here, however it ends."""
         assert self._task is not None
         self._task.add_done_callback(lambda _: done())
@@ -133,7 +133,7 @@ class LiveRun:
         self.recorded = self.effects = True
         self._finish(None)
 
-    async def begun(self) -> None:
+    async def wait_for_reply(self) -> None:
         """Wait until the chain has a reply. Raises the chain's error if it has none."""
         await self._begun.wait()
         if not self.transcript.chunks:
@@ -145,7 +145,7 @@ class LiveRun:
         if not self.recorded:
             self.transcript.reraise()
 
-    def left(self) -> None:
+    def drop_model_call(self) -> None:
         """End the current model call, because the last client is gone."""
         self._attended.clear()
         if self._drop is not None:
@@ -154,7 +154,7 @@ class LiveRun:
             self.transcript.forget()
             drop()
 
-    def joined(self) -> None:
+    def mark_attended(self) -> None:
         """Record that a client is there."""
         self._attended.set()
 
@@ -177,12 +177,14 @@ class LiveRun:
         if self._task is None or self._is_stuck or (await asyncio.wait({self._task}, timeout=ENDS_S))[0]:
             return
         log.error(
-            "run %s was cancelled and goes on, %s: the gateway ends without it", self.exchange.id, _place_of(self._task)
+            "run %s was cancelled and goes on, %s: the gateway ends without it",
+            self.exchange.id,
+            _describe_wait(self._task),
         )
         self._is_stuck = self._dropped = True
         self._finish(self._interrupt())
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -265,8 +267,10 @@ class LiveRun:
         """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
         if self.effects and self._cancelled is not None and STOPPING in self._cancelled.args:
-            return handed_on(self.exchange.id)  # it may have come on record since it was cancelled
-        return self._ends_with or (interrupted if self._cancelled is not None else lost)(self.exchange.id)
+            return build_handover_error(self.exchange.id)  # it may have come on record since it was cancelled
+        return self._ends_with or (build_interrupted_error if self._cancelled is not None else build_lost_error)(
+            self.exchange.id
+        )
 
 
 def cancelled_again(task: "asyncio.Task[Any]") -> asyncio.CancelledError:
@@ -274,7 +278,7 @@ def cancelled_again(task: "asyncio.Task[Any]") -> asyncio.CancelledError:
     return asyncio.CancelledError(*((_REASONS[task],) if task in _REASONS else ()))
 
 
-def _place_of(task: asyncio.Task[None]) -> str:
+def _describe_wait(task: asyncio.Task[None]) -> str:
     """Return the place where a task waits, in the code that calls asyncio."""
     place = "at an unknown place"
     waits: Any = task.get_coro()

@@ -48,11 +48,12 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.clock import until_over
+from gateway.aio.clock import wait_until_done
 from gateway.contracts.calls import CallOutcome, PlannedCall
-from gateway.contracts.canonical import call_sha256, canonical
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import (
+from gateway.contracts.plugin import Clock
+from gateway.contracts.storage.journal import (
     ENDED,
     Approval,
     ApprovalState,
@@ -69,13 +70,12 @@ from gateway.contracts.journal import (
     StoredRun,
     StoredStep,
 )
-from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, StoreError, UncertainError, unwritten
-from gateway.errors import GatewayError
-from gateway.runs.asking import key_in_use
-from gateway.runs.lease import LEASE_S, Age, lost
+from gateway.contracts.storage.store import Json, StoreError, UncertainError, unwritten
+from gateway.jsontext.canonical import call_sha256, canonical
+from gateway.runs.idempotency_key import key_in_use
+from gateway.runs.lease import LEASE_S, Age, build_lost_error
 from gateway.runs.leases import Leases
-from gateway.runs.snapshot import LATE_CHARS, RESULT_CHARS, ended_request, first_of
+from gateway.runs.request_snapshot import LATE_CHARS, RESULT_CHARS, build_run_record, ended_request
 
 log = logging.getLogger("gateway")
 
@@ -107,7 +107,7 @@ class RunRecorder:
         self._age = Age(self.clock)
 
     @property
-    def begun(self) -> bool:
+    def is_stored(self) -> bool:
         """Return whether the run is in the store."""
         return not self._is_new
 
@@ -127,7 +127,7 @@ class RunRecorder:
 
     async def begin(self) -> None:
         """Store the run now, whatever it does later. Raises GatewayError."""
-        await self._before("running")
+        await self._write_ahead("running")
 
     def plan(self, planned: Sequence[PlannedCall], *, round_: int) -> list[int]:
         """Record calls that came together, and return their numbers."""
@@ -161,7 +161,7 @@ class RunRecorder:
                 self._note(step, "verdict")
         return numbers
 
-    def judged(self, number: int, planned: PlannedCall) -> None:
+    def record_verdict(self, number: int, planned: PlannedCall) -> None:
         """Record the new judgement of a call that was planned before."""
         verdict, refusal = planned.verdict, planned.refusal
         self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
@@ -169,7 +169,7 @@ class RunRecorder:
             self._set(number, state="refused", result=refusal)
         self._note(self.steps[number], "verdict")
 
-    async def refused(self) -> None:
+    async def record_refusals(self) -> None:
         """Write down the calls that policy refused, if there are any. A failure of the store changes nothing."""
         if self._audit and self._last is None:
             await self._later()
@@ -185,18 +185,18 @@ class RunRecorder:
         """Ask people, not `instead_of`; `shown` are the events' facts. Raises GatewayError, AskedAlreadyError."""
         with self._or_not([approval.step for approval in approvals]):
             for approval in instead_of:
-                self.outdated(approval)
+                self.cancel_approval(approval)
             for approval, facts in zip(approvals, shown, strict=True):
                 self._set(approval.step, state="requested", approval_id=approval.id)
                 self._event("approval.required", facts)
-            await self._before("running", approvals=tuple(approvals), asks_once=once)
+            await self._write_ahead("running", approvals=tuple(approvals), asks_once=once)
 
-    def granted(self, number: int, grant_id: str, by: str) -> None:
+    def record_grant(self, number: int, grant_id: str, by: str) -> None:
         """Record that a grant clears the call."""
         self._set(number, reason=f"remembered approval {grant_id}")
         self._note(self.steps[number], "granted", by=by)
 
-    def outdated(self, approval: Approval) -> None:
+    def cancel_approval(self, approval: Approval) -> None:
         """Cancel an approval that is not needed, or does not hold any more."""
         self._moves.append(Move(approval.id, approval.state, "cancelled"))
         self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
@@ -228,12 +228,12 @@ class RunRecorder:
             self._set(number, state="started", started_s=self.clock.time(), tainted=tainted)
             self._note(self.steps[number], "started")
             self._event("tool.started", {"step": number, "tool": self.steps[number].tool})
-            await self._before("running", effects=True)
+            await self._write_ahead("running", effects=True)
 
     async def confirm(self) -> None:
         """Renew the lease if writing took longer than it, so that the run is ours now. Raises GatewayError."""
-        while self._age.is_over():
-            await self._before("running")
+        while self._age.has_expired():
+            await self._write_ahead("running")
 
     async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool, is_last: bool = False) -> None:
         """Write the outcome of a call; None: unknown. A failure of the store is logged: the next line carries it.
@@ -273,7 +273,7 @@ class RunRecorder:
             log.error("run %s: what came late cannot be written down: %s", step.run_id, error)
         self.wrote()
 
-    def ended(self, number: int, state: StepState, result: str | None) -> None:
+    def record_skipped_call(self, number: int, state: StepState, result: str | None) -> None:
         """Record a call that will not run, and the result for the model, if any."""
         self._set(number, state=state, result=result)
 
@@ -283,7 +283,7 @@ class RunRecorder:
             self.run = replace(self.run, error_code=error.code, error=error.message)
         with self._or_not(()):
             self._event("run.parked", {"state": state})
-            await self._before(state)
+            await self._write_ahead(state)
 
     async def leave(self, *, stopping: bool) -> None:
         """Release a run without readers, or one whose process stops. Raises GatewayError, StoreError."""
@@ -304,7 +304,7 @@ class RunRecorder:
             return
         for step in (step for step in self.steps if step.state == "planned" and step.started_s is not None):
             self._set(step.number, state="unknown")  # it was to run once more, and does not
-        run = self.run or first_of(self.exchange, now_s=self.clock.time())
+        run = self.run or build_run_record(self.exchange, now_s=self.clock.time())
         code, message = (run.error_code, run.error) if error is None else (error.code, error.message)
         self.run = replace(run, answer=answer, error_code=code, error=message)
         self._event("run.finished", {"state": state})
@@ -352,7 +352,7 @@ class RunRecorder:
             del self._events[events:], self._moves[moves:], self._audit[audit:]
             raise
 
-    async def _before(
+    async def _write_ahead(
         self, state: RunState, *, approvals: tuple[Approval, ...] = (), asks_once: bool = False, effects: bool = False
     ) -> None:
         """Write before an effect."""
@@ -384,23 +384,23 @@ class RunRecorder:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            await until_over(writing)
+            await wait_until_done(writing)
             failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
             if type(failure) is ConflictError:  # which is why it is cancelled, or will be
-                raise lost(self.exchange.id) from None
+                raise build_lost_error(self.exchange.id) from None
             if failure is None:
-                self._written(change)
+                self._mark_written(change)
             raise
         except AskedAlreadyError:
             raise
         except KeyTakenError:
             raise key_in_use() from None
         except ConflictError:
-            raise lost(self.exchange.id) from None
+            raise build_lost_error(self.exchange.id) from None
         finally:
             is_known = writing.done() and not writing.cancelled()
             self._is_doubtful |= is_known and isinstance(writing.exception(), UncertainError)
-        self._written(change)
+        self._mark_written(change)
 
     def _change(self, state: RunState, *, effects: bool = False, durable: bool = True, driven: bool = True) -> Change:
         now_s, driven = self.clock.time(), driven and state == "running"
@@ -408,7 +408,7 @@ class RunRecorder:
             self._age.begin()
         else:
             self.drop()
-        before = self.run or first_of(self.exchange, now_s=now_s)
+        before = self.run or build_run_record(self.exchange, now_s=now_s)
         run = replace(
             before,
             state=state,
@@ -431,7 +431,7 @@ class RunRecorder:
             audit=tuple(self._audit),
         )
 
-    def _written(self, change: Change) -> None:
+    def _mark_written(self, change: Change) -> None:
         self.run, is_new, self._is_new, self._is_doubtful = change.run, self._is_new, False, False
         self._unwritten.clear()
         del self._events[: len(change.events)], self._moves[: len(change.moves)], self._audit[: len(change.audit)]

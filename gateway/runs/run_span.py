@@ -6,15 +6,15 @@ from time import time_ns
 
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.journal import APPROVED, Approval, Journal, StoredRun, Via
-from gateway.runs.snapshot import exchange_of
-from gateway.trace_context import RunTrace, TraceContext
-from gateway.tracing.tracer import Attribute, Record, Tracer
+from gateway.contracts.storage.journal import APPROVED, Approval, Journal, StoredRun, Via
+from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.runs.request_snapshot import load_exchange
+from gateway.telemetry.tracing.tracer import Attribute, Record, Tracer
 
 
 def run_span(exchange: Exchange, trace: RunTrace, *, error: str) -> Record:
     """Return the span of a run that ends now. `error` is the type of the error that ended it, or ""."""
-    name, attributes = _named(exchange)
+    name, attributes = _name_span(exchange)
     attributes = {
         **attributes,
         "gen_ai.conversation.id": exchange.conversation,
@@ -71,11 +71,11 @@ async def send_cancelled(
     `run` is as it was before; `tracer` None: there are no traces. Whoever drove the run meanwhile has lost it, and
     sends none of these. Raises StoreError.
     """
-    if tracer is None or (found := _sampled(run)) is None:
+    if tracer is None or (found := _find_sampled(run)) is None:
         return
     exchange, trace = found
     is_driven = run.owner is not None and run.lease_s > now_s
-    for one in await waiting_in(run, store):
+    for one in await list_waiting_approvals(run, store):
         if one.state == "cancelled" and one.decided_s is None:
             one = replace(one, decided_s=now_s, decided_by=by, via=via)
         elif is_driven:
@@ -94,7 +94,7 @@ def send_failed(
 
     `error` is the type of the error that ended it; `tracer` None: there are no traces.
     """
-    if tracer is None or (found := _sampled(run)) is None:
+    if tracer is None or (found := _find_sampled(run)) is None:
         return
     exchange, trace = found
     for one in waiting:
@@ -104,7 +104,7 @@ def send_failed(
     tracer.send(run_span(exchange, trace, error=error))
 
 
-async def waiting_in(run: StoredRun, store: Journal) -> Sequence[Approval]:
+async def list_waiting_approvals(run: StoredRun, store: Journal) -> Sequence[Approval]:
     """Return the approvals of a run's calls that have not begun, decided or not. Raises StoreError."""
     steps = await store.steps(run.id, tenant=run.tenant)
     ids = [step.approval_id for step in steps if step.state == "requested" and step.approval_id is not None]
@@ -112,14 +112,14 @@ async def waiting_in(run: StoredRun, store: Journal) -> Sequence[Approval]:
     return [one for one in found if one is not None]
 
 
-def _sampled(run: StoredRun) -> tuple[Exchange, RunTrace] | None:
+def _find_sampled(run: StoredRun) -> tuple[Exchange, RunTrace] | None:
     """Return the exchange of a stored run and its trace, if somebody will see that."""
-    exchange = exchange_of(Resume(run), approvals="turn")
+    exchange = load_exchange(Resume(run), approvals="turn")
     trace = exchange.trace
     return None if trace is None or not trace.context.sampled else (exchange, trace)
 
 
-def _named(exchange: Exchange) -> tuple[str, Mapping[str, Attribute]]:
+def _name_span(exchange: Exchange) -> tuple[str, Mapping[str, Attribute]]:
     """Return the name of the span of a run, and what GenAI's conventions say of it."""
     if exchange.is_one_call and exchange.call is not None:
         return f"run {exchange.call['tool']}", {}

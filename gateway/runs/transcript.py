@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from gateway.contracts.errors import GatewayError, without_traceback
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError, without_traceback
+from gateway.contracts.storage.store import Json
 
 #: How far a client may be behind before the model has to wait, and how long an answer may get.
 BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
@@ -87,7 +87,7 @@ class Transcript:
         """Record that the answer begins: its model's server reports it, or another step takes time."""
         self._open.set()
 
-    async def opened(self, *, within_s: float) -> None:
+    async def wait_until_open(self, *, within_s: float) -> None:
         """Wait until the beginning of the answer is certain, or for `within_s`.
 
         Raises the error that the answer begins with.
@@ -141,7 +141,7 @@ class Transcript:
         if isinstance(chunk, str):
             self._chars += len(chunk)
         else:
-            self._chars += _chars_of(chunk)
+            self._chars += _count_chars(chunk)
             self._parsed += 1
         if self._readers and not self._telling:
             self._telling = True
@@ -225,7 +225,7 @@ def _is_text(chunk: Chunk) -> bool:
     return isinstance(chunk, str) or "type" not in chunk.get("context", ())
 
 
-def _chars_of(chunk: Json) -> int:
+def _count_chars(chunk: Json) -> int:
     """Return the length of the texts in a chunk, also of an event. Other values of deltas count as they would print."""
     chars = 0
     for choice in chunk.get("choices") or ():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.sandbox.order import DEVICES, SYSTEM, Order
+from gateway.sandbox.launch_messages import DEVICES, SYSTEM, Order
 
 
 def arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int | None) -> list[str]:

@@ -26,22 +26,22 @@ def system_call(number: int, *arguments: Any) -> int:
     longs = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     libc = _libc()
     result: int = libc.syscall(ctypes.c_long(number), *longs)
-    return _checked(result)
+    return _check_result(result)
 
 
 def prctl(option: int, value: int, pointer: Any = None) -> None:
     zero = ctypes.c_ulong(0)
-    _checked(_libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), pointer or zero, zero, zero))
+    _check_result(_libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), pointer or zero, zero, zero))
 
 
 def unshare(flags: int) -> None:
-    _checked(_libc().unshare(ctypes.c_int(flags)))
+    _check_result(_libc().unshare(ctypes.c_int(flags)))
 
 
 def mount(source: str, target: str, *, flags: int, kind: str | None = None, options: str = "") -> None:
     """mount(2); `kind` is the type of a new file system, with its options."""
     names = os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None
-    _checked(_libc().mount(*names, ctypes.c_ulong(flags), options.encode()))
+    _check_result(_libc().mount(*names, ctypes.c_ulong(flags), options.encode()))
 
 
 def set_mount_attributes(target: str, *, add: int = 0, clear: int = 0, recursive: bool = False) -> None:
@@ -56,7 +56,7 @@ def drop_capabilities() -> None:
     """Give up every capability of this thread."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    _checked(_libc().capset(ctypes.byref(header), ctypes.byref(nothing)))
+    _check_result(_libc().capset(ctypes.byref(header), ctypes.byref(nothing)))
 
 
 def openat2(directory: int, path: str, *, flags: int, mode: int, resolve: int) -> int:
@@ -69,7 +69,7 @@ def filesystem_type(descriptor: int) -> int:
     """Return the magic number of the file system on which an open file lives (statfs(2), `f_type`)."""
     # struct statfs is 120 bytes on 64-bit machines and begins with f_type; 64 longs are more than any has.
     buffer = (ctypes.c_long * 64)()
-    _checked(_libc().fstatfs(ctypes.c_int(descriptor), ctypes.byref(buffer)))
+    _check_result(_libc().fstatfs(ctypes.c_int(descriptor), ctypes.byref(buffer)))
     return int(buffer[0])
 
 
@@ -78,7 +78,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
     if result == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -23,8 +23,8 @@ from typing import Final, NoReturn
 from gateway.sandbox import namespaces, setup
 from gateway.sandbox import process_tree as family
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from gateway.sandbox.launch_messages import End, Order, Outcome
 from gateway.sandbox.memory import held_bytes, stored_bytes
-from gateway.sandbox.order import End, Order, Outcome
 from gateway.sandbox.programs import PATH, program
 
 _CONTROL: Final = 0
@@ -101,7 +101,7 @@ def _become(order: Order, path: str, *, base_processes: int, report: int, status
             setup.in_namespaces(order, path, base_processes=base_processes, report=report)
         if order.level == "landlock":
             setup.in_landlock(order, path, base_processes=base_processes)
-        setup.unconfined(order, path, base_processes=base_processes)
+        setup.run_unconfined(order, path, base_processes=base_processes)
 
     return become
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from gateway.clock import until_set
-from gateway.sandbox.order import Order, Outcome
+from gateway.aio.clock import until_set
+from gateway.sandbox.launch_messages import Order, Outcome
 
 #: Where the package `gateway` lies, for an interpreter that looks nowhere else.
 _HOME: Final = str(Path(__file__).parents[2])
@@ -26,7 +26,7 @@ _STREAMS_S: Final = 1.5
 _START_S: Final = 10.0
 
 
-class Excerpt:
+class OutputExcerpt:
     """The beginning and the end of a stream, in bounded memory."""
 
     def __init__(self, *, limit_bytes: int) -> None:
@@ -70,7 +70,7 @@ class _Launcher(asyncio.SubprocessProtocol):
     """
 
     def __init__(self, *, stdout_bytes: int, stderr_bytes: int, flood_bytes: int) -> None:
-        self.excerpts = {1: Excerpt(limit_bytes=stdout_bytes), 2: Excerpt(limit_bytes=stderr_bytes)}
+        self.excerpts = {1: OutputExcerpt(limit_bytes=stdout_bytes), 2: OutputExcerpt(limit_bytes=stderr_bytes)}
         self.flooded = False
         self.over = asyncio.Event()
         self.ended = asyncio.Event()

@@ -299,11 +299,11 @@ def _verdict(call: Refused) -> list[_Line]:
     """Return the lines that refuse the call; where a condition does not hold, they end behind the last of them."""
     lines: list[_Line] = [(_RETURN, 0, 0, _ERRNO | call.answer)]
     for condition in reversed(call.when):
-        lines = [*_tested(condition, len(lines)), *lines]
+        lines = [*_compile_condition(condition, len(lines)), *lines]
     return lines
 
 
-def _tested(condition: Condition, rest: int) -> list[_Line]:
+def _compile_condition(condition: Condition, rest: int) -> list[_Line]:
     """Return the lines that go on if the condition holds, and jump over the `rest` behind them if not."""
     low = _ARGUMENTS + 8 * condition.argument  # both machines are little-endian
     load = (_LOAD, 0, 0, low)

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from gateway.sandbox import bubblewrap, landlock, namespaces, seccomp
 from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
-from gateway.sandbox.order import DEVICES, SYSTEM, End, Limits, Order, Outcome
+from gateway.sandbox.launch_messages import DEVICES, SYSTEM, End, Order, Outcome, ProcessLimits
 
 #: Never reached by a command: the process ends before exec with it.
 _FAILED: Final = 125
@@ -67,7 +67,7 @@ def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: in
         filter_file = None
         if seccomp.known_machine():
             filter_file = os.memfd_create("filter", 0)
-            os.write(filter_file, seccomp.program(_refused(order), newer=not order.read_only))
+            os.write(filter_file, seccomp.program(_list_refused_syscalls(order), newer=not order.read_only))
             os.lseek(filter_file, 0, os.SEEK_SET)
         os.set_inheritable(status, True)
         argv = bubblewrap.arguments(order, (program, *order.argv[1:]), status=status, seccomp=filter_file)
@@ -87,7 +87,7 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
             paths = (*SYSTEM, *order.readable, order.cwd, scratch)
             if "/" not in paths:
                 namespaces.show(paths, DEVICES, root=root)
-            namespaces.make_read_only(_covered(order), scratch=scratch)
+            namespaces.make_read_only(_list_visible_folders(order), scratch=scratch)
             if "/" not in paths:
                 namespaces.change_root(root, scratch=scratch)
         else:
@@ -96,8 +96,8 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
     def command() -> NoReturn:
         _ordinary(order, base_processes=base_processes)
         with _step("Landlock and seccomp"):
-            _landlocked(order)
-            seccomp.install(_refused(order) + _missing_truncate(), newer=not order.read_only)
+            _apply_landlock(order)
+            seccomp.install(_list_refused_syscalls(order) + _missing_truncate(), newer=not order.read_only)
         _execute(order, program)
 
     pid = fork(command, report=report)
@@ -114,11 +114,11 @@ def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
         _require_unnoticed(("/",))  # Landlock lets a command look up any path, which is all that it takes
     _ordinary(order, base_processes=base_processes)
     with _step("Landlock and seccomp"):
-        _landlocked(order)
+        _apply_landlock(order)
         signals = seccomp.SIGNALS if landlock.abi() < landlock.SIGNALS_ABI else ()
         metadata = seccomp.READ_ONLY_METADATA if order.read_only else seccomp.METADATA
         seccomp.install(
-            _refused(order) + metadata + signals + _missing_truncate(),
+            _list_refused_syscalls(order) + metadata + signals + _missing_truncate(),
             newer=not order.read_only,
         )
     _execute(order, program)
@@ -157,7 +157,7 @@ def connects_at_crashes(core_pattern: str) -> bool:
     return core_pattern.startswith("@")
 
 
-def unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
+def run_unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
     if order.read_only:
         raise _StepError(Outcome("unconfined", detail="nothing keeps a read-only command from writing"))
     _ordinary(order, base_processes=base_processes)
@@ -171,11 +171,13 @@ def _cover(order: Order, *, overlay: bool) -> tuple[str, int]:
         raise OSError("`cwd` and `readable` leave no folder for temporary files")
     if overlay and (folder := next(filter(_holds_devices, order.readable), None)) is not None:
         raise OSError(f"the readable folder {folder!r} holds devices and cannot be covered")
-    root = namespaces.cover(_covered(order), scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay)
+    root = namespaces.cover(
+        _list_visible_folders(order), scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay
+    )
     return scratch, root
 
 
-def _covered(order: Order) -> tuple[str, ...]:
+def _list_visible_folders(order: Order) -> tuple[str, ...]:
     """Return the work folder and the readable ones, outer ones first."""
     folders = {path for path in order.readable if Path(path).is_dir() and not _holds_devices(path)}
     return tuple(sorted({order.cwd, *folders}))
@@ -185,7 +187,7 @@ def _holds_devices(folder: str) -> bool:
     return any(device.startswith(f"{folder.rstrip('/')}/") for device in DEVICES)
 
 
-def _landlocked(order: Order) -> None:
+def _apply_landlock(order: Order) -> None:
     _require_filter()
     readable = (*SYSTEM, *order.readable)
     if not order.read_only:
@@ -201,7 +203,7 @@ def _require_filter() -> None:
         raise OSError(f"no filter of system calls for {os.uname().machine!r}")
 
 
-def _refused(order: Order) -> tuple[seccomp.Refused, ...]:
+def _list_refused_syscalls(order: Order) -> tuple[seccomp.Refused, ...]:
     return seccomp.ALWAYS + seccomp.READ_ONLY if order.read_only else seccomp.ALWAYS
 
 
@@ -232,7 +234,7 @@ def _end_first() -> None:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
-def _limit(limits: Limits, *, base_processes: int) -> None:
+def _limit(limits: ProcessLimits, *, base_processes: int) -> None:
     for kind, wanted in (
         # Below any core: a limit of 0 is none for a handler that the kernel starts (core(5), `|` in core_pattern).
         (resource.RLIMIT_CORE, 1),

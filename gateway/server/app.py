@@ -8,39 +8,36 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gateway.api.request import caller_with
-from gateway.api.site import Readiness, Route, Site
-from gateway.approvals.webhooks import webhooks_of
-from gateway.clock import SystemClock
-from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.aio.clock import SystemClock
+from gateway.aio.supervise import supervise
+from gateway.api.ops_pages import Readiness, Route, Site
+from gateway.api.request import identify_with_scope
+from gateway.approvals.webhooks import build_webhooks
+from gateway.auth.keyring import Identity, LentKeys
+from gateway.config import ConfigError, Loaded, Problem, merge_configs, redactable
 from gateway.config.prices import follow_usage
 from gateway.context.resumption import Resumption
-from gateway.contracts.store import Store, StoreError
+from gateway.contracts.storage.store import Store, StoreError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.connection import ClientConnection
-from gateway.lanes.keys import Identity, LentKeys
 from gateway.lanes.listener import Listener
-from gateway.lanes.local import head_of
+from gateway.lanes.local import get_head
 from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader
 from gateway.runs.live import LiveRuns
-from gateway.runs.owed import OwedAnswers
-from gateway.server.backlog import Backlog
+from gateway.runs.undelivered_answers import OwedAnswers
 from gateway.server.console import ConsoleEntry, InUse
 from gateway.server.context_lane import (
     Assembled,
-    Shared,
+    WorkerServices,
     build_context_lane,
     build_shared,
     note_obstacles,
     open_store,
 )
-from gateway.server.first_use import FirstUse
-from gateway.server.handover import alone
-from gateway.server.housekeeping import Housekeeping
-from gateway.server.lanes.limits import budget_reader, limit_families, limiter_of
+from gateway.server.lanes.limits import budget_reader, build_shared_limiter, limit_families
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -49,13 +46,16 @@ from gateway.server.lanes.passthrough import (
     paths_apart,
 )
 from gateway.server.lanes.tracing import open_tracing
-from gateway.server.notices import Notices
-from gateway.server.pages.entry import PageNeeds, PagesEntry
-from gateway.server.pages.later import LaterPages
-from gateway.server.pages.runner import running
+from gateway.server.lazy_service import FirstUse
+from gateway.server.pages.lazy_pages import LaterPages
+from gateway.server.pages.page_registry import PageNeeds, PagesEntry
+from gateway.server.pages.runner import build_runner
+from gateway.server.periodic_checks import Housekeeping
 from gateway.server.pruning import Pruner
+from gateway.server.reload_channel import alone
 from gateway.server.resumption import build_resumption
-from gateway.standing import standing
+from gateway.server.store_gauges import Backlog
+from gateway.server.webhook_service import Notices
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
@@ -63,7 +63,7 @@ from gateway.telemetry.logs import LogSink, access_record
 from gateway.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from gateway.api.responses.kept import KeptResponses
+    from gateway.api.responses.response_store import KeptResponses
 
 log = logging.getLogger("gateway")
 
@@ -100,13 +100,13 @@ class Gateway:
         self._counters, self._clock = ContextCounters(), clock or SystemClock()
         self._started_s = self._clock.time() if started_s is None else started_s
         self._backlog = Backlog(self._clock)
-        self._history = History(self._exposition.counts, self._backlog.pending, clock=self._clock)
+        self._history = History(self._exposition.counts, self._backlog.count_pending, clock=self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs, self._lent = LiveRuns(clock=self._clock, owed=owed), LentKeys()
         # `start` builds these; nothing here is used before.
         self._console: ConsoleEntry
         self._notices: Notices
-        self._shared: Shared
+        self._shared: WorkerServices
         self._budgets: BudgetReader
         self._resumption: Resumption
         self._kept: FirstUse[KeptResponses]
@@ -149,7 +149,7 @@ class Gateway:
         limits = limit_families(self._shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families, limits)
         self._metrics.sources += [listener.families, *further]
-        self._metrics.further += [self._counters.counted, self._shared.unread.undecoded.counted]
+        self._metrics.further += [self._counters.collect_counts, self._shared.unread.undecoded.collect_counts]
         if admin is not None:
             entry = build_admin_entry(settings, metrics=self._metrics)
             self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._pages.services))
@@ -165,7 +165,7 @@ class Gateway:
             workers=lambda: self._loaded.settings.workers,
         )
         going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, self._budgets.run)
-        self._tasks += [asyncio.create_task(standing(work)) for work in (*going_on, self._shared.meters.run)]
+        self._tasks += [asyncio.create_task(supervise(work)) for work in (*going_on, self._shared.meters.run)]
         await self._budgets.first()
         self._shared.keys.changed = self._budgets.read
         self._metrics.last_reload_success_s = self._clock.time()
@@ -177,7 +177,7 @@ class Gateway:
             runs=self._runs,
             counters=self._counters,
             clock=self._clock,
-            resume=lambda run: self._resumption.go_on(run),
+            resume=lambda run: self._resumption.resume_run(run),
             equipment=lambda: self._current().equipment,
             room=lambda: self._listeners[DATA].room,
             makes_keys=lambda: self._loaded.settings.runtime_keys.enabled,
@@ -208,7 +208,7 @@ class Gateway:
         A stream that is held for a person ends as a turn that explains how to answer. Its run waits.
         """
         self._shared.feed.leave()
-        await asyncio.gather(*(leave() for leave in (*self._pages.leaving(), self._console.leave)))
+        await asyncio.gather(*(leave() for leave in (*self._pages.begin_shutdown(), self._console.leave)))
         limit_s = self._loaded.settings.limits.drain
         ending = self._runs.end_answers
         await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in self._listeners.values()))
@@ -227,10 +227,10 @@ class Gateway:
     async def reload(self) -> None:
         """Read the configuration and switch to it. On any error the old one stays in use."""
         try:
-            loaded = replacing(await asyncio.to_thread(self._load), old=self._loaded)
+            loaded = merge_configs(await asyncio.to_thread(self._load), old=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
-            router, context = await self._prepared(loaded)
+            router, context = await self._prepare_config(loaded)
             self._listeners[DATA].swap(router)
             if ADMIN in self._listeners:
                 self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
@@ -262,7 +262,7 @@ class Gateway:
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")
 
-    async def _prepared(self, loaded: Loaded) -> tuple[Router, Assembled]:
+    async def _prepare_config(self, loaded: Loaded) -> tuple[Router, Assembled]:
         """Return the router and the context lane of a configuration that every worker could build.
 
         Raises ConfigError, or the error of the build. Then no worker has changed anything.
@@ -270,7 +270,7 @@ class Gateway:
         old, self._loaded = self._loaded, loaded
         able = False
         try:
-            webhooks_of(loaded.settings.approvals.notify)
+            build_webhooks(loaded.settings.approvals.notify)
             await self._shared.keys.refresh()
             router = self._entry()
             context = await self._assemble(loaded, router)
@@ -308,10 +308,10 @@ class Gateway:
             demo_url=self._demo_url,
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._lent,
-            recorded=self._shared.usage.recorded,
+            recorded=self._shared.usage.record,
             unread=self._shared.unread,
             stored=self._shared.keys.accepted,
-            limiter=limiter_of(settings, self._shared),
+            limiter=build_shared_limiter(settings, self._shared),
             now_s=self._clock.time,
             tracer=self._shared.tracer,
         )
@@ -334,7 +334,7 @@ class Gateway:
             current=self._current,
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),
-            is_of_console=self._lent.is_sent_with,
+            is_of_console=self._lent.has_sent,
             loaded=lambda: self._loaded,
             keys=lambda: self._listeners[DATA].router.keys,
             exposition=self._exposition,
@@ -349,7 +349,7 @@ class Gateway:
             self._shared,
             lent=self._lent,
             in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
-            resume=self._resumption.decided,
+            resume=self._resumption.resume_if_ready,
             wrong_keys=self._wrong_keys,
             listeners=lambda: {name: listener.inner_connection for name, listener in self._listeners.items()},
         )
@@ -371,7 +371,7 @@ class Gateway:
             later=later,
             apart=paths_apart(self._loaded.settings),
         )
-        runner = await running(pages)
+        runner = await build_runner(pages)
         self._stack.push_async_callback(runner.cleanup)
         assert runner.server is not None
         return Listener(
@@ -381,21 +381,21 @@ class Gateway:
             new_handler=runner.server,
             wrong_keys=self._wrong_keys,
             access_log=self._access if self._loaded.settings.logging.access else None,
-            beside=lambda: self._runs.unattended,
+            beside=lambda: self._runs.unattended_count,
         )
 
     def _recognise(self, request: web.Request) -> None:
-        self._listeners[DATA].router.recognise(head_of(request))
+        self._listeners[DATA].router.recognise(get_head(request))
 
     def _read_metrics(self, request: web.Request) -> None:
         if not self._loaded.settings.metrics.public:
-            head = head_of(request)
-            caller_with(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
+            head = get_head(request)
+            identify_with_scope(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
 
     async def _ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):
             return "draining"
-        return "ready" if await self._shared.store.lost() is None else "store_lost"
+        return "ready" if await self._shared.store.find_loss_reason() is None else "store_lost"
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))

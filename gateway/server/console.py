@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from gateway.api.decisions import go_on
+from gateway.api.decisions import resume_runs
+from gateway.auth.keyring import Key, KeyRing, LentKeys
 from gateway.config import Settings
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import LOCAL
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Store
-from gateway.errors import GatewayError
-from gateway.lanes.keys import Key, KeyRing, LentKeys
-from gateway.lanes.local import head_of
+from gateway.contracts.storage.store import Store
+from gateway.lanes.local import get_head
 from gateway.lanes.wrong_keys import WrongKeys
-from gateway.server.console_sockets import SocketFolder, remove_left_folders
-from gateway.server.context_lane import Shared
-from gateway.server.first_use import FirstUse, imported
+from gateway.server.console_ipc import SocketFolder, remove_left_folders
+from gateway.server.context_lane import WorkerServices
+from gateway.server.lazy_service import FirstUse, import_in_thread
 
 if TYPE_CHECKING:
     from gateway.approvals.link_desk import LinkDesk
     from gateway.console.assembly import Assemble, Assembled
-    from gateway.console.rendering import Rendering
-    from gateway.console.site import Holder
+    from gateway.console.middleware import Holder
+    from gateway.console.rendering import TemplateRenderer
 
 log = logging.getLogger("gateway")
 
@@ -46,7 +46,7 @@ class InUse:
 
 
 class GatewayConditions:
-    """The keys, sessions and settings of one worker (`gateway.console.site.Conditions`)."""
+    """The keys, sessions and settings of one worker (`gateway.console.middleware.Conditions`)."""
 
     def __init__(
         self, store: Store, *, clock: Clock, lent: LentKeys, in_use: Callable[[], InUse], wrong_keys: WrongKeys
@@ -74,25 +74,25 @@ class GatewayConditions:
     def holder(self, key: str, request: web.Request) -> "Holder":
         return self._holder(self._in_use().keys.holder(key, peer=_address(request)))
 
-    def named(self, name: str, fingerprint: str | None, request: web.Request) -> "Holder | None":
+    def find_holder(self, name: str, fingerprint: str | None, request: web.Request) -> "Holder | None":
         keys = self._in_use().keys
         if not self._in_use().settings.console.enabled:
             return None  # its open pages end
         if keys.is_empty:
             found = [Key(b"", LOCAL)] if name == "" else []
         else:
-            found = [key for key in keys.named(name) if key.is_open_to(_address(request))]
+            found = [key for key in keys.get_keys_by_name(name) if key.is_open_to(_address(request))]
         holders = map(self._holder, found)
         return next((holder for holder in holders if fingerprint in (None, holder.fingerprint)), None)
 
     def _holder(self, key: Key) -> "Holder":
-        from gateway.console.site import Holder
+        from gateway.console.middleware import Holder
 
         return Holder(key.caller, hashlib.sha256(key.digest).hexdigest()[:32], self._lent.lend(key))
 
-    def refused(self, error: GatewayError, request: web.Request) -> None:
+    def record_refusal(self, error: GatewayError, request: web.Request) -> None:
         peer = None if request.transport is None else request.transport.get_extra_info("peername")
-        self._wrong_keys.refused(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
+        self._wrong_keys.record_refusal(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
 
     async def end_session(self, session_id: str, *, until_s: float) -> None:
         await self._store.end_session(_digest(session_id), until_s=until_s, now_s=self._clock.time())
@@ -103,11 +103,11 @@ class GatewayConditions:
         An event is news for hundreds of open pages, whose sessions are looked at before each of them gets it.
         """
         if self._look is None:
-            self._look = asyncio.get_running_loop().create_task(self._ended())
+            self._look = asyncio.get_running_loop().create_task(self._find_ended_sessions())
         self._asked.add(digest := _digest(session_id))
         return digest in await asyncio.shield(self._look)
 
-    async def _ended(self) -> Collection[str]:
+    async def _find_ended_sessions(self) -> Collection[str]:
         await asyncio.sleep(0)  # until everybody has asked who does in this turn of the loop
         asked, self._asked, self._look = self._asked, set(), None
         return await self._store.ended_sessions(asked)
@@ -118,7 +118,7 @@ class ConsoleEntry:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: WorkerServices,
         *,
         lent: LentKeys,
         in_use: Callable[[], InUse],
@@ -144,7 +144,7 @@ class ConsoleEntry:
     async def leave(self) -> None:
         """End what is held open, because the gateway stops. From now on nothing is held. Idempotent."""
         self._leaves = True
-        if (assembled := self._assembled.made) is not None:
+        if (assembled := self._assembled.part) is not None:
             await assembled.leave()
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ class ConsoleEntry:
         self._unlisten()
 
     async def _assemble(self) -> "Assembled":
-        assemble, rendering = await imported(_loaded)
+        assemble, rendering = await import_in_thread(_import_console)
         sessions = (await self._shared.store.secret(SECRET), self._conditions.session_s, self._shared.clock.time)
         made = assemble(
             rendering,
@@ -175,7 +175,7 @@ class ConsoleEntry:
             shared.store,
             Links(shared.store, lambda: in_use().settings.approvals.notify),
             approvals=lambda: in_use().lane.approvals,
-            go_on=partial(go_on, self._resume),
+            go_on=partial(resume_runs, self._resume),
             counters=shared.counters,
             clock=shared.clock,
         )
@@ -189,7 +189,7 @@ class ConsoleEntry:
         loop = asyncio.get_running_loop()
         await asyncio.to_thread(remove_left_folders)
         try:
-            self._folder = SocketFolder.created()
+            self._folder = SocketFolder.create()
             for number, (name, factory) in enumerate(self._listeners().items()):
                 paths[name] = self._folder.socket(number)
                 self._servers.append(await loop.create_unix_server(factory, paths[name]))
@@ -211,14 +211,14 @@ class ConsoleEntry:
 
 def _address(request: web.Request) -> str | None:
     """Return the address of a reader's browser; None: its connection is gone."""
-    return None if request.transport is None else head_of(request).peer
+    return None if request.transport is None else get_head(request).peer
 
 
-def _loaded() -> "tuple[Assemble, Rendering]":
+def _import_console() -> "tuple[Assemble, TemplateRenderer]":
     # Imported here because templates and pages cost start-up time and memory, and many gateways serve no console.
-    from gateway.console.assembly import assemble, prepared
+    from gateway.console.assembly import assemble, compile_templates
 
-    return assemble, prepared()
+    return assemble, compile_templates()
 
 
 def _digest(session_id: str) -> str:

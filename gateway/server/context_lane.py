@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gateway.agent.output.unlooped import unlooped
-from gateway.agent.parts import AgentParts, ApprovalSettings
+from gateway.agent.agent_services import AgentParts, ApprovalSettings
+from gateway.agent.output.passthrough_answer_filter import with_safe_answers
 from gateway.agent.stage import AgentLoops
 from gateway.approvals.approvals import Approvals
+from gateway.auth.active_keys import KeysInUse
+from gateway.auth.keyring import KeyRing, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prompts import prompt_texts
 from gateway.config.schema.context import StageUse
@@ -22,14 +24,12 @@ from gateway.context.lane import ContextLane
 from gateway.context.prompts import BasePrompts
 from gateway.context.traced_runs import traced_run
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange, Handler, Reply
-from gateway.contracts.journal import StoredRun
-from gateway.contracts.managed import ManagedService
-from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits, Runs, Tools
-from gateway.contracts.store import Store, StoreError
-from gateway.errors import contained
-from gateway.keys.in_use import KeysInUse
-from gateway.lanes.keys import KeyRing, StoredKeys
+from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits, Runs, ToolCatalog
+from gateway.contracts.service import ManagedService
+from gateway.contracts.storage.journal import StoredRun
+from gateway.contracts.storage.store import Store, StoreError
 from gateway.lanes.passthrough.unread import Unread
 from gateway.limits.budgets import Budgets
 from gateway.limits.limiter import Limiter
@@ -38,25 +38,25 @@ from gateway.limits.shared import SharedCounters
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
-from gateway.model.metering import Metering
-from gateway.model.target import Upstream
+from gateway.model.metering import ModelUsageRecorder
 from gateway.model.traced import traced_model
-from gateway.registry.find import PluginProblem, build_plugin, find_plugin
+from gateway.model.upstream_client import Upstream
+from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
-from gateway.runs.asking import RequestKey, mismatch
 from gateway.runs.event_feed import EventFeed
+from gateway.runs.idempotency_key import RequestKey, mismatch
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.runs.owed import JOINABLE_S
-from gateway.server.context_tools import built, gate_of, load_tools
-from gateway.server.lanes.limits import cost_of_token, limiter_of
-from gateway.server.lanes.rights import barred, decision_rules
-from gateway.tools.catalog import Catalog, obstacles_of
-from gateway.tools.in_use import Equipment, InUse
-from gateway.tools.judge import Judge
+from gateway.runs.undelivered_answers import JOINABLE_S
+from gateway.server.context_tools import build_gate, load_tools, try_build_plugin
+from gateway.server.lanes.limits import build_shared_limiter, cost_of_token
+from gateway.server.lanes.rights import build_client_refusal, decision_rules
+from gateway.telemetry.tracing.tracer import Tracer
+from gateway.tools.active_config import Equipment, InUse
+from gateway.tools.call_evaluator import Judge
+from gateway.tools.catalog import Catalog, find_obstacles
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
-from gateway.tracing.tracer import Tracer
 from gateway.upstream.group import Group
 from gateway.usage.ledger import Ledger
 from gateway.workflows.definition import Workflow
@@ -86,12 +86,12 @@ class PluginHost:
     store: Store
     counters: Counters
     clock: Clock
-    tools: Tools = field(default_factory=lambda: Catalog(()))
+    tools: ToolCatalog = field(default_factory=lambda: Catalog(()))
     runs: Runs = field(default_factory=NoRuns)
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class WorkerServices:
     """The services that one worker has once, for all its configurations."""
 
     store: Store
@@ -152,7 +152,7 @@ def build_shared(
     makes_keys: Callable[[], bool] = lambda: False,
     meters: Meters | None = None,
     tracer: Tracer | None = None,
-) -> Shared:
+) -> WorkerServices:
     """Build the services that requests of all configurations share.
 
     `room`: see `Leases`. `makes_keys` returns whether keys of the store are accepted. `meters` count for limits; None:
@@ -167,7 +167,7 @@ def build_shared(
     ledger.storing = meters.used_until_now
     budgets = Budgets(lambda: ledger.prices.currency, guess=partial(cost_of_token, ledger))
     once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, budgets)
-    return Shared(store, runs, EventFeed(store), *once, tracer, unread)
+    return WorkerServices(store, runs, EventFeed(store), *once, tracer, unread)
 
 
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
@@ -185,7 +185,7 @@ def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock)
 
 
 async def build_context_lane(
-    settings: Settings, *, groups: Sequence[Group], keys: KeyRing, shared: Shared
+    settings: Settings, *, groups: Sequence[Group], keys: KeyRing, shared: WorkerServices
 ) -> Assembled:
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
@@ -193,20 +193,20 @@ async def build_context_lane(
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock)
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
-    gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
+    gate = build_gate(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
-    judge = Judge(catalog, gate, barred=barred(settings, keys), rules=decision_rules(settings))
+    judge = Judge(catalog, gate, barred=build_client_refusal(settings, keys), rules=decision_rules(settings))
     runner = Runner(shared.results, counters=counters, clock=clock, tracer=tracer)
     parts = _parts(settings, keys, shared)
     host.runs = AgentLoops(parts)
-    limiter = limiter_of(settings, shared)
-    metering = Metering(counters, shared.usage.recorded if settings.usage.enabled else None)
+    limiter = build_shared_limiter(settings, shared)
+    metering = ModelUsageRecorder(counters, shared.usage.record if settings.usage.enabled else None)
     core = _core(settings, _upstreams(settings, groups), clock, metering, limiter, tracer)
-    model = core if tracer is None else traced_model(core, tracer, provider_of=core.provider_of)
+    model = core if tracer is None else traced_model(core, tracer, provider_of=core.get_provider)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)
-        answering = model if any(link.runs_tools for link in links) else unlooped(model)
+        answering = model if any(link.runs_tools for link in links) else with_safe_answers(model)
         chains[name] = fold(name, links, answering, counters=counters, clock=clock, tracer=tracer)
 
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
@@ -226,12 +226,12 @@ async def build_context_lane(
         approval_modes=ApprovalModes(settings.approvals.mode, settings.approvals.chains),
         approvals=parts.approvals,
         catalog=catalog,
-        service_url=shared.mcp_servers.url_of,
+        service_url=shared.mcp_servers.find_url,
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=partial(_close, catalog),
-        plain=unlooped(model),
-        calling=chains[context.chain].looping() or _bare(host.runs),
+        plain=with_safe_answers(model),
+        calling=chains[context.chain].find_loop_handler() or _bare(host.runs),
         tasks=context.tasks,
         workflows=workflows,
         limiter=limiter,
@@ -250,7 +250,7 @@ async def note_obstacles(assembled: Assembled) -> None:
     """Find why tools of this configuration cannot run on this machine, and log it. A start waits at most TRIALS_S."""
     try:
         async with asyncio.timeout(TRIALS_S):
-            async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
+            async for obstacle in find_obstacles(assembled.explainer.judge.catalog.sources):
                 assembled.obstacles.append(obstacle)
                 log.warning("%s", obstacle)
     except Exception as error:  # TimeoutError, too
@@ -270,7 +270,7 @@ def _bare(runs: Runs) -> Handler:
     return handle
 
 
-def _parts(settings: Settings, keys: KeyRing, shared: Shared) -> AgentParts:
+def _parts(settings: Settings, keys: KeyRing, shared: WorkerServices) -> AgentParts:
     """Build the services that the agent loop needs."""
     request_key = settings.approvals
     approvals = Approvals(
@@ -312,7 +312,7 @@ def _core(
     settings: Settings,
     upstreams: Sequence[Upstream],
     clock: Clock,
-    metering: Metering,
+    metering: ModelUsageRecorder,
     limiter: Limiter,
     tracer: Tracer | None,
 ) -> ModelCall:
@@ -338,7 +338,9 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
         if not request_key.repeats:
             return None
         since_s = clock.time() - JOINABLE_S
-        return next(iter(await store.runs_like(request_key.fingerprint, tenant=caller.tenant, since_s=since_s)), None)
+        return next(
+            iter(await store.runs_by_fingerprint(request_key.fingerprint, tenant=caller.tenant, since_s=since_s)), None
+        )
 
     return earlier
 
@@ -365,7 +367,7 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> Mapping[str, s
 def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:
     links = []
     for i, use in enumerate(uses):
-        stage = built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
+        stage = try_build_plugin("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
         if stage is not None:
             plugin = find_plugin("stages", use.use, folder=folder)
             declared = (plugin.runs_tools, plugin.only_adds, plugin.guards_answers)

@@ -10,16 +10,23 @@ from typing import Any
 import orjson
 
 from gateway.config import Problem, Settings
-from gateway.config.judged import idle_rule, no_such_tool
+from gateway.config.risk_name_check import idle_rule, no_such_tool
 from gateway.config.schema.tools import PluginTool, Tool
-from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.risk import RiskAssessor
+from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import ToolSource
 from gateway.plugins import Kind, plugin_names
-from gateway.registry.find import PluginProblem, PluginSettings, build_plugin, build_with, configured, find_plugin
-from gateway.tools.added_assessor import AddedAssessor
+from gateway.registry.loader import (
+    PluginProblem,
+    PluginSettings,
+    build_found_plugin,
+    build_plugin,
+    find_plugin,
+    parse_settings,
+)
 from gateway.tools.catalog import Catalog, CatalogError, Configured, Origin, Services, load_catalog
+from gateway.tools.extra_assessor import AddedAssessor
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 
@@ -41,8 +48,10 @@ async def load_tools(
     sources: dict[str, Configured[ToolSource]] = {}
     wanted = settings.tools.all
     for name, tool in wanted.items():
-        plugin, options = use_of(name, tool)
-        source = built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
+        plugin, options = get_tool_plugin(name, tool)
+        source = try_build_plugin(
+            "tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder
+        )
         if isinstance(source, ManagedService):  # nobody here would start it
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
         elif source is not None:
@@ -66,7 +75,7 @@ async def load_tools(
         return Catalog(())
 
 
-def use_of(key: str, tool: Tool) -> tuple[str, PluginSettings]:
+def get_tool_plugin(key: str, tool: Tool) -> tuple[str, PluginSettings]:
     """Return the plugin of a tool, and its settings."""
     return (tool.use or key, tool.with_) if isinstance(tool, PluginTool) else (key, tool)
 
@@ -89,7 +98,7 @@ class _Judged:
         return f"{self.place} {getattr(self.assessor.build, '__module__', '')}", self.options
 
 
-def gate_of(
+def build_gate(
     settings: Settings,
     host: Host,
     problems: list[Problem],
@@ -103,7 +112,7 @@ def gate_of(
     The command assessor's list of known programs alone costs 60 ms of each start. `names`: the tools by their keys.
     """
     risk, folder = settings.risk, settings.plugins.folder
-    declared = _declared(settings, names or {}, problems, at_hand=at_hand)
+    declared = _find_assessors(settings, names or {}, problems, at_hand=at_hand)
     uses = declared | {
         tool: _Judged(use.use, use.with_, f"risk.assessors.{tool}") for tool, use in risk.assessors.items()
     }
@@ -127,7 +136,7 @@ def gate_of(
     )
 
 
-def _declared(
+def _find_assessors(
     settings: Settings, names: Mapping[str, Sequence[str]], problems: list[Problem], *, at_hand: bool
 ) -> dict[str, _Judged]:
     """Return the assessors that the plugins of tools declare, by the names of the tools.
@@ -138,11 +147,11 @@ def _declared(
     tools: dict[str, tuple[str, PluginSettings]] = {}
     if not at_hand:
         tools = {name: (name, {}) for name in plugin_names("tools")}
-    tools |= {key: use_of(key, tool) for key, tool in settings.tools.all.items()}
+    tools |= {key: get_tool_plugin(key, tool) for key, tool in settings.tools.all.items()}
     for key, (name, options) in tools.items():
         try:
             plugin = find_plugin("tools", name, folder=settings.plugins.folder)
-            config = configured(plugin, name, options)
+            config = parse_settings(plugin, name, options)
         except PluginProblem as problem:
             if key in names:  # the tool was built, and its file has changed since; else it is reported already
                 problems.append(Problem("configuration", f"tools.{key}", problem.message))
@@ -175,9 +184,11 @@ def _has_profile(assessor: str | Plugin[Any, Any], *, folder: Path) -> bool:
 def _assessor(judged: _Judged, host: Host, problems: list[Problem], *, folder: Path) -> Any:
     """Build an assessor. If that fails, add to `problems` and return None."""
     if isinstance(judged.assessor, str):
-        return built("assessors", judged.assessor, judged.options, host, judged.place, problems, folder=folder)
+        return try_build_plugin(
+            "assessors", judged.assessor, judged.options, host, judged.place, problems, folder=folder
+        )
     try:
-        return build_with(judged.assessor, judged.place, judged.options, host)
+        return build_found_plugin(judged.assessor, judged.place, judged.options, host)
     except PluginProblem as problem:
         problems.append(Problem("configuration", judged.place, f"its assessor cannot be built: {problem.message}"))
         return None
@@ -210,7 +221,7 @@ def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
             yield Problem("configuration", path, problem)
 
 
-def built(
+def try_build_plugin(
     kind: Kind,
     name: str,
     options: PluginSettings,

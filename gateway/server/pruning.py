@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Store, StoreError
+from gateway.contracts.storage.store import Store, StoreError
 
 log = logging.getLogger("gateway")
 

@@ -3,22 +3,22 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.context.carried import find_upstream
 from gateway.context.lane import ContextLane
 from gateway.context.resumption import Resumption
-from gateway.contracts.journal import StoredRun
+from gateway.context.stored_request import find_upstream
+from gateway.contracts.storage.journal import StoredRun
 from gateway.model.call import ModelCall
 from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.live_run import LiveRun
-from gateway.server.context_lane import Shared
-from gateway.server.first_use import FirstUse, imported
+from gateway.server.context_lane import WorkerServices
+from gateway.server.lazy_service import FirstUse, import_in_thread
 
 if TYPE_CHECKING:
-    from gateway.api.responses.kept import KeptResponses
+    from gateway.api.responses.response_store import KeptResponses
 
 
 def build_resumption(
-    shared: Shared, *, lane: Callable[[], ContextLane], core: Callable[[], ModelCall]
+    shared: WorkerServices, *, lane: Callable[[], ContextLane], core: Callable[[], ModelCall]
 ) -> tuple[Resumption, FirstUse["KeptResponses"]]:
     """Return what continues stored runs, and the kept responses, which follow those of the background.
 
@@ -28,19 +28,21 @@ def build_resumption(
     resumption: Resumption
 
     async def make() -> "KeptResponses":
-        return (await imported(_kept_responses))(
+        return (await import_in_thread(_kept_responses))(
             store=store,
             logs=AnswerLogs(store, clock=clock),
             clock=clock,
-            is_over=lambda run: resumption.is_over(run),
-            told=lambda run, shows_calls, decided: resumption.told(run, shows_calls=shows_calls, decided=decided),
-            service_of=lambda tool: lane().catalog.service_of(tool),
+            is_over=lambda run: resumption.is_turn_finished(run),
+            told=lambda run, shows_calls, decided: resumption.load_answer(
+                run, shows_calls=shows_calls, decided=decided
+            ),
+            service_of=lambda tool: lane().catalog.find_service_name(tool),
             lose=shared.leases.lose,
             tracer=shared.tracer,
         )
 
-    async def recording(run: StoredRun) -> Callable[[LiveRun], None] | None:
-        return await (await kept.get()).recording(run)
+    async def find_record_callback(run: StoredRun) -> Callable[[LiveRun], None] | None:
+        return await (await kept.get()).find_record_callback(run)
 
     kept = FirstUse(make, end=lambda made: made.close())
     resumption = Resumption(
@@ -51,7 +53,7 @@ def build_resumption(
         store=store,
         clock=clock,
         upstream_of=lambda exchange: find_upstream(core(), exchange),
-        recording=recording,
+        recording=find_record_callback,
         tracer=shared.tracer,
     )
     return resumption, kept
@@ -59,6 +61,6 @@ def build_resumption(
 
 def _kept_responses() -> "type[KeptResponses]":
     # Imported here because many gateways get no request for a response, whose dialect this needs.
-    from gateway.api.responses.kept import KeptResponses
+    from gateway.api.responses.response_store import KeptResponses
 
     return KeptResponses

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.config import ConfigError, Loaded, Problem, merge_configs, redactable
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
-from gateway.runs.owed import OwedAnswers, SharedAnswers
+from gateway.runs.undelivered_answers import OwedAnswers, SharedAnswers
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner
 from gateway.server.bounded_load import BoundedLoad
-from gateway.server.handover import Handover
+from gateway.server.reload_channel import Handover
 from gateway.server.sockets import Listening, listen
 from gateway.server.supervisor import Supervisor
 from gateway.server.systemd import notify
@@ -98,7 +98,7 @@ class Server:
         self._settle(handover)
         outcome: Loaded | ConfigError
         try:
-            outcome = self.proposed = replacing(self.load_again(), old=self.loaded)
+            outcome = self.proposed = merge_configs(self.load_again(), old=self.loaded)
         except ConfigError as error:
             outcome = error  # each worker logs and counts it
         except Exception:

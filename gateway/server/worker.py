@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import uvloop
 
-from gateway.clock import until_set
+from gateway.aio.clock import until_set
 from gateway.server.app import Gateway
 from gateway.server.sockets import steer_to_successor, stop_steering
 from gateway.server.systemd import notify

@@ -151,7 +151,7 @@ class ContextCounters:
             histogram = histograms[values] = Histogram(facts.bounds)
         return histogram
 
-    def counted(self) -> Iterator[Counted]:
+    def collect_counts(self) -> Iterator[Counted]:
         """Yield everything that was counted until now."""
         for name, counts in self._counts.items():
             family = f"gateway_{name}"

@@ -86,7 +86,7 @@ class Exposition:
             self._own.adopt()
             self._path.unlink(missing_ok=True)
             self._server = await asyncio.start_unix_server(self._give, self._path)
-            self._writing = asyncio.get_running_loop().create_task(self._write_on())
+            self._writing = asyncio.get_running_loop().create_task(self._write_repeatedly())
 
     async def close(self) -> None:
         """Write the last counts. Idempotent."""
@@ -99,11 +99,11 @@ class Exposition:
 
     async def page(self, openmetrics: bool = False) -> bytes:
         """Return the exposition over all workers, in Prometheus' text format or as OpenMetrics 1.0."""
-        return self._text.of(*await self.numbers(), openmetrics=openmetrics)
+        return self._text.render(*await self.numbers(), openmetrics=openmetrics)
 
     def counts(self) -> Counts:
         """Return the counts of all workers, without those that are counted only at a scrape."""
-        own = self._write(self._metrics.counted())
+        own = self._write(self._metrics.collect_counts())
         return own if self._folder is None else merged_counts(one.read() for one in self._shared)
 
     async def numbers(self) -> tuple[Counts, list[Gauge]]:
@@ -111,14 +111,14 @@ class Exposition:
         counts, gauges = self._look()
         if self._folder is not None:
             others = [path for path in self._folder.glob("*.sock") if path != self._path]
-            told = await asyncio.gather(*(_gauges_of(path) for path in others))
+            told = await asyncio.gather(*(_fetch_gauges(path) for path in others))
             counts = merged_counts(one.read() for one in self._shared)
             gauges = merged_gauges([gauges, *told])
         return counts, gauges
 
     def _look(self) -> tuple[Counts, list[Gauge]]:
         """Return the numbers of this process, and write its counts to the shared memory if there is one."""
-        counted, gauges = list(self._metrics.counted()), []
+        counted, gauges = list(self._metrics.collect_counts()), []
         for family in self._families():
             for sample in family.samples:
                 if family.type != "counter":
@@ -146,9 +146,9 @@ class Exposition:
             log.error("/metrics lacks counts of this worker: there are more series than it has room for")
         return {}
 
-    async def _write_on(self) -> None:
+    async def _write_repeatedly(self) -> None:
         while True:
-            self._write(self._metrics.counted())
+            self._write(self._metrics.collect_counts())
             await asyncio.sleep(WRITE_S)
 
     async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +159,7 @@ class Exposition:
         writer.close()
 
 
-async def _gauges_of(path: Path) -> list[Gauge]:
+async def _fetch_gauges(path: Path) -> list[Gauge]:
     """Request another worker's gauges. Return none if it does not answer in time, or breaks off."""
     try:
         async with asyncio.timeout(PEER_TIMEOUT_S):
@@ -194,11 +194,11 @@ def merged_gauges(all_gauges: Iterable[Iterable[Gauge]]) -> list[Gauge]:
     for name, text, labels, value in (gauge for gauges in all_gauges for gauge in gauges):
         key = (name, tuple(labels))
         known = merged.get(key)
-        merged[key] = (name, text, labels, value if known is None else _combined(name, known[3], value))
+        merged[key] = (name, text, labels, value if known is None else _combine(name, known[3], value))
     return list(merged.values())
 
 
-def _combined(name: str, one: float, other: float) -> float:
+def _combine(name: str, one: float, other: float) -> float:
     if name in _LARGEST:
         return max(one, other)
     return min(one, other) if name in _SMALLEST else one + other

@@ -19,7 +19,7 @@ _APPROVAL_WAIT: Final = "gateway_approval_wait_seconds"
 _CODE: Final = 2
 
 
-class Clock(Protocol):
+class HistoryClock(Protocol):
     """The time, as the history needs it."""
 
     def time(self) -> float:
@@ -61,7 +61,7 @@ class _Totals:
 class History:
     """The points of one worker. `counts` returns those of all workers, `pending` the number of pending approvals."""
 
-    def __init__(self, counts: Callable[[], Counts], pending: Callable[[], int], *, clock: Clock) -> None:
+    def __init__(self, counts: Callable[[], Counts], pending: Callable[[], int], *, clock: HistoryClock) -> None:
         self._counts = counts
         self._pending = pending
         self._clock = clock

@@ -14,7 +14,7 @@ from typing import TextIO
 
 import orjson
 
-from gateway.trace_context import CURRENT
+from gateway.contracts.trace_context import CURRENT
 
 #: Lines waiting to be written before further ones are dropped.
 BACKLOG_LIMIT = 10_000
@@ -188,12 +188,16 @@ def without_secrets(value: object, hidden: Sequence[str]) -> str:
 
 def _readable(facts: Mapping[str, object]) -> str:
     """Return the record for a person: control characters escaped, a traceback on indented lines of its own."""
-    rest = "".join(f" {escaped(name)}={escaped(value)}" for name, value in facts.items() if name not in _LAID_OUT)
-    line = f"{str(facts.get('ts', ''))[11:19]} {facts.get('level', ''):<7} {escaped(facts.get('event', ''))}{rest}"
+    rest = "".join(
+        f" {escape_control(name)}={escape_control(value)}" for name, value in facts.items() if name not in _LAID_OUT
+    )
+    line = (
+        f"{str(facts.get('ts', ''))[11:19]} {facts.get('level', ''):<7} {escape_control(facts.get('event', ''))}{rest}"
+    )
     trace = str(facts.get("traceback", "")).split("\n")
-    return "\n".join([line, *(f"    {escaped(part)}" for part in trace if part)])
+    return "\n".join([line, *(f"    {escape_control(part)}" for part in trace if part)])
 
 
-def escaped(value: object) -> str:
+def escape_control(value: object) -> str:
     """Return any value as text without control characters: their codes instead."""
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", str(value))

@@ -102,7 +102,7 @@ class Histogram:
         self._sum += sum(values)
 
     @property
-    def used(self) -> bool:
+    def has_samples(self) -> bool:
         return any(self._counts)
 
     def values(self) -> list[float]:
@@ -131,7 +131,7 @@ class RouteTally:
             codes = self._codes[label] = defaultdict(int)
         return codes
 
-    def counted(self) -> Iterator[Counted]:
+    def collect_counts(self) -> Iterator[Counted]:
         """Yield everything that was counted until now, with codes folded into the closed set."""
         for method, codes in self._codes.items():
             folded: defaultdict[str, int] = defaultdict(int)
@@ -140,7 +140,7 @@ class RouteTally:
             for label, count in folded.items():
                 yield (REQUESTS, (self.route, method, label, self.mode)), (count,)
         for stream, histogram in (("false", self.answered), ("true", self.streamed)):
-            if histogram.used:
+            if histogram.has_samples:
                 yield (DURATION, (self.route, self.mode, stream)), histogram.values()
 
 
@@ -179,7 +179,7 @@ class Metrics:
         #: Others' counts.
         self.further: list[Callable[[], Iterable[Counted]]] = []
         #: Others' families (pools, connections), asked for at each scrape.
-        self.sources: list[Callable[[], Iterable[Metric]]] = [self._reloaded]
+        self.sources: list[Callable[[], Iterable[Metric]]] = [self._collect_reload]
         self._overhead: dict[str, Histogram] = {}
         self._routes: dict[tuple[str, str], RouteTally] = {}
         self._upstreams: dict[str, UpstreamTally] = {}
@@ -202,14 +202,14 @@ class Metrics:
         """Return the tally of a configured upstream. It outlives reloads."""
         return self._upstreams.setdefault(name, UpstreamTally())
 
-    def counted(self) -> Iterator[Counted]:
+    def collect_counts(self) -> Iterator[Counted]:
         """Yield everything that was counted until now, family by family."""
         for catch_up in self.late:
             catch_up()
         for route in self._routes.values():
-            yield from route.counted()
+            yield from route.collect_counts()
         for mode, histogram in self._overhead.items():
-            if histogram.used:
+            if histogram.has_samples:
                 yield (OVERHEAD, (mode,)), histogram.values()
         for name, tally in self._upstreams.items():
             for outcome, count in tally.outcomes.items():
@@ -222,7 +222,7 @@ class Metrics:
                 yield (EJECTIONS, (name, endpoint, reason)), (count,)
             for (endpoint, outcome), count in tally.tries.items():
                 yield (TRIES, (name, endpoint, outcome)), (count,)
-            for (endpoint, code), count in _folded(tally.answers).items():
+            for (endpoint, code), count in _fold_statuses(tally.answers).items():
                 yield (ANSWERS, (name, endpoint, code)), (count,)
             yield (FIRST_BYTE, (name,)), tally.first_byte.values()
         yield (DISCONNECTS, ()), (self.client_disconnects,)
@@ -235,7 +235,7 @@ class Metrics:
         for counted in self.further:
             yield from counted()
 
-    def _reloaded(self) -> Iterator[Metric]:
+    def _collect_reload(self) -> Iterator[Metric]:
         if self.last_reload_success_s is not None:
             yield GaugeMetricFamily(
                 "gateway_config_last_reload_success_timestamp_seconds",
@@ -248,7 +248,7 @@ def counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, documentation, value=value)
 
 
-def _folded(answers: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
+def _fold_statuses(answers: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
     """Return counts by endpoint and status with the statuses folded into the closed set."""
     folded: defaultdict[tuple[str, str], int] = defaultdict(int)
     for (endpoint, status), count in answers.items():

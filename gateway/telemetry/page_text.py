@@ -22,7 +22,7 @@ class PageText:
         self._facts = facts
         self._heads: dict[Key, Sequence[str]] = {}
 
-    def of(self, counts: Counts, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> bytes:
+    def render(self, counts: Counts, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> bytes:
         """Write one page."""
         lines: list[str] = []
         by_family: defaultdict[str, list[Key]] = defaultdict(list)
@@ -49,7 +49,7 @@ class PageText:
 
 def _title(name: str, text: str, kind: str, *, quote: bool) -> str:
     """Return the lines in front of a family. `quote`: quotation marks in its help are escaped, too."""
-    return f"# HELP {name} {_escaped(text, quote=quote)}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {_escape(text, quote=quote)}\n# TYPE {name} {kind}\n"
 
 
 def _heads(key: Key, facts: Facts) -> Sequence[str]:
@@ -73,10 +73,10 @@ def _gauge_lines(gauges: Iterable[Gauge], *, quote: bool) -> Iterable[str]:
 
 
 def _head(name: str, labels: _Labels) -> str:
-    inside = ",".join(f'{label}="{_escaped(value, quote=True)}"' for label, value in sorted(labels))
+    inside = ",".join(f'{label}="{_escape(value, quote=True)}"' for label, value in sorted(labels))
     return f"{name}{{{inside}}} " if inside else f"{name} "
 
 
-def _escaped(text: str, *, quote: bool = False) -> str:
+def _escape(text: str, *, quote: bool = False) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
     return text.replace('"', '\\"') if quote else text

@@ -9,8 +9,8 @@ from gateway.testing.check_tool import check_tool
 from gateway.testing.clock import ManualClock
 from gateway.testing.contract import ContractError
 from gateway.testing.host import FakeHost
-from gateway.testing.model import ScriptedModel, answer_of, make_exchange
-from gateway.testing.peer import PEER_LEFT, Peer, Request, Response, connect, dechunk, differences, split_head
+from gateway.testing.model import ScriptedModel, collect_answer, make_exchange
+from gateway.testing.raw_connection import PEER_LEFT, Peer, Request, Response, connect, dechunk, differences, split_head
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, event, head, ok, serve, sse, sse_answer
 from gateway.testing.upstream import FakeUpstream, Script
@@ -28,11 +28,11 @@ __all__ = [
     "Script",
     "ScriptedModel",
     "answer",
-    "answer_of",
     "check_assessor",
     "check_stage",
     "check_tool",
     "chunk",
+    "collect_answer",
     "connect",
     "dechunk",
     "differences",

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 from gateway.contracts.plugin import Plugin
 from gateway.contracts.risk import Action, Basis, RiskAssessor, Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.testing.contract import ContractError, Subject, subject
 from gateway.testing.host import FakeHost
 
@@ -45,11 +45,11 @@ def check_assessor(
     for arguments in lets:
         if (verdict := _verdict(one, assessor, again, arguments)).decision != "auto":
             instead = "correct the assessor, or move these arguments to `asked`"
-            one.broken("lets what is harmless run", f"{arguments} is {verdict}", instead, at=assessor)
+            one.fail("lets what is harmless run", f"{arguments} is {verdict}", instead, at=assessor)
     for arguments in asks:
         if (verdict := _verdict(one, assessor, again, arguments)).decision == "auto":
             instead = "correct the assessor, or move these arguments to `harmless`"
-            one.broken("asks about everything else", f"{arguments} is {verdict}", instead, at=assessor)
+            one.fail("asks about everything else", f"{arguments} is {verdict}", instead, at=assessor)
     for arguments in _odd_arguments([*lets, *asks]):
         _verdict(one, assessor, again, arguments)
     for arguments in lets:
@@ -63,7 +63,7 @@ def _fails_closed(one: Subject, assessor: RiskAssessor, arguments: Json) -> None
         odd: Any = {"no_such_key": [value]} if not isinstance(value, dict) else [value]
         if assessor.assess({**arguments, name: odd}).decision == "auto":
             found = f"{name} = {str(odd)[:200]} is auto"
-            one.broken("asks about odd arguments", found, "check the type of each argument that you read", at=assessor)
+            one.fail("asks about odd arguments", found, "check the type of each argument that you read", at=assessor)
 
 
 def _odd_arguments(samples: list[Json]) -> Iterator[Json]:
@@ -91,29 +91,25 @@ def _verdict(one: Subject, assessor: RiskAssessor, again: RiskAssessor, argument
         if inspect.iscoroutine(first):
             first.close()
             instead = "judge the arguments alone, in a `def`"
-            one.broken("is synchronous", "assess is an `async def`", instead, at=assessor)
+            one.fail("is synchronous", "assess is an `async def`", instead, at=assessor)
         with _EFFECT_WATCH as seen:
             verdict = assessor.assess(arguments)
         third = again.assess(arguments)
     except ContractError:
         raise
     except Exception as error:
-        one.broken(
-            "never raises", f"{shown} raised {error!r}", 'return Verdict("confirm", "default", ...)', at=assessor
-        )
+        one.fail("never raises", f"{shown} raised {error!r}", 'return Verdict("confirm", "default", ...)', at=assessor)
     if arguments != before:
         found = f"{str(before)[:200]} became {str(arguments)[:200]}"
-        one.broken("does not change its arguments", found, "work on a copy", at=assessor)
+        one.fail("does not change its arguments", found, "work on a copy", at=assessor)
     if not isinstance(first, Verdict):
-        one.broken("returns a Verdict", f"{shown} is {first!r}", "return a gateway.plugin.Verdict", at=assessor)
+        one.fail("returns a Verdict", f"{shown} is {first!r}", "return a gateway.plugin.Verdict", at=assessor)
     if seen:
         found = f"{shown} led to {seen[0]}"
-        one.broken(
-            "has no effects", found, "judge the arguments alone; read lists when the plugin is built", at=assessor
-        )
+        one.fail("has no effects", found, "judge the arguments alone; read lists when the plugin is built", at=assessor)
     if not first == verdict == third:
         found = f"{shown} is {first}, then {verdict}, and {third} to a second assessor"
-        one.broken("is deterministic", found, "keep nothing of earlier calls, and use no time or chance", at=assessor)
+        one.fail("is deterministic", found, "keep nothing of earlier calls, and use no time or chance", at=assessor)
     _check_words(one, assessor, shown, first)
     return first
 
@@ -123,12 +119,12 @@ def _check_words(one: Subject, assessor: RiskAssessor, shown: str, verdict: Verd
     found, actions = f"{shown} is {verdict}", set(get_args(Action)) - {"error"}
     if verdict.decision not in actions or verdict.basis not in get_args(Basis):
         instead = 'return auto with the basis "whitelist"; confirm or deny with "default"'
-        one.broken("uses the words of verdicts", found, instead, at=assessor)
+        one.fail("uses the words of verdicts", found, instead, at=assessor)
     if (verdict.decision == "auto") != (verdict.basis == "whitelist"):
         instead = 'the basis of auto is "whitelist", and of nothing else'
-        one.broken("uses the words of verdicts", found, instead, at=assessor)
+        one.fail("uses the words of verdicts", found, instead, at=assessor)
     if not (isinstance(verdict.rule, str) and verdict.rule and isinstance(verdict.reason, str)):
-        one.broken("names its rule", found, "give each verdict the name of its rule, and a reason", at=assessor)
+        one.fail("names its rule", found, "give each verdict the name of its rule, and a reason", at=assessor)
 
 
 class _EffectWatch:

@@ -13,7 +13,7 @@ from gateway.contracts.plugin import Plugin
 from gateway.testing.contract import Subject, run, subject
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.raw_connection import PATIENCE_S
 
 _CHUNKS: Final[tuple[Chunk, ...]] = (
     "Hel",
@@ -59,7 +59,7 @@ async def _check(one: Subject, host: FakeHost, requests: list[Exchange]) -> None
     async with host.copy() as inside:
         stage: Stage = one.build(inside)
         for exchange in requests:
-            await _passes_on(one, stage, exchange)
+            await _check_forwarding(one, stage, exchange)
         await _keeps_pauses(one, stage, requests[0])
         await _ends_with_its_client(one, stage, requests[0])
         await _ends_when_cancelled(one, stage, requests[0])
@@ -67,7 +67,7 @@ async def _check(one: Subject, host: FakeHost, requests: list[Exchange]) -> None
         await _parts_requests(one, stage, requests[0])
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """Return at once."""
 
 
@@ -75,8 +75,8 @@ async def _nothing() -> None:
 class _Next:
     """The next handler of a check. `before_reply` and `between_chunks` are awaited at their places."""
 
-    before_reply: Callable[[], Awaitable[object]] = _nothing
-    between_chunks: Callable[[], Awaitable[object]] = _nothing
+    before_reply: Callable[[], Awaitable[object]] = _do_nothing
+    between_chunks: Callable[[], Awaitable[object]] = _do_nothing
     on_emit: Callable[[Pause | None], None] = lambda _pause: None
     seen: list[Exchange] = field(default_factory=list)
     n_streamed: int = 0
@@ -105,32 +105,32 @@ async def _reply(one: Subject, stage: Stage, exchange: Exchange, call_next: _Nex
     try:
         reply = await stage(exchange, call_next)
     except Exception as error:
-        one.broken("answers every request", f"it raised {error!r}", "return the reply of call_next", at=stage)
+        one.fail("answers every request", f"it raised {error!r}", "return the reply of call_next", at=stage)
     if not isinstance(reply, Reply):
-        one.broken("returns a Reply", f"it returned {reply!r}", "return the reply of call_next, or another", at=stage)
+        one.fail("returns a Reply", f"it returned {reply!r}", "return the reply of call_next, or another", at=stage)
     return reply
 
 
-async def _passes_on(one: Subject, stage: Stage, exchange: Exchange) -> None:
+async def _check_forwarding(one: Subject, stage: Stage, exchange: Exchange) -> None:
     before, inner = deepcopy(exchange.body), _Next()
     reply = await _reply(one, stage, exchange, inner)
     if not inner.seen:
         instead = "return await call_next(exchange) where the stage has nothing to do"
-        one.broken("passes the exchange on", "call_next was not awaited", instead, at=stage)
+        one.fail("passes the exchange on", "call_next was not awaited", instead, at=stage)
     for passed in inner.seen:
         if not isinstance(passed, Exchange) or (passed.id, passed.caller) != (exchange.id, exchange.caller):
             instead = "make it with dataclasses.replace, and leave id and caller as they are"
-            one.broken("passes the exchange on", f"call_next got {passed!r}", instead, at=stage)
+            one.fail("passes the exchange on", f"call_next got {passed!r}", instead, at=stage)
     client: list[Chunk] = []
     try:
         await reply.stream(client.append)
     except Exception as error:
-        one.broken("hands the answer on", f"stream raised {error!r}", "await reply.stream(emit)", at=stage)
+        one.fail("hands the answer on", f"stream raised {error!r}", "await reply.stream(emit)", at=stage)
     if inner.n_streamed > 1:
-        one.broken("streams a reply once", f"it did {inner.n_streamed} times", "await reply.stream once", at=stage)
+        one.fail("streams a reply once", f"it did {inner.n_streamed} times", "await reply.stream once", at=stage)
     if exchange.body != before:
         instead = "make another one: dataclasses.replace(exchange, body={**exchange.body, ...})"
-        one.broken("does not change its exchange", f"the body {before} became {exchange.body}", instead, at=stage)
+        one.fail("does not change its exchange", f"the body {before} became {exchange.body}", instead, at=stage)
     await _is_released(one, stage, reply, inner)
 
 
@@ -141,10 +141,10 @@ async def _is_released(one: Subject, stage: Stage, reply: Reply, inner: _Next) -
         n_released = inner.n_released
         await reply.release()
     except Exception as error:
-        one.broken("a reply can be released twice", f"release raised {error!r}", instead, at=stage)
+        one.fail("a reply can be released twice", f"release raised {error!r}", instead, at=stage)
     if not n_released:
         found = "release returned before the release of the inner reply was awaited"
-        one.broken("releases the reply that it got", found, instead, at=stage)
+        one.fail("releases the reply that it got", found, instead, at=stage)
 
 
 async def _keeps_pauses(one: Subject, stage: Stage, exchange: Exchange) -> None:
@@ -162,7 +162,7 @@ async def _keeps_pauses(one: Subject, stage: Stage, exchange: Exchange) -> None:
     def on_emit(got: Pause | None) -> None:
         if given and got is None:
             instead = "return what emit returns, in the function that you pass to reply.stream"
-            one.broken("waits for a slow client", "the pause of the client was dropped", instead, at=stage)
+            one.fail("waits for a slow client", "the pause of the client was dropped", instead, at=stage)
         given.clear()
 
     reply = await _reply(one, stage, exchange, inner := _Next(on_emit=on_emit))
@@ -186,10 +186,10 @@ async def _ends_with_its_client(one: Subject, stage: Stage, exchange: Exchange) 
         await reply.stream(emit)
     except ClientLeft:
         if n_emitted > 1:
-            one.broken("ends with its client", "it went on emitting", instead, at=stage)
+            one.fail("ends with its client", "it went on emitting", instead, at=stage)
     else:
         if n_emitted:
-            one.broken("ends with its client", "an exception of emit was lost", instead, at=stage)
+            one.fail("ends with its client", "an exception of emit was lost", instead, at=stage)
     await _is_released(one, stage, reply, inner)
 
 
@@ -219,11 +219,9 @@ async def _cancel(one: Subject, stage: Stage, task: asyncio.Future[Any], reached
     done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
     instead = "raise asyncio.CancelledError again wherever you catch it"
     if not done:
-        one.broken("ends when it is cancelled", "it goes on", instead, at=stage)
+        one.fail("ends when it is cancelled", "it goes on", instead, at=stage)
     if not task.cancelled():
-        one.broken(
-            "ends when it is cancelled", f"it ended with {task.exception() or task.result()!r}", instead, at=stage
-        )
+        one.fail("ends when it is cancelled", f"it ended with {task.exception() or task.result()!r}", instead, at=stage)
 
 
 async def _parts_requests(one: Subject, stage: Stage, exchange: Exchange) -> None:
@@ -237,5 +235,5 @@ async def _parts_requests(one: Subject, stage: Stage, exchange: Exchange) -> Non
         if [passed.id for passed in call_next.seen] != [request.id]:
             found = f"the handler of {request.id} got {[passed.id for passed in call_next.seen]}"
             instead = "keep what belongs to one request in local variables, not on self"
-            one.broken("keeps requests apart", found, instead, at=stage)
+            one.fail("keeps requests apart", found, instead, at=stage)
         await _is_released(one, stage, reply, call_next)

@@ -15,7 +15,7 @@ from gateway.contracts.tools import ToolCall, ToolResult, ToolSource, ToolSpec
 from gateway.testing.contract import ContractError, Subject, run, subject
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.raw_connection import PATIENCE_S
 from gateway.tools.catalog import CatalogError, Configured, load_catalog
 from gateway.tools.schema import Schemas
 
@@ -104,22 +104,20 @@ def _check_methods(one: Subject, source: ToolSource) -> None:
     for name in ("list_tools", "refusal", "call", "close"):
         if not inspect.iscoroutinefunction(getattr(source, name, None)):
             instead = f"write `async def {name}` (gateway.plugin.ToolSource)"
-            one.broken("is a ToolSource", f"it has no asynchronous {name!r}", instead, at=source)
+            one.fail("is a ToolSource", f"it has no asynchronous {name!r}", instead, at=source)
 
 
 async def _check_specs(one: Subject, source: ToolSource) -> Sequence[ToolSpec]:
     first, second = list(await source.list_tools()), list(await source.list_tools())
     if not first:
-        one.broken("offers a tool", "list_tools returned none", "return at least one ToolSpec", at=source)
+        one.fail("offers a tool", "list_tools returned none", "return at least one ToolSpec", at=source)
     if first != second:
         instead = "return the same ToolSpecs as long as the source exists"
-        one.broken("its tools are stable", f"list_tools returned {first}, then {second}", instead, at=source)
+        one.fail("its tools are stable", f"list_tools returned {first}, then {second}", instead, at=source)
     try:
         await load_catalog({one.name: Configured(source)})
     except CatalogError as error:
-        one.broken(
-            "its tools have names of their own", str(error), "name each tool of the source differently", at=source
-        )
+        one.fail("its tools have names of their own", str(error), "name each tool of the source differently", at=source)
     for spec in first:
         _check_spec(one, source, spec)
     return first
@@ -127,19 +125,19 @@ async def _check_specs(one: Subject, source: ToolSource) -> Sequence[ToolSpec]:
 
 def _check_spec(one: Subject, source: ToolSource, spec: ToolSpec) -> None:
     if not spec.description.strip():
-        one.broken("each tool has a description", f"{spec.name!r} has none", "describe it for the model", at=source)
+        one.fail("each tool has a description", f"{spec.name!r} has none", "describe it for the model", at=source)
     schema = spec.parameters
     problem = Schemas().problem(spec, {})
     if not isinstance(schema, dict) or schema.get("type") != "object" or "the definition of" in (problem or ""):
         found = f"parameters of {spec.name!r}: {problem or schema}"
-        one.broken("parameters are a JSON Schema of type object", found, "correct the schema", at=source)
+        one.fail("parameters are a JSON Schema of type object", found, "correct the schema", at=source)
     if RISK_LEVEL in schema.get("properties", {}):
         found = f"parameters of {spec.name!r} name {RISK_LEVEL!r}"
-        one.broken(f"{RISK_LEVEL} is the gateway's", found, "remove it: the gateway adds and reads it", at=source)
+        one.fail(f"{RISK_LEVEL} is the gateway's", found, "remove it: the gateway adds and reads it", at=source)
     if "additionalProperties" not in schema and "unevaluatedProperties" not in schema:
         found = f"parameters of {spec.name!r} accept every argument"
         instead = 'write "additionalProperties": False, so that the model learns of a misspelt argument'
-        one.broken("unknown arguments are errors", found, instead, at=source)
+        one.fail("unknown arguments are errors", found, instead, at=source)
 
 
 def _call(specs: Sequence[ToolSpec], sample: Mapping[str, object] | ToolCall) -> ToolCall:
@@ -181,19 +179,17 @@ async def _refusal(one: Subject, source: ToolSource, call: ToolCall, state: Call
         text = await source.refusal(call, exchange)
         again = await source.refusal(call, exchange)
     except Exception as error:
-        one.broken(
-            "refusal never raises", f"{shown} raised {error!r}", "return the reason as a text", at=source.refusal
-        )
+        one.fail("refusal never raises", f"{shown} raised {error!r}", "return the reason as a text", at=source.refusal)
     if text is not None and not (isinstance(text, str) and text.strip()):
         instead = "return a sentence for the model, or None"
-        one.broken("a refusal is a text", f"{shown} is {text!r}", instead, at=source.refusal)
+        one.fail("a refusal is a text", f"{shown} is {text!r}", instead, at=source.refusal)
     if text != again:
         instead = "make it depend on the call and the exchange alone"
-        one.broken("a refusal is stable", f"{shown} is {text!r}, then {again!r}", instead, at=source.refusal)
+        one.fail("a refusal is stable", f"{shown} is {text!r}, then {again!r}", instead, at=source.refusal)
     if call.arguments != before:
-        one.broken("does not change its arguments", f"{shown} did", "work on a copy", at=source.refusal)
+        one.fail("does not change its arguments", f"{shown} did", "work on a copy", at=source.refusal)
     if state() != seen:
-        one.broken("refusal has no effects", f"{shown} changed the state", "leave effects to `call`", at=source.refusal)
+        one.fail("refusal has no effects", f"{shown} changed the state", "leave effects to `call`", at=source.refusal)
     return text
 
 
@@ -201,7 +197,7 @@ async def _check_refused(one: Subject, source: ToolSource, call: ToolCall, state
     refusal = await _refusal(one, source, call, state)
     if refusal is None:
         found = f"{call.arguments} is not refused"
-        one.broken("refuses what can never succeed", found, "return the reason in `refusal`", at=source.refusal)
+        one.fail("refuses what can never succeed", found, "return the reason in `refusal`", at=source.refusal)
     before = state()
     result = await _result(one, source, call)
     if result != ToolResult(refusal, ok=False):
@@ -209,21 +205,21 @@ async def _check_refused(one: Subject, source: ToolSource, call: ToolCall, state
         instead = (
             "begin `call` with: if refusal := await self.refusal(call, exchange): return ToolResult(refusal, ok=False)"
         )
-        one.broken("refusal and call agree", found, instead, at=source.call)
+        one.fail("refusal and call agree", found, instead, at=source.call)
     if state() != before:
         instead = "refuse before the first effect"
-        one.broken("a refused call has no effects", f"{call.arguments} changed the state", instead, at=source.call)
+        one.fail("a refused call has no effects", f"{call.arguments} changed the state", instead, at=source.call)
 
 
 async def _check_call(one: Subject, source: ToolSource, call: ToolCall, state: Callable[[], object]) -> None:
     if (refusal := await _refusal(one, source, call, state)) is not None:
         found = f"{call.arguments} is refused: {refusal}"
-        one.broken("lets possible calls through", found, "correct `refusal`, or the test", at=source.refusal)
+        one.fail("lets possible calls through", found, "correct `refusal`, or the test", at=source.refusal)
     before = deepcopy(call.arguments)
     await _result(one, source, call)
     if call.arguments != before:
         found = f"{before} became {call.arguments}"
-        one.broken("does not change its arguments", found, "work on a copy", at=source.call)
+        one.fail("does not change its arguments", found, "work on a copy", at=source.call)
 
 
 async def _result(one: Subject, source: ToolSource, call: ToolCall) -> ToolResult:
@@ -231,10 +227,10 @@ async def _result(one: Subject, source: ToolSource, call: ToolCall) -> ToolResul
         result: Any = await source.call(call, make_exchange())
     except Exception as error:
         instead = "return ToolResult(TEXT, ok=False): the model reads why"
-        one.broken("a failure is a result", f"{call.arguments} raised {error!r}", instead, at=source.call)
+        one.fail("a failure is a result", f"{call.arguments} raised {error!r}", instead, at=source.call)
     if not (isinstance(result, ToolResult) and isinstance(result.content, str)):
         found = f"{call.arguments} returned {result!r}"
-        one.broken("call returns a ToolResult", found, "return ToolResult(TEXT)", at=source.call)
+        one.fail("call returns a ToolResult", found, "return ToolResult(TEXT)", at=source.call)
     return result
 
 
@@ -248,12 +244,12 @@ async def _check_cancelled(one: Subject, source: ToolSource, call: ToolCall, ste
     done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
     instead = "raise asyncio.CancelledError again wherever you catch it, and await the tasks that you cancel"
     if not done:
-        one.broken("a cancelled call ends", f"{call.arguments} goes on", instead, at=source.call)
+        one.fail("a cancelled call ends", f"{call.arguments} goes on", instead, at=source.call)
     if was_running and not task.cancelled():
         found = f"{call.arguments} ended with {task.exception() or task.result()!r}"
-        one.broken("a cancelled call ends", found, instead, at=source.call)
+        one.fail("a cancelled call ends", found, instead, at=source.call)
     if left := asyncio.all_tasks() - others - {task}:
-        one.broken("a cancelled call ends its effects", f"it left {left}", instead, at=source.call)
+        one.fail("a cancelled call ends its effects", f"it left {left}", instead, at=source.call)
 
 
 async def _check_close(one: Subject, source: ToolSource, before: tuple[int, int]) -> None:
@@ -261,11 +257,11 @@ async def _check_close(one: Subject, source: ToolSource, before: tuple[int, int]
         await source.close()
         await source.close()
     except Exception as error:
-        one.broken("close can be called twice", f"it raised {error!r}", "do nothing the second time", at=source.close)
+        one.fail("close can be called twice", f"it raised {error!r}", "do nothing the second time", at=source.close)
     tasks, files = _open_things()
     if tasks > before[0] or files > before[1]:
         found = f"{tasks - before[0]} tasks and {files - before[1]} open files or connections are left"
-        one.broken("close closes what it opened", found, "close and await each of them in `close`", at=source.close)
+        one.fail("close closes what it opened", found, "close and await each of them in `close`", at=source.close)
 
 
 def _open_things() -> tuple[int, int]:

@@ -41,9 +41,9 @@ class Subject:
         try:
             return self.plugin.build(self.config, host)
         except Exception as error:
-            self.broken("is built with a valid config", f"build raised {error!r}", "accept every config that is valid")
+            self.fail("is built with a valid config", f"build raised {error!r}", "accept every config that is valid")
 
-    def broken(self, rule: str, found: str, instead: str, *, at: object = None) -> NoReturn:
+    def fail(self, rule: str, found: str, instead: str, *, at: object = None) -> NoReturn:
         """Raise ContractError: the rule, the place, the finding, the next step."""
         __tracebackhide__ = True  # of pytest: the text says it all
         where = _place(self.plugin.build if at is None else at)
@@ -58,7 +58,7 @@ def subject(
 ) -> Subject:
     """Find a plugin as the gateway does, check its `Config`, and read the test's configuration with it."""
     # A test that checks no plugin goes without the reading of configuration.
-    from gateway.registry.find import PluginProblem, find_plugin
+    from gateway.registry.loader import PluginProblem, find_plugin
 
     name = plugin if isinstance(plugin, str) else plugin.build.__module__
     try:
@@ -82,26 +82,26 @@ def check_config(kind: "Kind", name: str, plugin: Plugin[Any, Any]) -> None:
 
     config, one = plugin.config, Subject(kind, name, plugin, None)
     if not (isinstance(config, type) and issubclass(config, BaseModel)):
-        one.broken("Config is a pydantic model", f"it is {config!r}", "derive Config from pydantic.BaseModel")
+        one.fail("Config is a pydantic model", f"it is {config!r}", "derive Config from pydantic.BaseModel")
     for model in _models(config):
         if model.model_config.get("extra") != "forbid":
             found = f"{model.__name__} ignores unknown keys"
-            one.broken("unknown keys are errors", found, 'set model_config = ConfigDict(extra="forbid")', at=model)
+            one.fail("unknown keys are errors", found, 'set model_config = ConfigDict(extra="forbid")', at=model)
         if not model.model_config.get("frozen"):
             found = f"fields of {model.__name__} can be set"
-            one.broken("Config is frozen", found, "set model_config = ConfigDict(frozen=True)", at=model)
+            one.fail("Config is frozen", found, "set model_config = ConfigDict(frozen=True)", at=model)
         for field, facts in model.model_fields.items():
             if facts.is_required():
-                one.broken("every field has a default", f"{field!r} has none", "add Field(default=...)", at=model)
+                one.fail("every field has a default", f"{field!r} has none", "add Field(default=...)", at=model)
             if not (facts.description or "").endswith("."):
                 found = f"{field!r} has no description that ends in a full stop"
-                one.broken("every field has a description", found, 'add Field(description="... .")', at=model)
+                one.fail("every field has a description", found, 'add Field(description="... .")', at=model)
     try:
         config.model_validate({_UNKNOWN: 1})
     except ValueError as error:
         if _UNKNOWN in str(error):
             return
-    one.broken("unknown keys are errors", f"{_UNKNOWN!r} is accepted", "remove the validator that drops it", at=config)
+    one.fail("unknown keys are errors", f"{_UNKNOWN!r} is accepted", "remove the validator that drops it", at=config)
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
@@ -112,10 +112,10 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         running = None
     if running is not None:
         raise RuntimeError("a check of a plugin has an event loop of its own: call it in a plain `def`, no `async def`")
-    return asyncio.run(_awaited(work))
+    return asyncio.run(_await_work(work))
 
 
-async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
+async def _await_work(work: Callable[[], Awaitable[T]]) -> T:
     return await work()
 
 

@@ -1,9 +1,9 @@
 """Starts gateways by a fork of a process that has imported them: a start costs a tenth of the CPU time.
 
-`forked` asks the server on the socket that TWOLANE_FORKSERVER names, and starts the server first where there is none.
-The server ends with the process that TWOLANE_FORKSERVER_OWNER names. For each gateway it forks a minder, which forks
-the gateway, sends the gateway's number and then its exit code, and leaves the zombie until the asker has read that:
-so a signal never reaches a stranger who was given the number anew.
+`fork_gateway` asks the server on the socket that TWOLANE_FORKSERVER names, and starts the server first where there is
+none. The server ends with the process that TWOLANE_FORKSERVER_OWNER names. For each gateway it forks a minder, which
+forks the gateway, sends the gateway's number and then its exit code, and leaves the zombie until the asker has read
+that: so a signal never reaches a stranger who was given the number anew.
 """
 
 import asyncio
@@ -59,14 +59,14 @@ _USED_IF_THERE: Final = (
     "gateway.mcp_server.assembly",
     "gateway.mcp_server.auth.tokens",
     "gateway.server.pages.mcp_clients",
-    "gateway.tracing.export",
+    "gateway.telemetry.tracing.export",
 )
 _MAX_REQUEST: Final = 1 << 17
 _POLL_S: Final = 0.02
 _MOST_FILES: Final = 1 << 16
 
 
-class Forked:
+class ForkedProcess:
     """A gateway that the server forked, with what asyncio's Process offers of a process."""
 
     def __init__(self, asked: socket.socket) -> None:
@@ -99,19 +99,19 @@ class Forked:
         self._ended.set()
 
 
-async def forked(arguments: Sequence[str], *, stdout: int, stderr: int) -> Forked:
+async def fork_gateway(arguments: Sequence[str], *, stdout: int, stderr: int) -> ForkedProcess:
     """Run `gateway ARGUMENTS` in a session of its own, with this process's folder and environment."""
-    asked = await asyncio.to_thread(_connected, os.environ[SOCKET])
+    asked = await asyncio.to_thread(_connect, os.environ[SOCKET])
     request = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
     try:
         socket.send_fds(asked, [json.dumps(request).encode()], [stdout, stderr])
-        return Forked(asked)
+        return ForkedProcess(asked)
     except BaseException:
         asked.close()
         raise
 
 
-def _connected(path: str) -> socket.socket:
+def _connect(path: str) -> socket.socket:
     """Connect to the server; the first caller starts it."""
     with Path(f"{path}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -8,7 +8,7 @@ from typing import Self
 
 from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.store import Store
+from gateway.contracts.storage.store import Store
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.telemetry.counters import COUNTERS, HISTOGRAMS
 from gateway.testing.clock import ManualClock
@@ -23,7 +23,7 @@ class FakeTools:
         self.version = "1"
         self.n_asked = 0
 
-    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
+    def get_offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         self.n_asked += 1
         return [spec for spec in self.specs if exchange.allows(spec.name)]
 
@@ -84,7 +84,7 @@ class FakeRuns:
 
     def stage(self, limits: LoopLimits) -> Stage:
         self.limits.append(limits)
-        return _pass_on
+        return _call_next
 
 
 class FakeHost:
@@ -138,5 +138,5 @@ class FakeHost:
         return other
 
 
-async def _pass_on(exchange: Exchange, call_next: Handler) -> Reply:
+async def _call_next(exchange: Exchange, call_next: Handler) -> Reply:
     return await call_next(exchange)

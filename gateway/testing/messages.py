@@ -167,7 +167,7 @@ def differences(sent: bytes, got: bytes, *, may_differ: frozenset[bytes] = froze
         detail = f"missing {missing}, extra {extra}" if missing or extra else f"sent {kept_sent}, got {kept_got}"
         found.append(f"header lines: {detail}")
     if body_sent != body_got:
-        found.append(_parting("body", body_sent, body_got))
+        found.append(_describe_difference("body", body_sent, body_got))
         found.extend(_chunked_difference(body_sent, body_got))
     return found
 
@@ -186,13 +186,13 @@ def _chunked_difference(sent: bytes, got: bytes) -> list[str]:
         (payload_sent, trailers_sent, _), (payload_got, trailers_got, _) = dechunk(sent), dechunk(got)
     except ValueError:
         return []
-    found = [] if payload_sent == payload_got else [_parting("payload", payload_sent, payload_got)]
+    found = [] if payload_sent == payload_got else [_describe_difference("payload", payload_sent, payload_got)]
     if trailers_sent != trailers_got:
         found.append(f"trailers: sent {trailers_sent}, got {trailers_got}")
     return found or ["the payload and the trailers are the same: only the chunk framing differs"]
 
 
-def _parting(what: str, sent: bytes, got: bytes) -> str:
+def _describe_difference(what: str, sent: bytes, got: bytes) -> str:
     shared = min(len(sent), len(got))
     at = next((i for i in range(shared) if sent[i] != got[i]), shared)
     around = slice(max(0, at - 24), at + 24)

@@ -7,15 +7,15 @@ from typing import Self, TypeAlias
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply, Stage
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import Dialect
-from gateway.dialects.table import dialect_of
+from gateway.dialects.loader import load_dialect
 from gateway.testing.messages import Request
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
 
 #: The dialect in which the gateway calls models.
-_CHAT: Dialect = dialect_of("chat")
+_CHAT: Dialect = load_dialect("chat")
 
 #: One answer: its text, its chunks, or the error in its place.
 Answer: TypeAlias = str | Sequence[Chunk] | Exception
@@ -109,7 +109,7 @@ def make_exchange(*messages: str | Json, body: Json | None = None, **facts: obje
     return Exchange(body={"model": "m", "messages": said, **(body or {})}, **given)  # type: ignore[arg-type]
 
 
-async def answer_of(stage: Stage, exchange: Exchange, model: Handler) -> list[Chunk]:
+async def collect_answer(stage: Stage, exchange: Exchange, model: Handler) -> list[Chunk]:
     """Send a request through a stage to the model, and return the chunks that its client gets."""
     chunks: list[Chunk] = []
 

@@ -21,7 +21,7 @@ class Process:
     name: str
 
 
-def living() -> dict[int, Process]:
+def list_processes() -> dict[int, Process]:
     """Return all processes but the zombies, by process number."""
     with os.scandir("/proc") as entries:
         found = [_read(int(entry.name)) for entry in entries if entry.name.isdigit()]
@@ -35,7 +35,7 @@ def living_process(pid: int) -> Process | None:
 
 def family(leader: Process) -> set[Process]:
     """Return `leader`, its descendants, and the processes left of the session that it led."""
-    table = living()
+    table = list_processes()
     if table.get(leader.pid, leader).started != leader.started:
         return set()  # the number was given to a stranger
     members = {process.pid for process in table.values() if leader.pid in (process.pid, process.session)}

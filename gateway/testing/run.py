@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from gateway.testing import processes
-from gateway.testing.forkserver import SOCKET, forked
-from gateway.testing.peer import connect
+from gateway.testing.forkserver import SOCKET, fork_gateway
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import connect
 from gateway.testing.streams import require_loopback
 
 GATEWAY: Final = (sys.executable, "-m", "gateway")
@@ -25,7 +25,7 @@ _POLL_S: Final = 0.02
 _TAIL_CHARACTERS: Final = 2000
 
 
-class Running(Protocol):
+class ProcessHandle(Protocol):
     """A process, executed or forked."""
 
     @property
@@ -72,7 +72,7 @@ class GatewayProcess:
         self._ready_timeout_s = ready_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._leftovers_grace_s = leftovers_grace_s
-        self._process: Running | None = None
+        self._process: ProcessHandle | None = None
         self._leader: processes.Process | None = None
         self._family: set[processes.Process] = set()
         self._folder: Path | None = None
@@ -87,7 +87,7 @@ class GatewayProcess:
 
     @property
     def pid(self) -> int:
-        return self._started().pid
+        return self._get_process().pid
 
     @property
     def returncode(self) -> int | None:
@@ -131,14 +131,14 @@ class GatewayProcess:
         listen = () if self._listens_by_config else ("--listen", address)
         arguments = ("run", "-c", str(self.folder / "gateway.yaml"), *listen, *self._args)
         with self._path("stdout").open("ab") as stdout, self._path("stderr").open("ab") as stderr:
-            self._process = await self._started_with(arguments, stdout.fileno(), stderr.fileno())
+            self._process = await self._start_process(arguments, stdout.fileno(), stderr.fileno())
         self._leader = processes.living_process(self._process.pid)
         await self._until_ready(self._process)
 
-    async def _started_with(self, arguments: Sequence[str], stdout: int, stderr: int) -> Running:
+    async def _start_process(self, arguments: Sequence[str], stdout: int, stderr: int) -> ProcessHandle:
         """Fork or execute: a fork has the server's interpreter settings, which an environment of its own may change."""
         if SOCKET in os.environ and self._command == GATEWAY and not self._env:
-            return await forked(arguments, stdout=stdout, stderr=stderr)
+            return await fork_gateway(arguments, stdout=stdout, stderr=stderr)
         return await asyncio.create_subprocess_exec(
             *self._command,
             *arguments,
@@ -151,11 +151,11 @@ class GatewayProcess:
 
     def signal(self, number: signal.Signals) -> None:
         self._remember_family()
-        self._started().send_signal(number)
+        self._get_process().send_signal(number)
 
     async def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for the end; return the exit code."""
-        process = self._started()
+        process = self._get_process()
         try:
             return await asyncio.wait_for(process.wait(), timeout_s)
         except TimeoutError as error:
@@ -163,7 +163,7 @@ class GatewayProcess:
 
     async def kill(self) -> None:
         """Send SIGKILL and wait for the end: the process cannot clean up."""
-        self._started().send_signal(signal.SIGKILL)
+        self._get_process().send_signal(signal.SIGKILL)
         await self.wait()
         self._remember_family()
 
@@ -196,7 +196,7 @@ class GatewayProcess:
         """Return its stderr so far."""
         return self._text("stderr")
 
-    async def _until_ready(self, process: Running) -> None:
+    async def _until_ready(self, process: ProcessHandle) -> None:
         try:
             async with asyncio.timeout(self._ready_timeout_s):
                 while not await self._is_ready():
@@ -238,7 +238,7 @@ class GatewayProcess:
             folder, self._folder = self.folder, None
             shutil.rmtree(folder)
 
-    def _started(self) -> Running:
+    def _get_process(self) -> ProcessHandle:
         if self._process is None:
             raise RuntimeError("this GatewayProcess was never started: use it with `async with`")
         return self._process

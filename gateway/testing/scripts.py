@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from gateway.testing.messages import Request, content_length, is_chunked, split_head, status, values
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 
 Text = str | bytes
 Headers = Iterable[tuple[Text, Text]]

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import KEEP_BYTES, PATIENCE_S, PEER_LEFT, Peer
+from gateway.testing.raw_connection import KEEP_BYTES, PATIENCE_S, PEER_LEFT, Peer
 from gateway.testing.scripts import ok, serve
 from gateway.testing.streams import PlainStream, TlsStream, require_loopback
 

@@ -59,11 +59,11 @@ _HINTS = (
 )
 
 
-def _may_without(text: str, start: int) -> bool:
+def _is_permitted(text: str, start: int) -> bool:
     return _PERMITTED.search(text, max(0, start - 16), start) is not None
 
 
-def wants_ask_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
+def find_ask_request(text: str, *, shown: Spans) -> tuple[int, int] | None:
     """Return the range of such a request in folded `text`, outside the `shown` ranges.
 
     None: there is none, or the text means the opposite.
@@ -72,7 +72,7 @@ def wants_ask_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
         return None
     for match in _ASK_BEFORE.finditer(text):
         # "Not without my consent" is the wish itself, "you may without" its opposite.
-        is_off = _may_without if match[0].startswith(_WITHOUT) else is_refused
+        is_off = _is_permitted if match[0].startswith(_WITHOUT) else is_refused
         if not is_off(text, match.start()) and not shown.cover(*match.span()):
             return match.span()
     return None

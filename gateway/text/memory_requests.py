@@ -1,6 +1,6 @@
 """Requests about what the gateway remembers: "remember ...", "what do you remember", "forget ...", 记住, 忘记.
 
-"Remember to use tabs in this file" is no such request: `gateway.text.lasting`.
+"Remember to use tabs in this file" is no such request: `gateway.text.durable_memory_check`.
 
 Every expression begins where a sentence does and is bounded in length, so the whole takes linear time.
 """
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.text.lasting import is_lasting
+from gateway.text.durable_memory_check import is_lasting
 from gateway.text.phrases import Spans, mentions
 
 _BEGIN = r"(?:\A|(?<=[.!?;,:\n。、]))\s{0,8}+"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
-from gateway.text.lookalikes import appearance, latin
+from gateway.text.confusables import appearance, latin
 
 #: What callers are called where there are no keys, what stands for all further ones in metrics, and authors in the
 #: audit log that are no keys.
@@ -36,7 +36,7 @@ _SAME_AS_LATIN: Final = frozenset(
 
 def unfit(name: str) -> str | None:
     """Return what hides what a name is, as the rest of a sentence about it; None: nothing does."""
-    return hidden(name) or mixed(name)
+    return hidden(name) or find_mixed_scripts(name)
 
 
 def hidden(name: str) -> str | None:
@@ -49,7 +49,7 @@ def hidden(name: str) -> str | None:
     return "has a character that does not show" if is_hidden else None
 
 
-def mixed(name: str) -> str | None:
+def find_mixed_scripts(name: str) -> str | None:
     """Return in which word of a name letters of another script look like Latin ones; None: in none."""
     for is_word, letters in groupby(name, str.isalpha):
         word = "".join(letters)
@@ -69,7 +69,7 @@ def reserved_for_callers(name: str) -> str | None:
     return _RESERVED.get(appearance(name))
 
 
-def imitated(name: str, others: Iterable[str]) -> str | None:
+def find_imitated_name(name: str, others: Iterable[str]) -> str | None:
     """Return the first other name that looks like this one, and is not the same; None: no other one does."""
     looks = appearance(name)
     return next((other for other in others if other != name and appearance(other) == looks), None)

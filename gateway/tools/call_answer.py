@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.tools.results import CONTROL
 
@@ -20,7 +20,7 @@ ANSWER_BYTES: Final = 8 << 20
 _ESCAPED: Final = re.compile(r'(\\[\\"])|\\(?:b|f|u00(?:0[0-8bcef]|1[0-9a-f]|7f))')
 
 
-def answer_of(result: ToolResult, *, shown: str, whole: str) -> bytes | None:
+def dump_answer(result: ToolResult, *, shown: str, whole: str) -> bytes | None:
     """Return the blocks and the structured content as JSON, or None if the text says it all.
 
     `whole` is the text of the result, `shown` the part of it that may be shown.
@@ -39,7 +39,7 @@ def answer_of(result: ToolResult, *, shown: str, whole: str) -> bytes | None:
     return None if len(written) > ANSWER_BYTES else clean_json(written)
 
 
-def result_of(answer: bytes | None, text: str, *, ok: bool) -> ToolResult:
+def load_result(answer: bytes | None, text: str, *, ok: bool) -> ToolResult:
     """Return the result of a call from the answer of its step and its text."""
     further: Json = {} if answer is None else orjson.loads(answer)
     return ToolResult(text, ok, further.get("parts"), further.get("structured"), further.get("unfit"))

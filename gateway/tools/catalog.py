@@ -13,8 +13,9 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import orjson
 
+from gateway.config.reserved_names import RESERVED
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import ManagedService
+from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import (
     CheckedSource,
     Service,
@@ -24,8 +25,7 @@ from gateway.contracts.tools import (
     is_of_service,
     model_name,
 )
-from gateway.text.lookalikes import skeleton
-from gateway.text.reserved import RESERVED
+from gateway.text.confusables import skeleton
 from gateway.tools.near_names import near_names
 
 log = logging.getLogger("gateway")
@@ -113,7 +113,7 @@ class Catalog:
         self._further = further
         alone, together = entries, (*entries, *beside)
         self._versions = _version(alone), _version(together)
-        self._offered = _offered(alone), _offered(together)
+        self._offered = _build_model_specs(alone), _build_model_specs(together)
         self._entries = {entry.spec.name: entry for entry in together}
         self._by_model_name = {entry.model_name: entry for entry in together}
         self._own = {**RESERVED, **{skeleton(name): name for name in self._entries}}
@@ -124,7 +124,7 @@ class Catalog:
     def version(self) -> str:
         return self._versions[bool(self._further())]
 
-    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
+    def get_offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools that this request may use, named as the model is to name them."""
         offered = self._offered[bool(self._further())]
         if not (exchange.only_tools or exchange.no_tools or exchange.services):
@@ -132,7 +132,7 @@ class Catalog:
         own = [spec for name, spec in offered.items() if exchange.allows(name)]
         return [*own, *(spec for _, spec in self._of_services(exchange))]
 
-    def listed(self, exchange: Exchange) -> Sequence[CatalogEntry]:
+    def get_entries(self, exchange: Exchange) -> Sequence[CatalogEntry]:
         """Return the tools of `offered` as they are to the operator. Of a changed one nothing of its definition is."""
         own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.allows(name)]
         return [*own, *(entry for entry, _ in self._of_services(exchange))]
@@ -141,7 +141,7 @@ class Catalog:
         """Return the services as they are now."""
         return [facts for facts, _ in self._current().services]
 
-    def intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
+    def get_intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools of services that the user's intent is about, named as the model is to name them."""
         intent = exchange.intent
         names = intent.tools if intent is not None and intent.kind == "mcp" else ()
@@ -163,22 +163,22 @@ class Catalog:
 
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the tool that the model means, if this request may use it; else None."""
-        entry = self._towards_models(wanted) or self.named(wanted) or self._bare(wanted, exchange)
+        entry = self._towards_models(wanted) or self.find_by_name(wanted) or self._bare(wanted, exchange)
         return entry if entry is not None and exchange.allows(entry.spec.name) else None
 
     def _bare(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the one tool of a service in this prompt whose own name this is; None: there is none, or several."""
         names = exchange.intent.tools if exchange.intent is not None and exchange.intent.kind == "mcp" else ()
         inside = {entry.spec.name for entry, _ in self._of_services(exchange)}.union(filter(exchange.allows, names))
-        meant = [name for name in inside if (service := self.service_of(name)) and name == f"{service}.{wanted}"]
-        return self.named(meant[0]) if len(meant) == 1 else None
+        meant = [name for name in inside if (service := self.find_service_name(name)) and name == f"{service}.{wanted}"]
+        return self.find_by_name(meant[0]) if len(meant) == 1 else None
 
-    def named(self, name: str) -> CatalogEntry | None:
+    def find_by_name(self, name: str) -> CatalogEntry | None:
         """Return the tool of this inside name; None: there is none."""
         entry = self._entries.get(name) or self._towards_models(model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
 
-    def service_of(self, name: str) -> str | None:
+    def find_service_name(self, name: str) -> str | None:
         """Return the service that a tool of this name, inside or towards models, belongs to; None: to none.
 
         The service need not run.
@@ -222,7 +222,7 @@ class Catalog:
 
         The model may have left out the name of the service.
         """
-        names = [spec.name for spec in self.offered(exchange)]
+        names = [spec.name for spec in self.get_offered(exchange)]
         names += [towards for towards in self._current().tools if self.find(towards, exchange) is not None]
         alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
         return list(dict.fromkeys([*alike, *near_names(name, names, most=3)]))[:3]
@@ -246,7 +246,7 @@ class Catalog:
         if (known := current.offered.get(name)) is not None:
             return known
         service = next((facts for facts, _ in current.services if facts.name == name and facts.running), None)
-        named = (self.named(f"{name}.{tool}") for tool in (() if service is None else service.tools))
+        named = (self.find_by_name(f"{name}.{tool}") for tool in (() if service is None else service.tools))
         of_service = (entry for entry in named if entry is not None and entry.service is not None)
         found = [(_without_changes(entry), _towards_model(entry)) for entry in of_service]
         current.offered[name] = found
@@ -325,7 +325,7 @@ def _without_changes(entry: CatalogEntry) -> CatalogEntry:
     return replace(entry, spec=replace(entry.spec, description=_CHANGED, parameters={"type": "object"}))
 
 
-def _offered(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec]:
+def _build_model_specs(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec]:
     """Return the tools as models see them, by their inside names."""
     return {entry.spec.name: replace(entry.spec, name=entry.model_name) for entry in entries}
 
@@ -397,7 +397,7 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
     return entries
 
 
-async def obstacles_of(sources: Iterable[ToolSource]) -> AsyncIterator[str]:
+async def find_obstacles(sources: Iterable[ToolSource]) -> AsyncIterator[str]:
     """Yield why calls of a source fail, or ask, on this machine, a text for each such source."""
     for source in sources:
         if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:

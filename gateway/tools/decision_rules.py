@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gateway.contracts.journal import Approval
 from gateway.contracts.risk import LEVELS, normal
+from gateway.contracts.storage.journal import Approval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class DecisionRules:
     refuses_self: bool = False
     requirements: tuple[Requirement, ...] = ()
 
-    def required(self, tool: str, level: str | None) -> int:
+    def count_required(self, tool: str, level: str | None) -> int:
         """Return how many keys must approve a call of this tool. `level` is the model's, which may be no level at all.
 
         A level in another spelling counts, and one that is none of them counts as the highest.

@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.calls import Doubt
+from gateway.contracts.errors import contained
 from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normal
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.errors import contained
 from gateway.tools.risk_level import declared_names, raised_within, raises, resembles
 
 logger = logging.getLogger(__name__)

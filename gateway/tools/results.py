@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from gateway.aio.cooperative import Work, at_once
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
-from gateway.turns import Work, at_once
 
 READ_RESULT: Final = "read_result"
 #: Whose a result is: the tenant and the name of the key, and the end user.
@@ -50,17 +50,17 @@ _SPEC = ToolSpec(
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptResult:
     text: str
     untrusted: bool
 
 
 def clean(text: str) -> str:
     """Return `text` without control and invisible formatting characters; line ends and tabs stay."""
-    return at_once(cleaning(text))
+    return at_once(clean_stepwise(text))
 
 
-def cleaning(text: str) -> Work[str]:
+def clean_stepwise(text: str) -> Work[str]:
     """Clean a text, which may be long, in parts."""
     text = text.replace("\r\n", "\n")
     if text.isascii():
@@ -72,7 +72,7 @@ def cleaning(text: str) -> Work[str]:
     return "".join(parts)
 
 
-def owner_of(exchange: Exchange) -> Owner:
+def get_owner(exchange: Exchange) -> Owner:
     """Return whose the results of a run are: nobody else can read on in them."""
     return exchange.caller.tenant, exchange.caller.name, exchange.user
 
@@ -81,7 +81,7 @@ class Results:
     """The temporary storage of long results, by their owner and id; the tool source of `read_result`."""
 
     def __init__(self, *, kept_chars: int = KEPT_CHARS) -> None:
-        self._kept: dict[Holder, OrderedDict[tuple[Owner, str], _Kept]] = {}
+        self._kept: dict[Holder, OrderedDict[tuple[Owner, str], _KeptResult]] = {}
         self._sizes: Counter[Holder] = Counter()
         self._kept_chars = kept_chars
 
@@ -90,7 +90,7 @@ class Results:
         if len(text) <= limit_chars:
             return text
         result_id = "res_" + secrets.token_hex(8)
-        self._kept.setdefault(owner[:2], OrderedDict())[owner, result_id] = _Kept(text, untrusted)
+        self._kept.setdefault(owner[:2], OrderedDict())[owner, result_id] = _KeptResult(text, untrusted)
         self._sizes[owner[:2]] += len(text)
         self._make_room((owner, result_id))
         head = limit_chars * 3 // 4
@@ -98,12 +98,12 @@ class Results:
         omitted = len(text) - head - tail
         return f"{text[:head]}\n[... {omitted} characters omitted; id {result_id}]\n{text[-tail:]}"
 
-    def untrusted(self, result_id: object, *, owner: Owner) -> bool:
+    def is_untrusted(self, result_id: object, *, owner: Owner) -> bool:
         """Return whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
         kept = self._find(owner, result_id) if isinstance(result_id, str) else None
         return kept is not None and kept.untrusted
 
-    def _find(self, owner: Owner, result_id: str) -> _Kept | None:
+    def _find(self, owner: Owner, result_id: str) -> _KeptResult | None:
         kept = self._kept.get(owner[:2])
         return None if kept is None else kept.get((owner, result_id))
 
@@ -127,7 +127,7 @@ class Results:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        kept = self._find(owner_of(exchange), call.arguments["id"])
+        kept = self._find(get_owner(exchange), call.arguments["id"])
         if kept is None:
             return ToolResult("There is no such result, or it is gone by now. Call the tool again.", ok=False)
         text = kept.text

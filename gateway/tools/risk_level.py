@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.contracts.risk import LEVELS, RAISED, normal
-from gateway.text.lookalikes import skeleton
+from gateway.text.confusables import skeleton
 
 _RISK: Final = skeleton("risk")
 _RISK_LEVEL: Final = skeleton("risk_level")
@@ -74,7 +74,7 @@ def declared_names(schema: object) -> frozenset[str]:
     return frozenset(names)
 
 
-def level_beside(*holders: Mapping[str, object]) -> object:
+def find_outer_level(*holders: Mapping[str, object]) -> object:
     """Return the level that these objects of a call have beside its arguments; None: none.
 
     The strictest of several counts.

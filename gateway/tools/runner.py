@@ -4,17 +4,17 @@ import asyncio
 import logging
 from dataclasses import replace
 
+from gateway.aio.cooperative import in_turns
 from gateway.contracts.calls import CallOutcome
+from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import contained
-from gateway.tools.call_answer import answer_of
+from gateway.contracts.trace_context import ToolTrace
+from gateway.telemetry.tracing.tracer import Attribute, Tracer
+from gateway.tools.call_answer import dump_answer
 from gateway.tools.catalog import CatalogEntry
-from gateway.tools.results import Results, cleaning, owner_of
-from gateway.trace_context import ToolTrace
-from gateway.tracing.tracer import Attribute, Tracer
-from gateway.turns import in_turns
+from gateway.tools.results import Results, clean_stepwise, get_owner
 
 log = logging.getLogger("gateway")
 
@@ -31,7 +31,7 @@ class Runner:
     def taints(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange) -> bool:
         """Return whether strangers wrote the call's result: its tool is untrusted, or it reads on in such a result."""
         if entry.source is self._results:
-            return self._results.untrusted(call.arguments.get("id"), owner=owner_of(exchange))
+            return self._results.is_untrusted(call.arguments.get("id"), owner=get_owner(exchange))
         return entry.spec.untrusted
 
     async def run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
@@ -69,11 +69,11 @@ class Runner:
         finally:
             self._counters.count("tool_calls", tool=entry.spec.name, outcome=outcome)
             self._counters.observe("tool_duration_seconds", self._clock.monotonic() - began, tool=entry.spec.name)
-        whole = await in_turns(cleaning(result.content))
+        whole = await in_turns(clean_stepwise(result.content))
         if not result.ok:
             whole = f"Error: {whole}"
         shown = self._results.shorten(
-            whole, owner=owner_of(exchange), limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
+            whole, owner=get_owner(exchange), limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
         )
-        answer = answer_of(result, shown=shown, whole=whole) if exchange.is_one_call else None
+        answer = dump_answer(result, shown=shown, whole=whole) if exchange.is_one_call else None
         return CallOutcome(shown, whole, result.ok, answer)

@@ -5,7 +5,7 @@ The validator is imported with the first call: 2 MB that a gateway whose models 
 
 from copy import deepcopy
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.tools.schema_check import SchemaCheck
 
@@ -39,7 +39,7 @@ class Schemas:
     def __init__(self) -> None:
         self._compiled: dict[str, tuple[Json, SchemaCheck]] = {}
 
-    def filled(self, spec: ToolSpec, arguments: Json) -> Json:
+    def fill_defaults(self, spec: ToolSpec, arguments: Json) -> Json:
         """Return the arguments with the schema's defaults, or unchanged if the arguments with defaults do not fit."""
         filled = with_defaults(spec.parameters, arguments)
         return arguments if filled != arguments and self.problem(spec, filled) is not None else filled
@@ -56,7 +56,7 @@ class Schemas:
         return _problem(known[1], arguments)
 
 
-def problem_of(schema: Json, arguments: Json) -> str | None:
+def find_problem(schema: Json, arguments: Json) -> str | None:
     """Return the problem of arguments with a schema of our own, for the model, or None."""
     return _problem(_check(schema), arguments)
 

@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from gateway.contracts.canonical import canonical
-from gateway.json_values import count_values
+from gateway.jsontext.canonical import canonical
+from gateway.jsontext.value_count import count_values
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -37,7 +37,7 @@ class SchemaCheck:
 
     def __init__(self, schema: Any, validator: "Validator") -> None:
         self._validator = validator
-        self._parts, self._patterns, self._formats = _counted(schema)
+        self._parts, self._patterns, self._formats = _count_parts(schema)
 
     def problems(self, value: Any, *, most: int) -> list[str]:
         """Return the first problems of a value, `most` at most, each with its place. []: the value fits."""
@@ -46,7 +46,7 @@ class SchemaCheck:
         if errors * _PART_US + chars * self._us_a_char(chars) > WORK_US:
             return [f"it is too large to be checked: it has {values} values, and the schema {self._parts} parts"]
         few = errors <= ERRORS and self._parts * chars <= ERRORS_CHARS
-        return [_told(error) for _, error in zip(range(most), self._errors(value, few=few), strict=False)]
+        return [_format_error(error) for _, error in zip(range(most), self._errors(value, few=few), strict=False)]
 
     def _errors(self, value: Any, *, few: bool) -> "Iterator[ValidationError]":
         from jsonschema_rs import ValidationError
@@ -81,7 +81,7 @@ def compiles(pattern: str, *, size_bytes: int) -> bool:
     return True
 
 
-def place_in(schema: Mapping[str, Any], fragment: str, anchors: Mapping[str, Any]) -> Any:
+def resolve_fragment(schema: Mapping[str, Any], fragment: str, anchors: Mapping[str, Any]) -> Any:
     """Return the place in a schema that a fragment names (RFC 6901), or an anchor; None: there is none."""
     fragment = unquote(fragment)
     if fragment and not fragment.startswith("/"):
@@ -98,7 +98,7 @@ def place_in(schema: Mapping[str, Any], fragment: str, anchors: Mapping[str, Any
     return node
 
 
-def _counted(schema: Any) -> tuple[int, Counter[str], int]:
+def _count_parts(schema: Any) -> tuple[int, Counter[str], int]:
     """Return the number of parts of a schema, its patterns, and its formats: each as often as references lead there."""
     anchors = {
         node[key]: node
@@ -114,7 +114,7 @@ def _counted(schema: Any) -> tuple[int, Counter[str], int]:
             if follows and parts > PARTS:
                 break
             if isinstance(node, dict):
-                patterns.update(_patterns_of(node))
+                patterns.update(_list_patterns(node))
                 formats += isinstance(node.get("format"), str)
         else:
             break
@@ -130,11 +130,11 @@ def _nodes(schema: Any, anchors: Mapping[str, Any], *, follows: bool) -> Iterato
         waiting += (one for one in (node.values() if isinstance(node, dict) else node) if isinstance(one, dict | list))
         if follows and isinstance(node, dict):
             named = (node[key] for key in _REFERENCES if isinstance(node.get(key), str))
-            found = (place_in(schema, name[1:], anchors) for name in named if name.startswith("#"))
+            found = (resolve_fragment(schema, name[1:], anchors) for name in named if name.startswith("#"))
             waiting += (one for one in found if isinstance(one, dict | list))
 
 
-def _patterns_of(node: Mapping[str, Any]) -> Iterator[str]:
+def _list_patterns(node: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(pattern := node.get("pattern"), str):
         yield pattern
     if isinstance(by_pattern := node.get("patternProperties"), dict):
@@ -147,6 +147,6 @@ def _pattern_us(pattern: str) -> float:
     return next(found, _LARGEST_US)
 
 
-def _told(error: "ValidationError") -> str:
+def _format_error(error: "ValidationError") -> str:
     place = ".".join(map(str, error.instance_path))
     return f"{place}: {error.message}" if place else error.message

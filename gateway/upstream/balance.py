@@ -6,7 +6,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Literal
 
-from gateway.upstream.member import Member
+from gateway.upstream.endpoint_state import Member
 
 Balance = Literal["weighted", "least_loaded", "sticky"]
 #: So many scores are remembered, of keys of so many bytes: 2 MB.

@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.upstream.callers import CallerId
+from gateway.upstream.recent_callers import CallerId
 
 #: It also opens when half of this many times `failures` answers, the last ones, failed: a flapping endpoint.
 WINDOW: Final = 4
@@ -111,17 +111,17 @@ class Breaker:
             return None
         probe = Probe(self._opening)
         if whole:
-            self.sent(probe, now_s)
+            self.record_sent(probe, now_s)
         else:
             self._sending, self._sending_until_s = probe, now_s + SENDING_S
         return probe
 
-    def sent(self, probe: Probe, now_s: float) -> None:
+    def record_sent(self, probe: Probe, now_s: float) -> None:
         """Note that the request of a probe is whole: from now on it has the turn, if nobody else has it."""
         if self._is_open_for(probe) and self._turn_is_free(now_s) and self._rules is not None:
             self._turn, self._turn_until_s = probe, now_s + self._rules.open_s
 
-    def answered(self, probe: Probe | None) -> bool:
+    def record_answer(self, probe: Probe | None) -> bool:
         """Note that a good answer began. Return whether it closes the breaker; one failure more would open it again."""
         if probe is None or not self._is_open_for(probe):
             return False
@@ -130,15 +130,15 @@ class Breaker:
         self._failures = (self._rules.failures if self._rules is not None else 1) - 1
         return True
 
-    def succeeded(self, probe: Probe | None) -> bool:
+    def record_success(self, probe: Probe | None) -> bool:
         """Note a whole good answer. Return whether it closes the breaker."""
-        closes = probe is not None and self.answered(probe)
+        closes = probe is not None and self.record_answer(probe)
         if self.until_s is None:
             self._failures = self._ejections = 0
             self._recent.append(None)
         return closes
 
-    def failed(
+    def record_failure(
         self, now_s: float, probe: Probe | None, *, caller: CallerId | None = None, has_others: bool = False
     ) -> bool:
         """Note a failure. Return whether the endpoint is ejected by it, or again.
@@ -153,7 +153,7 @@ class Breaker:
         if self.until_s is not None:
             opens = probe is not None and self._is_open_for(probe)
             if opens and is_doubtful:
-                self.left(probe)
+                self.record_client_left(probe)
                 return False
             if opens:
                 self._open(self._rules, now_s)
@@ -166,7 +166,7 @@ class Breaker:
         self._open(self._rules, now_s)
         return True
 
-    def left(self, probe: Probe | None) -> None:
+    def record_client_left(self, probe: Probe | None) -> None:
         """Note an end that says nothing about the endpoint: the client left. Another probe may follow."""
         if probe is None or self.until_s is None:
             return

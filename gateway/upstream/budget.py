@@ -28,7 +28,7 @@ class RetryBudget:
         self._requests = self._retries = self._apart = 0.0
         self._due_s = clock() + HALVED_EVERY_S
 
-    def requested(self) -> None:
+    def record_request(self) -> None:
         """Count a request of a client."""
         if (now_s := self._clock()) >= self._due_s:
             self._fade(now_s)
@@ -48,7 +48,7 @@ class RetryBudget:
             self._retries += 1
         return True
 
-    def take_beside(self) -> bool:
+    def take_hedge(self) -> bool:
         """Count one that is sent beside another, as `take` does. The last half of the room is for those that failed."""
         return self._has_room(0.5) and self.take()
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from gateway.errors import GatewayError, without_traceback
+from gateway.contracts.errors import GatewayError, without_traceback
 from gateway.http.body import Body, BodyError, ChunkedBody
-from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, body_of
+from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, build_body
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.upstream.pool import Pool
 
@@ -90,7 +90,7 @@ class UpstreamCall:
             if self._done:
                 return b""
             await self._wait()
-        return self._held()
+        return self._take_held()
 
     async def each(self, take: Take) -> None:
         """Give the rest of the body to `take`, as it comes: a turn of the event loop less than `more`.
@@ -100,7 +100,7 @@ class UpstreamCall:
         self._begin_reading()
         while True:
             while self._pieces:
-                if (pause := take(self._held())) is not None:
+                if (pause := take(self._take_held())) is not None:
                     await pause()
             if self._left:
                 return
@@ -170,18 +170,18 @@ class UpstreamCall:
         else:
             self._unread = b""
         self._read(data)
-        if self._waiting and self._upstream is not None:
-            self._upstream.yield_turn(self._read_on)
+        if self._has_pending and self._upstream is not None:
+            self._upstream.yield_turn(self._continue_reading)
 
     @property
-    def _waiting(self) -> bool:
+    def _has_pending(self) -> bool:
         """Return whether something of the answer is here that waits for another turn of the loop."""
         return bool(self._unread) or (self._body is not None and self._body.waiting)
 
-    def _read_on(self) -> bool:
-        if self._upstream is not None and self._waiting:
+    def _continue_reading(self) -> bool:
+        if self._upstream is not None and self._has_pending:
             self.response_received(b"")
-        return self._upstream is not None and self._waiting
+        return self._upstream is not None and self._has_pending
 
     def _read(self, data: bytes) -> None:
         try:
@@ -190,7 +190,7 @@ class UpstreamCall:
                     if head.status == 101:
                         raise ResponseError("it switched protocols, which nobody asked for")
                     if head.status >= 200:
-                        self._head, self._body = head, body_of(head, payload_only=True)
+                        self._head, self._body = head, build_body(head, payload_only=True)
                 if self._body is None:
                     return
                 data = self._heads.rest
@@ -199,7 +199,7 @@ class UpstreamCall:
             self._fail(str(error))
             return
         if payload and self._take is not None:
-            self._hand_over(payload)
+            self._deliver(payload)
         elif payload and not self._left:
             self._pieces.append(payload)
             self._held_bytes += len(payload)
@@ -226,9 +226,9 @@ class UpstreamCall:
 
     def _chunk_received(self, chunk: bytes) -> None:
         """One whole chunk, with its framing."""
-        self._hand_over(chunk[chunk.index(b"\n") + 1 : -2])
+        self._deliver(chunk[chunk.index(b"\n") + 1 : -2])
 
-    def _hand_over(self, payload: bytes) -> None:
+    def _deliver(self, payload: bytes) -> None:
         self._waiting_since_s = self._loop.time()
         assert self._take is not None
         try:
@@ -247,7 +247,7 @@ class UpstreamCall:
 
     def upstream_lost(self, error: Exception | None) -> None:
         self._upstream = None
-        while self._waiting and not self._done and self._failure is None:
+        while self._has_pending and not self._done and self._failure is None:
             self.response_received(b"")  # at most one read: what came before the end counts
         if self._done or self._failure is not None:
             return
@@ -269,7 +269,7 @@ class UpstreamCall:
             self._reading = True
             self._allow(self._idle_s, "was silent for")
 
-    def _held(self) -> bytes:
+    def _take_held(self) -> bytes:
         """Return the bytes that have come and were not taken."""
         pieces, self._pieces = self._pieces, []
         self._held_bytes = 0

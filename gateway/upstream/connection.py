@@ -38,7 +38,7 @@ class Owner(Protocol):
 
     @property
     def buffer(self) -> memoryview: ...
-    def lost(self, connection: "UpstreamConnection") -> None: ...
+    def forget(self, connection: "UpstreamConnection") -> None: ...
     def finish(self, connection: "UpstreamConnection") -> None: ...
 
 
@@ -138,7 +138,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         turn, self.turn = self.turn, None
-        self.pool.lost(self)
+        self.pool.forget(self)
         if turn is None and not self.unclaimed:
             return
         if exc is None and not self._ended_cleanly():
@@ -157,7 +157,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.turn.upstream_drained()
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Return whether it ended before its first turn."""
         return self._lost is not None
 

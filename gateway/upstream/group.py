@@ -28,18 +28,18 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.upstream.balance import Balance, choose
 from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
-from gateway.upstream.callers import CallerId, Callers
-from gateway.upstream.member import Member, Obstacle
-from gateway.upstream.verdicts import ELSEWHERE, FAILING, NOTHING_DONE, SUSPECT
-from gateway.upstream.waits import Waits
+from gateway.upstream.endpoint_state import Member, Obstacle
+from gateway.upstream.recent_callers import CallerId, Callers
+from gateway.upstream.shared_timer import Waits
+from gateway.upstream.status_verdict import ELSEWHERE, FAILING, NOTHING_DONE, SUSPECT
 
 if TYPE_CHECKING:
-    from gateway.upstream.tries import Tries
+    from gateway.upstream.attempts import Tries
 
 log = logging.getLogger("gateway")
 
@@ -88,7 +88,7 @@ class Checks(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _QueuedRequest:
     """A request in the queue. `future` gets the endpoint where it has its place; None: none will come free here."""
 
     tries: "Tries"
@@ -121,7 +121,7 @@ class Group:
         self.hedges = Waits(self.rules.hedge_s) if self.rules.hedge_s is not None else None
         self._retried = NOTHING_DONE | FAILING | (self.rules.retry.on if self.rules.retry is not None else frozenset())
         #: Those who wait for a place.
-        self.queue: list[_Waiting] = []
+        self.queue: list[_QueuedRequest] = []
 
     @property
     def plain(self) -> bool:
@@ -155,7 +155,7 @@ class Group:
         return self.rules.queue is not None and len(self.queue) < self.rules.queue.size
 
     @property
-    def queued(self) -> int:
+    def queue_length(self) -> int:
         """Return how many requests wait for a place."""
         return len(self.queue)
 
@@ -192,7 +192,7 @@ class Group:
         found = self.candidates(model, without=without, whole=whole)
         if model is not None and any(member.lacking.models for member in found):
             now_s = self.clock()
-            fitting = [member for member in found if not member.lacking.passes_over(model, now_s)]
+            fitting = [member for member in found if not member.lacking.is_missing(model, now_s)]
             found = fitting if fitting or having else found
         if without:
             found = [member for member in found if not member.strikes] or found
@@ -252,14 +252,14 @@ class Group:
         member.inflight -= 1
         self.tally.tries[member.name, _SAID[failed]] += 1
         if failed is None:
-            member.breaker.left(probe)
+            member.breaker.record_client_left(probe)
         elif failed:
             member.strikes += 1
             self.convict(member, probe, caller=caller)
         else:
             member.strikes = 0
-            if member.breaker.succeeded(probe):
-                self._admitted(member)
+            if member.breaker.record_success(probe):
+                self._log_readmission(member)
         if self.queue:
             self.serve_queue()
 
@@ -275,17 +275,17 @@ class Group:
         """Let a failure count for the breaker of an endpoint. `caller`: whose request it was (`Breaker.failed`)."""
         now_s = self.clock()
         has_others = caller is not None and self.callers.has_others(caller, now_s)
-        if member.breaker.failed(now_s, probe, caller=caller, has_others=has_others):
-            self._ejected(member, "breaker", for_s=member.breaker.waits_s(now_s))
+        if member.breaker.record_failure(now_s, probe, caller=caller, has_others=has_others):
+            self._record_ejection(member, "breaker", for_s=member.breaker.waits_s(now_s))
 
-    def good_besides(self, member: Member) -> int:
+    def count_other_answers(self, member: Member) -> int:
         """Return how many good answers other endpoints gave, here and at fallbacks."""
         return sum(one.good for group in (self, *self.fallbacks) for one in group.members if one is not member)
 
-    def answered(self, member: Member, *, probe: Probe | None) -> None:
+    def record_answer(self, member: Member, *, probe: Probe | None) -> None:
         """Note that an answer began, after which the endpoint may get requests."""
-        if member.breaker.answered(probe):
-            self._admitted(member)
+        if member.breaker.record_answer(probe):
+            self._log_readmission(member)
 
     def lacks(self, member: Member, model: str) -> None:
         """Pass an endpoint over for a model that it does not have, although another one has it."""
@@ -301,7 +301,7 @@ class Group:
         """
         rules = self.rules.queue
         if rules is None or not self.has_room:
-            raise tries.refused(self.unavailable(tries.model))
+            raise tries.build_refusal(self.unavailable(tries.model))
         try:
             async with asyncio.timeout(rules.wait_s):
                 while True:
@@ -312,11 +312,11 @@ class Group:
             self.tally.refused["wait"] += 1
             text = f"No endpoint of upstream {self.name!r} had a place within {rules.wait_s:g} s (queue.wait); "
             late = GatewayError("overloaded", text + "try again shortly.", retry_after_s=BUSY_RETRY_S)
-            raise tries.refused(late) from None
+            raise tries.build_refusal(late) from None
 
     async def _turn(self, tries: "Tries") -> Member | None:
         """Wait for a place here, which `tries` then has. Return None when none will come free."""
-        waiting = _Waiting(tries, asyncio.get_running_loop().create_future())
+        waiting = _QueuedRequest(tries, asyncio.get_running_loop().create_future())
         self.queue.append(waiting)
         try:
             return await waiting.future
@@ -324,7 +324,7 @@ class Group:
             if waiting in self.queue:
                 self.queue.remove(waiting)
             if waiting.future.done() and not waiting.future.cancelled():
-                tries.ended(failed=None)
+                tries.end(failed=None)
             raise
 
     def serve_queue(self) -> None:
@@ -345,18 +345,18 @@ class Group:
 
     # Endpoints that come and go.
 
-    def found(self, member: Member, *, failing: str | None) -> None:
+    def apply_health_check(self, member: Member, *, failing: str | None) -> None:
         """Take the result of health checks: an endpoint goes out, or comes back with its breaker closed.
 
         `failing` says why it goes out.
         """
         if failing is not None:
             member.healthy = False
-            self._ejected(member, "health", cause=failing)
+            self._record_ejection(member, "health", cause=failing)
         else:
             member.healthy = True
             member.breaker.close()
-            self._admitted(member)
+            self._log_readmission(member)
         self.serve_queue()
 
     def sweep(self, now_s: float) -> None:
@@ -375,12 +375,12 @@ class Group:
         if self.checks is not None:
             self.checks.close()
 
-    def _ejected(self, member: Member, reason: str, **more: object) -> None:
+    def _record_ejection(self, member: Member, reason: str, **more: object) -> None:
         self.tally.ejections[member.name, reason] += 1
         facts = {"upstream": self.name, "endpoint": member.name, "reason": reason}
         log.warning("endpoint ejected", extra={"facts": facts | more})
 
-    def _admitted(self, member: Member) -> None:
+    def _log_readmission(self, member: Member) -> None:
         log.warning("endpoint admitted again", extra={"facts": {"upstream": self.name, "endpoint": member.name}})
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
-from gateway.upstream.member import Member
-from gateway.upstream.verdicts import KEY_REFUSED
+from gateway.upstream.status_verdict import KEY_REFUSED
 
 #: An answer below this is good whatever others say.
 WELL_BELOW: Final = 400
@@ -66,7 +66,7 @@ class HealthChecks:
 
     async def _check(self, member: Member) -> None:
         try:
-            cause = await self._asked(member)
+            cause = await self._check_member(member)
         finally:
             self._checking.pop(member)
         if (cause is None) is member.healthy:
@@ -75,9 +75,9 @@ class HealthChecks:
         self._in_a_row[member] += 1
         if self._in_a_row[member] >= (self._rules.fall if member.healthy else self._rules.rise):
             self._in_a_row[member] = 0
-            self._group.found(member, failing=cause)
+            self._group.apply_health_check(member, failing=cause)
 
-    async def _asked(self, member: Member) -> str | None:
+    async def _check_member(self, member: Member) -> str | None:
         """Return why the endpoint failed the check, or None: it passed."""
         endpoint, status, why = member.pool.endpoint, 0, ""
         call = UpstreamCall(member.pool, method=b"GET")

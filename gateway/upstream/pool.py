@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.net.dns import LOOKUPS
 from gateway.upstream.connection import SMALL_READ_BYTES, UpstreamConnection
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.failures import Failures
-from gateway.upstream.lookups import LOOKUPS
 from gateway.upstream.tls import ResumingContext
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
@@ -104,21 +104,21 @@ class Pool:
                 silent = "it did not accept a connection"
                 connection = await self._reach(addresses)
         except TimeoutError:
-            self._failed()
+            self._record_failure()
             text = f"Upstream {endpoint.name!r} could not be reached: {silent} within {endpoint.connect_s:g} s."
             raise GatewayError("upstream_timeout", text) from None
         except (OSError, ssl.CertificateError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 text = "This gateway has no open file left for another upstream connection; try again shortly."
                 raise GatewayError("overloaded", text, retry_after_s=1) from None
-            self._failed()
+            self._record_failure()
             raise GatewayError(
                 "upstream_error", f"Upstream {endpoint.name!r} could not be reached: {_reason(error)}."
             ) from None
         self.counts.opened += 1
         self.counts.up = True
         connection.idle_limit_s = IDLE_LIMIT_S
-        if not connection.lost:
+        if not connection.is_lost:
             self.open.add(connection)
         return connection
 
@@ -134,7 +134,7 @@ class Pool:
         )
         return connection
 
-    def lost(self, connection: UpstreamConnection) -> None:
+    def forget(self, connection: UpstreamConnection) -> None:
         """Forget a connection that is gone."""
         self.open.discard(connection)
         if connection in self.idle:
@@ -173,7 +173,7 @@ class Pool:
         for connection in idle:
             connection.transport.close()
 
-    def _failed(self) -> None:
+    def _record_failure(self) -> None:
         self.counts.connect_errors += 1
         self.counts.up = False
 

@@ -14,13 +14,21 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from gateway.aio.supervise import supervise
+from gateway.contracts.model_names import (
+    EVERY,
+    MODEL_CHARS,
+    OTHER,
+    is_model_match,
+    is_usage_match,
+    may_be_shared,
+    shared_name,
+)
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Store, StoreError
-from gateway.contracts.usage import COST_UNITS, MOST_USAGE, StoredUsage
-from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, may_be_shared, shared_name
-from gateway.standing import standing
+from gateway.contracts.storage.store import Store, StoreError
+from gateway.contracts.storage.usage import COST_UNITS, MOST_USAGE, StoredUsage
 from gateway.usage.prices import Price, Prices
-from gateway.usage.tokens import Times, Usage
+from gateway.usage.tokens import RequestUsage, Times
 
 log = logging.getLogger("gateway")
 
@@ -64,12 +72,12 @@ class Ledger:
         self.keep_days = KEEP_DAYS
         self.budgets: Sequence[str] = ()
         #: Called when what is stored next is complete; what it returns is called when that is stored.
-        self.storing: Callable[[], Callable[[], None]] = lambda: _nothing
+        self.storing: Callable[[], Callable[[], None]] = lambda: _do_nothing
         self._store = store
         self._writer = writer
         self._counters = counters
         self._clock = clock
-        self._catch_up = catch_up or _nothing
+        self._catch_up = catch_up or _do_nothing
         self._rows: dict[_Key, list[int]] = {}
         self._latest: dict[_Key, list[int]] = {}  # that were stored, or are just now
         self._prices = Prices()
@@ -85,9 +93,9 @@ class Ledger:
         self._failed = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    def recorded(
+    def record(
         self,
-        usage: Usage,
+        usage: RequestUsage,
         key: str,
         tenant: str,
         model: str,
@@ -155,7 +163,7 @@ class Ledger:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(standing(work)) for work in (self._store_on, self._look_after)]
+            self._tasks = [loop.create_task(supervise(work)) for work in (self._store_repeatedly, self._maintain_store)]
 
     async def flush(self) -> None:
         """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
@@ -196,7 +204,7 @@ class Ledger:
         else:
             await self._end()
 
-    async def _store_on(self) -> None:
+    async def _store_repeatedly(self) -> None:
         while True:
             if not self._rows:  # else it begins again, after an error
                 await self._wake.wait()
@@ -215,7 +223,7 @@ class Ledger:
         except StoreError as error:
             log.error("the store failed: %s", error)
 
-    async def _look_after(self) -> None:
+    async def _maintain_store(self) -> None:
         """Log what is lost, and delete what is old. A process that was killed just before is known as gone later."""
         wait_s = 0.0
         while True:
@@ -229,31 +237,31 @@ class Ledger:
                         datetime.fromtimestamp(added_s, UTC).isoformat(timespec="seconds"),
                         EVERY_S,
                     )
-                month = day_of(now_s)[:-2] + "01"  # budgets count all of it, also of keys made at run time
-                await self._store.prune_usage(before=min(month, day_of(now_s - self.keep_days * _DAY_S)))
+                month = format_day(now_s)[:-2] + "01"  # budgets count all of it, also of keys made at run time
+                await self._store.prune_usage(before=min(month, format_day(now_s - self.keep_days * _DAY_S)))
             except StoreError as error:
                 log.error("the store failed: %s", error)
             wait_s = PRUNE_S if wait_s else GONE_S + EVERY_S
 
     def _begin_day(self, now_s: float) -> None:
-        self._day = day_of(now_s)
+        self._day = format_day(now_s)
         self._day_begins_s = now_s // _DAY_S * _DAY_S
         self._day_ends_s = self._day_begins_s + _DAY_S
 
     def _know(self, tenant: str, model: str) -> _Known:
         """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
-        price = self._prices.of(model)
+        price = self._prices.find_price(model)
         paid, currency = (self._prices.dearest, "") if price is None else (price, self._prices.currency)
         if not may_be_shared(model) and self._has_room(tenant, model):
             known = self._known[tenant, model] = model, paid, currency
             return known
-        return self._shared(model, OTHER if price is None else price.model), paid, currency
+        return self._get_shared_name(model, OTHER if price is None else price.model), paid, currency
 
-    def _shared(self, model: str, name: str) -> str:
+    def _get_shared_name(self, model: str, name: str) -> str:
         """Return the name of a row that a model shares: `name`, if the budgets of the model find it by that."""
         told = [glob for glob in self.budgets if glob.strip("* ")]  # those of all models find every row
-        globs = [glob for glob in told if is_model_of(model, glob)]
-        if [glob for glob in told if counts_for(name, glob)] == globs:
+        globs = [glob for glob in told if is_model_match(model, glob)]
+        if [glob for glob in told if is_usage_match(name, glob)] == globs:
             return name
         if not globs:
             return OTHER
@@ -306,10 +314,10 @@ class Ledger:
             count("usage_cost", usage.cost / COST_UNITS, **labels, currency=usage.currency)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Have nothing to catch up on."""
 
 
-def day_of(time_s: float) -> str:
+def format_day(time_s: float) -> str:
     """Return the day of a Unix time in UTC, such as `2026-11-26`."""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d")

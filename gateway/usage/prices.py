@@ -6,9 +6,9 @@ Without a price no cost is known; budgets then count the dearest one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.contracts.usage import COST_UNITS
-from gateway.model_names import is_model_of
-from gateway.usage.tokens import Tokens
+from gateway.contracts.model_names import is_model_match
+from gateway.contracts.storage.usage import COST_UNITS
+from gateway.usage.tokens import TokenCounts
 
 #: Units of cost for one token at a price of 1 for a million.
 _UNITS_A_TOKEN = COST_UNITS // 1_000_000
@@ -32,12 +32,12 @@ class Price:
     audio_input: float | None = None
     audio_output: float | None = None
 
-    def covers(self, tokens: Tokens) -> bool:
+    def covers(self, tokens: TokenCounts) -> bool:
         """Return whether each of the tokens has a price."""
         has_input = not tokens.audio_input or self.audio_input is not None
         return has_input and (not tokens.audio_output or self.audio_output is not None)
 
-    def cost(self, tokens: Tokens) -> int:
+    def cost(self, tokens: TokenCounts) -> int:
         """Return the cost of an answer, in units of `COST_UNITS`. Audio without a price costs as text."""
         fresh = max(tokens.input - tokens.cached - tokens.written, 0)
         heard, spoken = min(tokens.audio_input, fresh), tokens.audio_output
@@ -71,9 +71,9 @@ class Prices:
         """Return what a token may cost, in the currency: the mean of the dearest prices of input and of output."""
         return 0.0 if self.dearest is None else (self.dearest.input + self.dearest.output) / 2_000_000
 
-    def of(self, model: str) -> Price | None:
+    def find_price(self, model: str) -> Price | None:
         """Return the price of a model; None: it has none."""
-        return next((price for price in self._prices if is_model_of(model, price.model)), None)
+        return next((price for price in self._prices if is_model_match(model, price.model)), None)
 
     @property
     def has_all(self) -> bool:

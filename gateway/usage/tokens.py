@@ -14,7 +14,7 @@ BYTES_A_TOKEN: Final = 4
 _WRONG: Final = -1
 
 
-class Tokens(NamedTuple):
+class TokenCounts(NamedTuple):
     """The tokens of one answer. `written`: of the input, those that an upstream bills for writing its cache.
 
     `written_1h` are those of them that it keeps for an hour. `audio_input` and `audio_output` are parts of the others.
@@ -30,7 +30,7 @@ class Tokens(NamedTuple):
     written_1h: int = 0
 
 
-class Usage(NamedTuple):
+class RequestUsage(NamedTuple):
     """A finished request. `rejected`: it has no answer but an error; `cut`: its answer did not come to its end.
 
     `estimated`: the upstream did not say its tokens, or not all of them. `asked`: the answer named no model, so the
@@ -38,7 +38,7 @@ class Usage(NamedTuple):
     of all of them.
     """
 
-    tokens: Tokens = Tokens()
+    tokens: TokenCounts = TokenCounts()
     rejected: bool = False
     cut: bool = False
     estimated: bool = False
@@ -57,7 +57,7 @@ class Times(NamedTuple):
     token_s: Sequence[float] = ()
 
 
-def times_of(sent: float, came: float, ended: float, *, streamed_tokens: int) -> Times:
+def build_times(sent: float, came: float, ended: float, *, streamed_tokens: int) -> Times:
     """Return the times of an answer, of seconds of one clock. `streamed_tokens` 0: it is no stream, or unknown."""
     token_s = ((ended - came) / (streamed_tokens - 1),) if streamed_tokens > 1 else ()
     return Times((came - sent,), (ended - sent,), token_s)
@@ -65,10 +65,10 @@ def times_of(sent: float, came: float, ended: float, *, streamed_tokens: int) ->
 
 #: Records finished requests: their usage, key, tenant, model, upstream and lane, and the times of what a model answered
 #: (`gateway.usage.ledger.Ledger`).
-Recorded: TypeAlias = Callable[[Usage, str, str, str, str, str, Times | None], None]
+Recorded: TypeAlias = Callable[[RequestUsage, str, str, str, str, str, Times | None], None]
 
 
-def tokens_of(told: object) -> Tokens | None:
+def parse_tokens(told: object) -> TokenCounts | None:
     """Return the tokens of a usage object.
 
     None: it says neither those of the input nor those of the output, or one of them is no number of tokens.
@@ -76,7 +76,7 @@ def tokens_of(told: object) -> Tokens | None:
     if not isinstance(told, dict):
         return None
     say = told.get
-    asked, answered = _said(say("prompt_tokens")), _said(say("completion_tokens"))
+    asked, answered = _parse_count(say("prompt_tokens")), _parse_count(say("completion_tokens"))
     if asked is None and answered is None:
         return _by_other_names(told)
     if asked == _WRONG or answered == _WRONG:
@@ -89,14 +89,17 @@ def tokens_of(told: object) -> Tokens | None:
     return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
 
 
-def _by_other_names(told: dict[str, object]) -> Tokens | None:
+def _by_other_names(told: dict[str, object]) -> TokenCounts | None:
     """Return the tokens of a Response, of a message, or of what counts nothing but a total, such as a reranker."""
-    asked, answered = _said(told.get("input_tokens")), _said(told.get("output_tokens"))
+    asked, answered = _parse_count(told.get("input_tokens")), _parse_count(told.get("output_tokens"))
     if asked is None and answered is None:
         total = _count(told.get("total_tokens"))
-        return None if total is None else Tokens(total)
+        return None if total is None else TokenCounts(total)
     cached = _part(told.get("input_tokens_details"), "cached_tokens")
-    beside, written = _said(told.get("cache_read_input_tokens")), _said(told.get("cache_creation_input_tokens"))
+    beside, written = (
+        _parse_count(told.get("cache_read_input_tokens")),
+        _parse_count(told.get("cache_creation_input_tokens")),
+    )
     if _WRONG in (asked, answered, beside, written):
         return None
     if beside is not None or written is not None:
@@ -110,15 +113,15 @@ def _by_other_names(told: dict[str, object]) -> Tokens | None:
     return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
 
 
-def native_tokens_of(told: dict[str, object]) -> Tokens | None:
+def parse_native_tokens(told: dict[str, object]) -> TokenCounts | None:
     """Return the tokens that Gemini's or Ollama's own API says in an answer. None: as `tokens_of`."""
     meta = told.get("usageMetadata")
     if isinstance(meta, dict):
         names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
-        asked, used, answered, thought = (_said(meta.get(name)) for name in names)
+        asked, used, answered, thought = (_parse_count(meta.get(name)) for name in names)
         cached = _count(meta.get("cachedContentTokenCount"))
     else:
-        asked, answered = _said(told.get("prompt_eval_count")), _said(told.get("eval_count"))
+        asked, answered = _parse_count(told.get("prompt_eval_count")), _parse_count(told.get("eval_count"))
         used = thought = cached = None
     counts = (asked, used, answered, thought)
     if _WRONG in counts or all(count is None for count in counts):
@@ -128,13 +131,13 @@ def native_tokens_of(told: dict[str, object]) -> Tokens | None:
 
 def _tokens(
     asked: int | None, cached: int | None, written: int | None, answered: int | None, reasoning: int | None
-) -> Tokens:
+) -> TokenCounts:
     asked, answered = asked or 0, answered or 0
     cached = min(cached, asked) if cached else 0
-    return Tokens(asked, cached, written or 0, answered, min(reasoning, answered) if reasoning else 0)
+    return TokenCounts(asked, cached, written or 0, answered, min(reasoning, answered) if reasoning else 0)
 
 
-def _with_audio(tokens: Tokens, heard: int | None, spoken: int | None) -> Tokens:
+def _with_audio(tokens: TokenCounts, heard: int | None, spoken: int | None) -> TokenCounts:
     """Return tokens of which so many are audio: of the input, and of the output."""
     if not (heard or spoken):
         return tokens
@@ -147,7 +150,7 @@ def _part(details: object, name: str) -> int | None:
     return _count(details.get(name)) if details is not None and isinstance(details, dict) else None
 
 
-def _said(value: object) -> int | None:
+def _parse_count(value: object) -> int | None:
     """Return a number of tokens, or `_WRONG` for what is none; None: it is not said."""
     if value is None:
         return None

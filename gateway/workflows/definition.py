@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.scalars import Flag, Label, Text, matching
+from gateway.config.values.scalars import Flag, Label, Text, build_text_parser
 from gateway.config.values.value import JsonObject, Value
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
 
-_parse_name = matching(_NAME, "expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter")
+_parse_name = build_text_parser(_NAME, "expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter")
 WorkflowName = Annotated[str, Value(kind="name", parse=_parse_name)]
 
 
@@ -28,7 +28,7 @@ class Parameter(Section):
     description: Text | None = Field(default=None, description="One sentence for the form.")
     enum: tuple[object, ...] | None = Field(default=None, description="Values to choose from.")
 
-    def schema_of(self, name: str) -> JsonObject:
+    def build_schema(self, name: str) -> JsonObject:
         """Return the JSON Schema (draft 2020-12) of the parameter."""
         schema: JsonObject = {"type": self.type, "title": name.replace("_", " ").replace("-", " ").capitalize()}
         for key, value in (("description", self.description), ("default", self.default)):
@@ -67,7 +67,7 @@ class Workflow(Section):
             "type": "object",
             "title": self.name,
             "description": self.description,
-            "properties": {name: parameter.schema_of(name) for name, parameter in self.parameters.items()},
+            "properties": {name: parameter.build_schema(name) for name, parameter in self.parameters.items()},
             "required": [name for name, parameter in self.parameters.items() if parameter.required],
             "additionalProperties": False,
         }

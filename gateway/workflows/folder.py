@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from gateway.config.demo import is_of_first_visit
 from gateway.config.document import Document
 from gateway.config.messages import explain, nearest
-from gateway.config.problems import ConfigError, KeyPath, Problem, shown
+from gateway.config.problems import ConfigError, KeyPath, Problem, quote_word
 from gateway.config.reading.yaml_reader import parse
-from gateway.config.schema.context import Workflows
+from gateway.config.schema.context import WorkflowsSettings
 from gateway.config.schema.settings import Settings
-from gateway.config.trusted_file import UnsafePluginError, source_of
+from gateway.config.trusted_file import UnsafePluginError, read_trusted_file
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Reference, references
 
@@ -38,7 +38,7 @@ class FoundWorkflows:
     warnings: tuple[str, ...] = ()
 
 
-def load_workflows(section: Workflows) -> FoundWorkflows:
+def load_workflows(section: WorkflowsSettings) -> FoundWorkflows:
     """Return the workflows of the folder. Raises ConfigError with every problem in it.
 
     In the default folder, a file that is not safe to use, or that is another program's, is left out with a warning.
@@ -49,9 +49,9 @@ def load_workflows(section: Workflows) -> FoundWorkflows:
     warnings: list[str] = []
     files: dict[str, Document] = {}
     workflows: dict[str, Workflow] = {}
-    for file in _files_in(folder, problems, is_named=is_named):
+    for file in _list_files(folder, problems, is_named=is_named):
         try:
-            content = source_of(file, folder=folder)
+            content = read_trusted_file(file, folder=folder)
         except UnsafePluginError as unsafe:
             if is_named:
                 problems.append(Problem("configuration", "workflows.folder", str(unsafe)))
@@ -70,8 +70,8 @@ def load_workflows(section: Workflows) -> FoundWorkflows:
             continue
         twin = files.setdefault(workflow.name, document)
         if twin is not document:
-            place = document.place_of(("name",))
-            message = f"{twin.place_of(('name',))} has this name as well: give one of the two another"
+            place = document.locate(("name",))
+            message = f"{twin.locate(('name',))} has this name as well: give one of the two another"
             problems.append(Problem(str(place), "name", message))
         workflows[workflow.name] = workflow
     if problems:
@@ -91,7 +91,7 @@ def _is_of_first_visit(workflow: Workflow, tools: Collection[str]) -> bool:
     return is_of_first_visit(workflow.category, workflow.tools, tools=tools)
 
 
-def _files_in(folder: Path, problems: list[Problem], *, is_named: bool) -> list[Path]:
+def _list_files(folder: Path, problems: list[Problem], *, is_named: bool) -> list[Path]:
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(_SUFFIXES))
     except OSError as error:
@@ -143,7 +143,9 @@ def _read(file: Path, content: bytes) -> tuple[Document, Workflow | None]:
 def _check_name(document: Document) -> None:
     name = document.get("name")
     if isinstance(name, str) and name in RESERVED:
-        document.complain(("name",), f"{shown(name)} is a page of its own (/workflows/{name}): choose another name")
+        document.complain(
+            ("name",), f"{quote_word(name)} is a page of its own (/workflows/{name}): choose another name"
+        )
 
 
 def _check_parameters(document: Document) -> None:
@@ -156,11 +158,11 @@ def _check_parameters(document: Document) -> None:
             document.complain((*path, "enum"), "expected at least one value")
         for value in document.matches(*map(str, path), "enum", "*"):
             if not _fits(document.get(*value), {"type": kind}):
-                document.complain(value, f"does not fit the type {shown(str(kind))}")
+                document.complain(value, f"does not fit the type {quote_word(str(kind))}")
         if default is None:
             continue
         if not _fits(default, {"type": kind}):
-            document.complain((*path, "default"), f"does not fit the type {shown(str(kind))}")
+            document.complain((*path, "default"), f"does not fit the type {quote_word(str(kind))}")
         elif isinstance(enum, list) and enum and not _fits(default, {"enum": enum}):
             document.complain((*path, "default"), "is none of the values of enum")
         if document.get(*path, "required") is True:
@@ -189,7 +191,7 @@ def _check_steps(document: Document) -> None:
     for i, name in enumerate(names):
         path: KeyPath = ("steps", i)
         if isinstance(name, str) and name in names[:i]:
-            twin = document.place_of(("steps", names.index(name), "name"))
+            twin = document.locate(("steps", names.index(name), "name"))
             document.complain((*path, "name"), f"the same name as at {twin}: each is used once")
         if isinstance(document.get(*path), dict):
             _check_kind(document, path)
@@ -241,6 +243,6 @@ def _check_reference(
         )
     else:
         hint = nearest(reference.name, earlier) or "; steps before this one: " + (
-            ", ".join(map(shown, earlier)) or "none"
+            ", ".join(map(quote_word, earlier)) or "none"
         )
         document.complain(place, f"{written}: there is no step of this name{hint}")

@@ -3,18 +3,18 @@
 import re
 from collections.abc import Mapping
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.workflows.definition import Workflow
-from gateway.workflows.parameters import ParameterError, checked, read_arguments
+from gateway.workflows.parameters import ParameterError, read_arguments, validate_parameters
 
 _CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
 
 
-def parameters_of(workflow: Workflow, given: Json) -> Json:
+def check_parameters(workflow: Workflow, given: Json) -> Json:
     """Return the parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
     try:
-        return checked(given, workflow.schema())
+        return validate_parameters(given, workflow.schema())
     except ParameterError as error:
         raise GatewayError("invalid_parameters", str(error), param=error.name) from None
 
@@ -24,7 +24,7 @@ def workflow_usage(workflow: Workflow, parameters: Json) -> Json:
     return {"definition": workflow.definition(), "parameters": parameters}
 
 
-def workflow_call_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
+def find_workflow_call(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
     """Return the workflow that a chat message calls with its first word `/name`, and its parameters; None: no call.
 
     Raises GatewayError (invalid_parameters).

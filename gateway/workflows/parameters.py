@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway import strict_json
+from gateway.jsontext import strict_json
 from gateway.workflows.templates import as_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ParameterError(ValueError):
         self.name = name[:_NAME_CHARS]
 
 
-def checked(given: Json, schema: Json) -> Json:
+def validate_parameters(given: Json, schema: Json) -> Json:
     """Return the parameters in the order of the schema, with its defaults. Raises ParameterError."""
     from jsonschema_rs import validator_for  # 2 MB for those who have workflows
 
@@ -63,23 +63,23 @@ def checked(given: Json, schema: Json) -> Json:
         if len(problems) == PROBLEMS_LIMIT:
             break
     if problems:
-        told = (f"Parameter {_quoted(name)}: {problem}." for name, problem in problems.items())
+        told = (f"Parameter {_quote_name(name)}: {problem}." for name, problem in problems.items())
         raise ParameterError(next(iter(problems)), *told)
     defaults = {name: facts["default"] for name, facts in properties.items() if "default" in facts}
     return {name: given.get(name, defaults.get(name)) for name in properties if name in given or name in defaults}
 
 
-def converted(written: Mapping[str, str], schema: Json) -> Json:
+def convert_parameters(written: Mapping[str, str], schema: Json) -> Json:
     """Convert parameters that were written as texts to their types. Raises ParameterError. Call `checked` after it."""
     properties: Mapping[str, Json] = schema["properties"]
     found = {}
     for name, text in written.items():
         if name not in properties:
-            raise ParameterError(name, f"Parameter {_quoted(name)}: {_unknown(properties)}.")
+            raise ParameterError(name, f"Parameter {_quote_name(name)}: {_unknown(properties)}.")
         kind = properties[name]["type"]
         value = _CONVERT.get(kind, _text)(text)
         if value is _ABSENT:
-            raise ParameterError(name, f"Parameter {_quoted(name)}: it must be {_MEANT[kind]}.")
+            raise ParameterError(name, f"Parameter {_quote_name(name)}: it must be {_MEANT[kind]}.")
         found[name] = value
     return found
 
@@ -96,11 +96,11 @@ def read_arguments(text: str, schema: Json) -> Json:
     written: dict[str, str] = {}
     for name, value in pairs:
         if name in written:
-            raise ParameterError(name, f"Parameter {_quoted(name)}: it is given twice.")
+            raise ParameterError(name, f"Parameter {_quote_name(name)}: it is given twice.")
         written[name] = value
     if rest:
         written[_taker(rest, written, schema)] = rest
-    return checked(converted(written, schema), schema)
+    return validate_parameters(convert_parameters(written, schema), schema)
 
 
 def _taken_apart(text: str, properties: Mapping[str, Json]) -> tuple[list[tuple[str, str]], str]:
@@ -110,21 +110,23 @@ def _taken_apart(text: str, properties: Mapping[str, Json]) -> tuple[list[tuple[
     begin = end = -1
     for word in _WORD.finditer(text):
         if word["name"] is not None and word["name"] in properties:
-            (leading if begin < 0 else trailing).append((word["name"], _value_of(word)))
+            (leading if begin < 0 else trailing).append((word["name"], _unquote_value(word)))
             continue
         if begin < 0:
             begin = word.start()
             unclosed = _UNCLOSED.match(word[0])
             if unclosed is not None and unclosed[1] in properties:
                 name = unclosed[1]
-                problem = f"Parameter {_quoted(name)}: its closing quote must come, and a space or nothing behind it."
+                problem = (
+                    f"Parameter {_quote_name(name)}: its closing quote must come, and a space or nothing behind it."
+                )
                 raise ParameterError(name, problem)
         end = word.end()
         trailing.clear()
     return leading + trailing, text[begin:end] if begin >= 0 else ""
 
 
-def _value_of(pair: re.Match[str]) -> str:
+def _unquote_value(pair: re.Match[str]) -> str:
     if pair["bare"] is not None:
         return pair["bare"]
     return _ESCAPED.sub(r"\1", pair["single"] if pair["double"] is None else pair["double"])
@@ -143,7 +145,7 @@ def _taker(rest: str, written: Mapping[str, str], schema: Json) -> str:
     if len(properties) == 1 and free:
         return free[0]
     word = rest.split(maxsplit=1)[0].partition("=")[0]
-    raise ParameterError(word, f"Parameter {_quoted(word)}: {_unknown(properties)}; write name=value.")
+    raise ParameterError(word, f"Parameter {_quote_name(word)}: {_unknown(properties)}; write name=value.")
 
 
 def _problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[str, str]:
@@ -157,11 +159,11 @@ def _problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[
         return str(kind.unexpected[0]), _unknown(properties)
     name = str(error.instance_path[0])
     if isinstance(kind, ValidationErrorKind.Enum):
-        return name, f"it must be one of {', '.join(map(as_text, _shortened(properties[name]['enum'])))}"
+        return name, f"it must be one of {', '.join(map(as_text, _shorten_choices(properties[name]['enum'])))}"
     return name, f"it must be {_MEANT[properties[name]['type']]}"
 
 
-def _shortened(choices: Sequence[object]) -> Sequence[object]:
+def _shorten_choices(choices: Sequence[object]) -> Sequence[object]:
     return choices if len(choices) <= CHOICES_LIMIT else [*choices[:CHOICES_LIMIT], "..."]
 
 
@@ -169,7 +171,7 @@ def _unknown(properties: Mapping[str, Json]) -> str:
     return f"there is no such parameter; there are {', '.join(properties)}" if properties else "there are no parameters"
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return ascii(name[:_NAME_CHARS])
 
 
@@ -192,7 +194,7 @@ def _boolean(text: str) -> object:
     return {"true": True, "false": False}.get(text.strip().lower(), _ABSENT)
 
 
-def _json_of(kind: type) -> Callable[[str], object]:
+def _build_json_converter(kind: type) -> Callable[[str], object]:
     def convert(text: str) -> object:
         try:
             value = strict_json.loads(text)
@@ -208,6 +210,6 @@ _CONVERT: Mapping[str, Callable[[str], object]] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "array": _json_of(list),
-    "object": _json_of(dict),
+    "array": _build_json_converter(list),
+    "object": _build_json_converter(dict),
 }

@@ -53,7 +53,7 @@ def render_template(template: object, values: Values, *, limit_chars: int = FILL
     A reference that is the whole text becomes the value itself. If that value is absent, so is the key or the item.
     Raises TooLongError.
     """
-    value = _Filling(values, limit_chars).value(template)
+    value = _TemplateRenderer(values, limit_chars).value(template)
     return None if value is _ABSENT else value
 
 
@@ -69,7 +69,7 @@ class Value:
 
 def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | Value]:
     """Return the literal texts of a template and the values between them, in order. Raises TooLongError."""
-    return list(_Filling(values, limit_chars).pieces(template))
+    return list(_TemplateRenderer(values, limit_chars).pieces(template))
 
 
 #: Writes a text in a language of its own, of which no value becomes a part. Raises ValueError, with the reason.
@@ -94,10 +94,10 @@ def filled_object(
 
 def filled_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
     """Return a text with its references replaced once, by texts; an absent value is empty. Raises TooLongError."""
-    return _Filling(values, limit_chars).text(template)
+    return _TemplateRenderer(values, limit_chars).text(template)
 
 
-class _Filling:
+class _TemplateRenderer:
     """One rendering of a template, and the number of characters that may still come out of it."""
 
     def __init__(self, values: Values, limit_chars: int) -> None:
@@ -122,23 +122,23 @@ class _Filling:
     def pieces(self, template: str) -> Iterator[str | Value]:
         at = 0
         for found in _REFERENCE.finditer(template):
-            yield self._counted(template[at : found.start()])
-            value = self._found(found)
+            yield self._count_text(template[at : found.start()])
+            value = self._find_value(found)
             is_absent = value is _ABSENT
-            name, text = f"{found[1]}.{found[2]}", self._counted(as_text(value))
+            name, text = f"{found[1]}.{found[2]}", self._count_text(as_text(value))
             yield Value(name, None if is_absent else value, text, is_absent)
             at = found.end()
-        yield self._counted(template[at:])
+        yield self._count_text(template[at:])
 
     def _itself(self, whole: re.Match[str]) -> object:
-        value = self._found(whole)
-        self._counted(as_text(value))
+        value = self._find_value(whole)
+        self._count_text(as_text(value))
         return value
 
-    def _found(self, reference: re.Match[str]) -> object:
+    def _find_value(self, reference: re.Match[str]) -> object:
         return self._values.get(reference[1], {}).get(reference[2], _ABSENT)
 
-    def _counted(self, text: str) -> str:
+    def _count_text(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
             raise TooLongError("what its references bring in is too long")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.sql.lexer import Dialect
 from gateway.plugin.sql.statement import judge
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 #: Marks of statements beyond the requirement's own list (SELECT, SHOW, DESCRIBE, EXPLAIN).
 _EXTENDED: Final = frozenset({"with", "values", "table", "pragma", "explain_analyze"})

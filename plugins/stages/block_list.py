@@ -12,12 +12,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gateway.aio.cooperative import Work, in_turns
 from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply, replace
-from gateway.plugin.patterns import Patterns, RuleName, checked
-from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
-from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply
+from gateway.plugin.message_filter import AnswerEndedByRule, changed_body, changed_calls, screened_reply
+from gateway.plugin.safe_regex import Patterns, RuleName, compile_pattern
+from gateway.plugin.stream_redactor import ALIKE, Finder, Screen, ScreenRule, Span, screen_text
 from gateway.plugin.text import Hit, Phrases, is_whole
-from gateway.turns import Work, in_turns
 
 #: Longest phrase.
 _PHRASE_CHARS: Final = 256
@@ -53,13 +53,13 @@ class Config(BaseModel):
     def _say_something(cls, phrases: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
         for name, listed in phrases.items():
             for number, phrase in enumerate(listed):
-                if not _folded(phrase):
+                if not _fold_phrase(phrase):
                     raise ValueError(f"phrase {number} of {name!r} has no visible character")
         return phrases
 
 
 class PhraseRule:
-    """The rule of a list of phrases: whole words, as readers take them (`gateway.plugin.screen.Rule`).
+    """The rule of a list of phrases: whole words, as readers take them (`gateway.plugin.stream_redactor.Rule`).
 
     Texts are searched without their blanks. An invisible character does as the blank of a phrase.
     """
@@ -67,7 +67,7 @@ class PhraseRule:
     def __init__(self, name: str, phrases: Sequence[str]) -> None:
         self.name = name
         self._by_letters: dict[str, list[str]] = {}
-        for phrase in sorted({_folded(phrase) for phrase in phrases}):
+        for phrase in sorted({_fold_phrase(phrase) for phrase in phrases}):
             self._by_letters.setdefault(_without_blanks(phrase), []).append(phrase)
         self._letters = sorted(self._by_letters)
         self._longest = max(map(len, self._letters), default=0)
@@ -84,7 +84,7 @@ class PhraseRule:
 
         return find
 
-    def settled(self, text: str) -> int:
+    def count_stable_chars(self, text: str) -> int:
         """Return where the longest end of the text begins that may become a phrase."""
         letters = _without_blanks(text[-2 * self._longest :]) if self._longest else ""
         for chars in range(min(self._longest, len(letters)), 0, -1):
@@ -139,37 +139,37 @@ class BlockStage:
     def __init__(self, config: Config, host: Host) -> None:
         self._config = config
         self._counters = host.counters
-        self._rules: Sequence[Rule] = [
+        self._rules: Sequence[ScreenRule] = [
             *(PhraseRule(name, phrases) for name, phrases in config.phrases.items()),
-            *(checked(name, pattern) for name, pattern in config.patterns.items()),
+            *(compile_pattern(name, pattern) for name, pattern in config.patterns.items()),
         ]
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         looks = self._config.requests and exchange.resume is None  # a run that goes on was looked at when it began
-        found = await in_turns(self._found(exchange)) if looks else Counter[str]()
+        found = await in_turns(self._match_rules(exchange)) if looks else Counter[str]()
         if exchange.dry:
             told = ", ".join(sorted(found)) or "nothing"
             return await call_next(replace(exchange, remarks=(*exchange.remarks, f"block_list: it found {told}")))
         for rule, count in found.items():
             self._count(rule, count)
         if found and self._config.mode == "enforce":
-            return self._blocked(next(iter(found)))
+            return self._block_request(next(iter(found)))
         reply = await call_next(exchange)
         return self._answer(reply) if self._config.answers and self._rules else reply
 
-    def _found(self, exchange: Exchange) -> Work[Counter[str]]:
+    def _match_rules(self, exchange: Exchange) -> Work[Counter[str]]:
         """Return the rules that match in a request. The parts of a message are also read as one text."""
         found: Counter[str] = Counter()
 
         def look(text: str) -> Work[str]:
-            yield from screened(text, self._rules, lambda rule, what: found.update((rule,)) or what, ALIKE)
+            yield from screen_text(text, self._rules, lambda rule, what: found.update((rule,)) or what, ALIKE)
             return text
 
         yield from changed_body(exchange.body, look, names=True)
         for note in exchange.notes:
             yield from look(note)
         if not found:
-            for text in _joined(exchange.body):
+            for text in _join_text_parts(exchange.body):
                 yield from look(text)
         return found
 
@@ -181,9 +181,9 @@ class BlockStage:
             return text if self._config.mode == "shadow" else None
 
         def look(text: str) -> Work[str]:
-            told, ended = yield from screened(text, self._rules, act, ALIKE)
+            told, ended = yield from screen_text(text, self._rules, act, ALIKE)
             if ended is not None:
-                raise Ended(ended)
+                raise AnswerEndedByRule(ended)
             return told
 
         screening = screened_reply(
@@ -198,13 +198,13 @@ class BlockStage:
         async def stream(emit: Emit) -> None:
             try:
                 await screening.stream(emit)
-            except Ended as ended:
+            except AnswerEndedByRule as ended:
                 await reply.release()  # the model need not go on
                 await self._tell(emit, ended.rule)
 
         return replace(screening, stream=stream)
 
-    def _blocked(self, rule: str) -> Reply:
+    def _block_request(self, rule: str) -> Reply:
         if self._config.on_block == "error":
             raise self._error(rule)
 
@@ -230,7 +230,7 @@ class BlockStage:
         self._counters.count("guardrail_findings", count, stage="block_list", rule=rule, mode=self._config.mode)
 
 
-def _joined(body: Json) -> list[str]:
+def _join_text_parts(body: Json) -> list[str]:
     """Return the texts of messages that come in several parts, each as one text."""
     messages = body.get("messages")
     contents = [one.get("content") for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
@@ -242,7 +242,7 @@ def _joined(body: Json) -> list[str]:
     return [between.join(texts) for texts in parts if len(texts) > 1 for between in ("", " ")]
 
 
-def _folded(phrase: str) -> str:
+def _fold_phrase(phrase: str) -> str:
     return " ".join(phrase.translate(ALIKE).split())
 
 

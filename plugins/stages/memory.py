@@ -31,7 +31,7 @@ from gateway.plugin import (
     memory_owner,
     replace,
 )
-from gateway.plugin.text import words_of
+from gateway.plugin.text import extract_keywords
 
 #: What is to be forgotten must be at least so alike: half of what was named is in it.
 _ALIKE = 0.5
@@ -95,7 +95,7 @@ class MemoryStage:
         done: _Done | None = None
         known: Sequence[Memory] = ()
         if request is not None and request.action == "remember":
-            known = await self._recalled(text, whose, limit=self._config.max_recalled)
+            known = await self._recall_memories(text, whose, limit=self._config.max_recalled)
             done = await self._remember(exchange, whose, _on_one_line(request.about))
         elif request is not None and request.action == "forget":
             done = await self._forget(exchange, whose, request, _on_one_line(request.about))
@@ -103,7 +103,7 @@ class MemoryStage:
         if done is None or done.gone:
             limit = self._config.max_note_chars // 4 if everything else self._config.max_recalled
             gone = frozenset() if done is None else done.gone
-            recalled = await self._recalled(text, whose, limit=limit + len(gone) if limit else 0)
+            recalled = await self._recall_memories(text, whose, limit=limit + len(gone) if limit else 0)
             known = [memory for memory in recalled if memory.id not in gone][:limit]
         notes = [] if done is None else [done.note]
         if known:
@@ -115,7 +115,7 @@ class MemoryStage:
             return reply
         return _with_notice(reply, done.told, with_event=exchange.events)
 
-    async def _recalled(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
+    async def _recall_memories(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
         return [found.memory for found in await self._recall(text, whose, limit=limit)] if limit else ()
 
     async def _recall(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Recalled]:
@@ -127,7 +127,7 @@ class MemoryStage:
         text = about[: self._config.max_chars].strip()
         if not text:
             return _Done("The user asked you to remember something, but named nothing. Ask what it is.")
-        known = await self._recalled(text, whose, limit=_LOOKED_AT)
+        known = await self._recall_memories(text, whose, limit=_LOOKED_AT)
         created_s = self._host.clock.time()
         memory = Memory(new_memory_id(), whose.tenant, whose.owner, whose.conversation, text, created_s)
         is_new = all(other.text != text for other in known)
@@ -141,7 +141,11 @@ class MemoryStage:
 
     async def _forget(self, exchange: Exchange, whose: _Whose, request: MemoryIntent, about: str) -> _Done:
         found = await self._recall("" if request.everything else about, whose, limit=_LOOKED_AT)
-        gone = [each.memory for each in found] if request.everything else meant(found, about, every=request.every)
+        gone = (
+            [each.memory for each in found]
+            if request.everything
+            else select_memories(found, about, every=request.every)
+        )
         if not gone:
             return _Done(_NO_MATCH, {"forgotten": [], "count": 0})
         n_gone, ids, store = len(gone), [memory.id for memory in gone], self._host.store
@@ -199,7 +203,7 @@ def block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED
     return "\n".join(lines)
 
 
-def meant(found: Sequence[Recalled], about: str, *, every: bool) -> Sequence[Memory]:
+def select_memories(found: Sequence[Recalled], about: str, *, every: bool) -> Sequence[Memory]:
     """Return the memory that is about `about`, with its equals. Return none if none has half of the named words.
 
     `every`: return all memories that have all named words, if there are any.
@@ -207,9 +211,9 @@ def meant(found: Sequence[Recalled], about: str, *, every: bool) -> Sequence[Mem
     whole = [each.memory for each in found if each.share == 1]
     if every and whole:
         return whole
-    n_named = len(words_of(about))
+    n_named = len(extract_keywords(about))
     alike = [
-        (2 * each.share * n_named / (n_named + len(words_of(each.memory.text))), each.memory)
+        (2 * each.share * n_named / (n_named + len(extract_keywords(each.memory.text))), each.memory)
         for each in found
         if each.share >= _ALIKE
     ]

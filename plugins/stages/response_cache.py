@@ -71,7 +71,7 @@ class Config(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedAnswer:
     """An answer: its chunks as JSON, and when it came."""
 
     chunks: bytes
@@ -93,7 +93,7 @@ class ResponseCache:
         self._config = config
         self._host = host
         self._vary = tuple(sorted({name.lower().encode() for name in config.vary}))
-        self._kept: TTLCache[bytes, _Kept] = TTLCache(
+        self._kept: TTLCache[bytes, _CachedAnswer] = TTLCache(
             config.max_bytes,
             config.ttl,
             timer=host.clock.monotonic,
@@ -107,24 +107,24 @@ class ResponseCache:
         why = "Cache-Control: no-store" if "no-store" in wants else self._never(exchange.body)
         key = None if why else self._key(exchange, fields)
         if key is None:
-            return await self._bypassed(exchange, call_next, why or "it is nested too deeply")
+            return await self._bypass_cache(exchange, call_next, why or "it is nested too deeply")
         max_age_s = 0.0 if "no-cache" in wants else float(wants.get("max-age") or "inf")
         if exchange.dry:
             found = "an answer is kept" if self._fresh(key, max_age_s) else "no answer is kept yet"
-            return await call_next(_remarked(exchange, found))
+            return await call_next(_with_remark(exchange, found))
         while max_age_s:
             if (kept := self._fresh(key, max_age_s)) is not None:
                 self._count("hit")
-                return _replayed(kept)
+                return _replay_answer(kept)
             if (flight := self._flights.get(key)) is None:
                 return await self._flown(key, exchange, call_next)
-            if not await self._waited(flight):
+            if not await self._await_flight(flight):
                 break
-        return await self._asked(key, exchange, call_next, None)
+        return await self._ask_model(key, exchange, call_next, None)
 
-    async def _bypassed(self, exchange: Exchange, call_next: Handler, why: str) -> Reply:
+    async def _bypass_cache(self, exchange: Exchange, call_next: Handler, why: str) -> Reply:
         if exchange.dry:
-            return await call_next(_remarked(exchange, f"its answer is not kept: {why}"))
+            return await call_next(_with_remark(exchange, f"its answer is not kept: {why}"))
         self._count("bypass")
         return replace(await call_next(exchange), cache="bypass")
 
@@ -164,13 +164,13 @@ class ResponseCache:
             digest.update(part)
         return digest.digest()
 
-    def _fresh(self, key: bytes, max_age_s: float) -> _Kept | None:
+    def _fresh(self, key: bytes, max_age_s: float) -> _CachedAnswer | None:
         kept = self._kept.get(key)
         if kept is None or self._host.clock.monotonic() - kept.since_s > max_age_s:
             return None
         return kept
 
-    async def _waited(self, flight: _Flight) -> bool:
+    async def _await_flight(self, flight: _Flight) -> bool:
         """Wait for an equal request. Return whether to look again: its answer was kept, or its client gave it up."""
         try:
             async with asyncio.timeout(self._config.wait):
@@ -183,17 +183,19 @@ class ResponseCache:
         """Ask the model, for equal requests that come meanwhile, too."""
         flight = self._flights[key] = _Flight()
         try:
-            return await self._asked(key, exchange, call_next, flight)
+            return await self._ask_model(key, exchange, call_next, flight)
         except BaseException as error:
             self._land(key, flight, in_vain=isinstance(error, Exception))
             raise
 
-    async def _asked(self, key: bytes, exchange: Exchange, call_next: Handler, flight: _Flight | None) -> Reply:
+    async def _ask_model(self, key: bytes, exchange: Exchange, call_next: Handler, flight: _Flight | None) -> Reply:
         """Return the model's reply, which is kept once it has ended well."""
         self._count("miss")
         reply = await call_next(exchange)
-        may_call = may_call_tools(exchange) and bool(self._host.tools.offered(exchange) or self._host.tools.services())
-        taking = _Taking(may_call=may_call)
+        may_call = may_call_tools(exchange) and bool(
+            self._host.tools.get_offered(exchange) or self._host.tools.services()
+        )
+        taking = _AnswerCollector(may_call=may_call)
 
         async def stream(emit: Emit) -> None:
             def take(chunk: Chunk) -> Pause | None:
@@ -223,7 +225,7 @@ class ResponseCache:
             flight.over.set()
 
     def _keep(self, key: bytes, chunks: bytes) -> None:
-        kept = _Kept(chunks, self._host.clock.monotonic())
+        kept = _CachedAnswer(chunks, self._host.clock.monotonic())
         if len(chunks) + _ENTRY_BYTES <= self._config.max_bytes:
             self._kept[key] = kept
             while len(self._kept) > self._config.max_entries:
@@ -233,7 +235,7 @@ class ResponseCache:
         self._host.counters.count("response_cache_requests", result=result)
 
 
-class _Taking:
+class _AnswerCollector:
     """The chunks of one answer as they come. `may_call`: the model may write a call of a tool into its text."""
 
     def __init__(self, *, may_call: bool) -> None:
@@ -293,7 +295,7 @@ class _Taking:
             self._pieces.clear()
 
 
-def _replayed(kept: _Kept) -> Reply:
+def _replay_answer(kept: _CachedAnswer) -> Reply:
     """Return a kept answer as a reply. It cost no tokens."""
 
     async def stream(emit: Emit) -> None:
@@ -318,7 +320,7 @@ def _fields(header: bytes) -> dict[bytes, bytes]:
     return fields
 
 
-def _remarked(exchange: Exchange, remark: str) -> Exchange:
+def _with_remark(exchange: Exchange, remark: str) -> Exchange:
     return replace(exchange, remarks=(*exchange.remarks, f"response_cache: {remark}"))
 
 

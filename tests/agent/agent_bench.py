@@ -7,26 +7,26 @@ from typing import Literal
 import orjson
 from tools.doubles import Does, Doubts, ExaminingSource, Refuses, Source, spec
 
-from gateway.agent.parts import AgentParts, ApprovalSettings
+from gateway.agent.agent_services import AgentParts, ApprovalSettings
 from gateway.agent.stage import AgentLoops
 from gateway.approvals.approvals import Approvals, Decision
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply, Resume
-from gateway.contracts.journal import Approval, RunState, StoredRun, StoredStep
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.risk import RiskAssessor, Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import Approval, RunState, StoredRun, StoredStep
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
-from gateway.runs.snapshot import exchange_of
+from gateway.runs.request_snapshot import load_exchange
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
+from gateway.tools.active_config import Equipment, InUse
+from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import Configured, Services, load_catalog
 from gateway.tools.gate import Gate, Policy, Rule
-from gateway.tools.in_use import Equipment, InUse
-from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from tests.scripted_replies import reply_of, told, whole
@@ -181,7 +181,7 @@ class Bench:
         self.clock.advance(60.0)  # whoever had the run before is gone
         run = await self.leases.claim("run_1", *(states or ("running", "awaiting_approval")))
         assert run is not None, await self.stored()
-        exchange = replace(exchange_of(Resume(run, messages), approvals="turn"), **facts)  # type: ignore[arg-type]
+        exchange = replace(load_exchange(Resume(run, messages), approvals="turn"), **facts)  # type: ignore[arg-type]
         return await told_by(await agents.stage(self.limits)(exchange, self._model))
 
     async def stored(self) -> StoredRun:

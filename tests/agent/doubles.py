@@ -42,6 +42,6 @@ def samples(counters: ContextCounters) -> dict[tuple[str, tuple[str, ...]], floa
     """(sample name, label values without `le`) -> value; of buckets the last."""
     return {
         (sample.name, tuple(sample.labels[label] for label in CONTEXT_FACTS[family.name].labels)): sample.value
-        for family in text_string_to_metric_families(page_of(counters.counted()).decode())
+        for family in text_string_to_metric_families(page_of(counters.collect_counts()).decode())
         for sample in family.samples
     }

@@ -8,21 +8,21 @@ import orjson
 import pytest
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable, Use
-from gateway.model.metering import Metering
-from gateway.model.target import Upstream
+from gateway.model.metering import ModelUsageRecorder
+from gateway.model.upstream_client import Upstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import event, head, sse_answer
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group, GroupRules
-from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 from tests.scripted_replies import told
 
@@ -107,7 +107,7 @@ async def models(
     endpoints: bool = False,
     most: int | None = None,
     lists_all: bool = False,
-    metering: Metering | None = None,
+    metering: ModelUsageRecorder | None = None,
     rules: GroupRules | None = None,
     **facts: object,
 ) -> AsyncIterator[Models]:

@@ -2,7 +2,7 @@
 
 from gateways import until, until_read
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 from .agent_bench import Bench, call
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.agent.answer import Answer, Further, PlainAnswer, reader_of
-from gateway.agent.output.scanner import Calls, Malformed, Outcome, Prose
+from gateway.agent.answer import AnswerReader, Further, PlainAnswer, build_reader
+from gateway.agent.output.scanner import CallGroup, Malformed, Outcome, Prose
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.store import Json
-from gateway.dialects.usage import Usage
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.usage import TurnUsage
 from gateway.runs.transcript import ANSWER_CHARS
 from tests.scripted_replies import reply_of, whole
 
@@ -18,9 +18,11 @@ from .agent_bench import USAGE, call
 from .models import chunk
 
 
-async def read(*chunks: Json, spoken: list[str] | None = None) -> tuple[list[Json], Answer, str, Outcome, Usage]:
+async def read(
+    *chunks: Json, spoken: list[str] | None = None
+) -> tuple[list[Json], AnswerReader, str, Outcome, TurnUsage]:
     """Return the results of reading: chunks, the answer, its rest and what it was."""
-    usage, said = Usage(), [] if spoken is None else spoken
+    usage, said = TurnUsage(), [] if spoken is None else spoken
 
     def tell(text: str) -> str:
         said.append(text)
@@ -29,7 +31,7 @@ async def read(*chunks: Json, spoken: list[str] | None = None) -> tuple[list[Jso
     async def release() -> None:
         raise AssertionError("whoever has the reply releases it")
 
-    answer = Answer(usage=usage, spoken=tell)
+    answer = AnswerReader(usage=usage, spoken=tell)
     out: list[Chunk] = []
     await answer.read(reply_of(*chunks, release=release), out.append)
     rest, found = answer.finish()
@@ -56,7 +58,7 @@ async def test_a_call_never_flows_on() -> None:
         pieces = [chunk(text[i : i + size]) for i in range(0, len(text), size)]
         out, answer, rest, found, _ = await read(*pieces, chunk(finish="stop"))
         assert "".join(delta["content"] for delta in deltas(out)) + rest == answer.content == "Let me see. "
-        assert isinstance(found, Calls) and found.calls[0].parameters == {"risk_level": "low", "x": 1}
+        assert isinstance(found, CallGroup) and found.calls[0].parameters == {"risk_level": "low", "x": 1}
 
 
 async def test_what_was_held_back_and_is_text_comes_at_the_end() -> None:
@@ -88,7 +90,7 @@ async def test_native_calls_are_collected() -> None:
         chunk(finish="tool_calls"),
     )
     assert (out, rest) == ([], "")
-    assert isinstance(found, Calls)
+    assert isinstance(found, CallGroup)
     (asked,) = found.calls
     assert (asked.tool, asked.parameters, asked.id) == ("look", {"x": 1}, "c1")
 
@@ -130,9 +132,9 @@ async def test_tokens_are_read_from_wherever_they_come() -> None:
 # Of a step of a workflow.
 
 
-async def plainly(*chunks: Chunk) -> tuple[PlainAnswer, Usage, list[Chunk]]:
+async def plainly(*chunks: Chunk) -> tuple[PlainAnswer, TurnUsage, list[Chunk]]:
     """The answer, its tokens, what was told of it."""
-    usage, told = Usage(), list[Chunk]()
+    usage, told = TurnUsage(), list[Chunk]()
     answer = PlainAnswer(usage=usage)
     await answer.read(reply_of(*chunks), told.append)
     return answer, usage, told
@@ -167,8 +169,8 @@ async def test_tokens_of_a_plain_answer_count() -> None:
     """Or are estimated."""
     _, usage, _ = await plainly(chunk("Hi"), chunk(finish="stop"), {"choices": [], "usage": USAGE})
     assert usage.chunk()["usage"] == USAGE
-    usage = Usage()
-    usage.asked({"messages": []})
+    usage = TurnUsage()
+    usage.begin_call({"messages": []})
     await PlainAnswer(usage=usage).read(reply_of(chunk("12345"), chunk(finish="stop")), print)
     assert usage.chunk()["usage"]["completion_tokens"] == 2
 
@@ -190,10 +192,10 @@ async def test_no_call_is_looked_for_in_an_answer_of_another_format(text: str) -
     """It flows on as it comes; a workflow's is read for its text alone."""
     body: Json = {"messages": [], "response_format": {"type": "json_object"}}
     exchange = Exchange(id="run_1", body=body, caller=Caller("c", "t", frozenset()), chain="main")
-    usage, told = Usage(), list[Chunk]()
-    answer = reader_of(exchange, usage=usage, spoken=str, further=Further())
+    usage, told = TurnUsage(), list[Chunk]()
+    answer = build_reader(exchange, usage=usage, spoken=str, further=Further())
     await answer.read(reply_of(text[:5], text[5:], chunk(finish="stop")), told.append)
     assert "".join(one for one in told if isinstance(one, str)) == answer.content == text
     assert answer.finish() == ("", Prose())
     of_workflow = replace(exchange, workflow={"definition": {}, "parameters": {}})
-    assert isinstance(reader_of(of_workflow, usage=usage, spoken=str, further=Further()), PlainAnswer)
+    assert isinstance(build_reader(of_workflow, usage=usage, spoken=str, further=Further()), PlainAnswer)

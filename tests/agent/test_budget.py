@@ -7,7 +7,7 @@ from functional.through import breathe
 from gateways import until
 
 from gateway.agent.budget import TimeBudget
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 
@@ -60,7 +60,7 @@ async def test_a_persons_thinking_costs_nothing() -> None:
     clock, calls, later = ManualClock(), list[str](), asyncio.Event()
     time = budget(0.02, clock=clock)
     time.start(lambda: calls.append("over"))
-    with time.paused():
+    with time.pause():
         budget(0.04).start(later.set)
         clock.advance(1000)
         assert time.left_s == pytest.approx(0.02)
@@ -78,7 +78,7 @@ async def test_a_pause_that_fails_is_over_too() -> None:
     time.start(lambda: None)
 
     def thinks_and_fails() -> None:
-        with time.paused():
+        with time.pause():
             clock.advance(30)
             raise KeyError
 
@@ -180,7 +180,7 @@ async def test_a_persons_thinking_costs_work_under_way_nothing() -> None:
 
     work = asyncio.create_task(time.within(endless()))
     await begun.wait()
-    with time.paused():
+    with time.pause():
         budget(0.04).start(later.set)
         await asyncio.wait_for(later.wait(), 120)
         assert not work.done()

@@ -7,7 +7,7 @@ from gateway.agent.loop import Execute, Finish
 from gateway.agent.output.scanner import Prose
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
 
 CALL: Json = {"tool": "notes.find", "arguments": {"risk_level": "low"}}
@@ -30,18 +30,18 @@ def test_the_call_runs_and_its_result_is_the_end() -> None:
     assert isinstance(action, Execute)
     (planned,) = action.planned
     assert planned.call == ToolCall(id="call_1", tool="notes__find", arguments={"risk_level": "low"})
-    assert machine.executed(action.planned, [CallOutcome("shown", "whole")]) == Finish("shown", "stop")
+    assert machine.handle_results(action.planned, [CallOutcome("shown", "whole")]) == Finish("shown", "stop")
 
 
 def test_its_state_is_in_its_step() -> None:
     machine = loop()
     machine.restore(machine.snapshot(), ())
     assert machine.begin() == loop().begin()
-    assert (machine.asked, machine.beside, machine.hidden) == (1, {}, [])
+    assert (machine.asked, machine.extra_fields, machine.hidden) == (1, {}, [])
 
 
 def test_no_model_is_called() -> None:
     with pytest.raises(AssertionError):
         loop().request({}, ())
     with pytest.raises(AssertionError):
-        loop().answered("", Prose(), finish_reason="stop")
+        loop().handle_answer("", Prose(), finish_reason="stop")

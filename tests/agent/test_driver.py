@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import orjson
 import pytest
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Reply
-from gateway.contracts.journal import Change
 from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.store import HiddenTurn, Json, StoreError
+from gateway.contracts.storage.journal import Change
+from gateway.contracts.storage.store import HiddenTurn, Json, StoreError
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.live_run import EFFECTS, RECORDED
 

@@ -7,13 +7,13 @@ import orjson
 import pytest
 
 from gateway.agent.loop import CALL_WISH, Action, Ask, Execute, Finish, Loop
-from gateway.agent.output.scanner import Calls, Malformed, Prose
+from gateway.agent.output.scanner import CallGroup, Malformed, Prose
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.errors import GatewayError
 
 AUTO = Verdict("auto", "whitelist", "harmless")
 BAD = Malformed("The tool call is not valid JSON: it is not complete.")
@@ -45,13 +45,13 @@ class Run:
         return PlannedCall(asked, None, AUTO, "Not run." if call.tool == "forbidden" else None)
 
     def called(self, *calls: FoundCall, content: str = "") -> Action:
-        return self.loop.answered(content, Calls(calls), finish_reason="stop")
+        return self.loop.handle_answer(content, CallGroup(calls), finish_reason="stop")
 
     def outcome(self, action: Action, *, whole: str | None = None) -> Action:
         """Return the action after the planned calls; each result is `shown N`, or the refusal."""
         assert isinstance(action, Execute)
         results = [CallOutcome(p.refusal or f"shown {i}", whole or f"whole {i}") for i, p in enumerate(action.planned)]
-        return self.loop.executed(action.planned, results)
+        return self.loop.handle_results(action.planned, results)
 
     def round(self, *calls: FoundCall, content: str = "") -> Action:
         return self.outcome(self.called(*calls, content=content))
@@ -82,7 +82,7 @@ def refused(code: str, act: Callable[[], Action]) -> GatewayError:
 def test_an_answer_in_text_ends_the_turn(outcome: str | None, reason: str) -> None:
     """With the model's own reason where it is one that clients know; its text was streamed already."""
     run = Run()
-    assert run.loop.answered("Hello.", Prose(), finish_reason=outcome) == Finish("", reason)  # type: ignore[arg-type]
+    assert run.loop.handle_answer("Hello.", Prose(), finish_reason=outcome) == Finish("", reason)  # type: ignore[arg-type]
     assert run.loop.messages == ()
 
 
@@ -140,7 +140,7 @@ def test_rounds_follow_each_other() -> None:
         run.round(found(tool))
     names = [message["name"] for message in run.loop.messages if message["role"] == "tool"]
     assert names == ["a", "b", "c"]
-    assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
+    assert run.loop.handle_answer("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
 
 
 def test_results_for_models_without_the_tool_role() -> None:
@@ -217,7 +217,7 @@ def test_a_mixed_answer_runs_ours_and_returns_theirs(terminate: bool) -> None:
 def test_a_malformed_call_is_explained_and_not_kept() -> None:
     """The model gets the reason and the format; its answer is not in the history."""
     run = Run()
-    action = run.loop.answered("I will {", BAD, finish_reason="stop")
+    action = run.loop.handle_answer("I will {", BAD, finish_reason="stop")
     assert isinstance(action, Ask)
     (complaint,) = action.messages
     assert complaint["role"] == "user"
@@ -229,8 +229,8 @@ def test_the_third_malformed_answer_in_a_row_ends_the_run() -> None:
     """Two extra questions, then the reason."""
     run = Run()
     for _ in range(2):
-        assert isinstance(run.loop.answered("", BAD, finish_reason="stop"), Ask)
-    error = refused("agent_malformed_tool_call", lambda: run.loop.answered("", BAD, finish_reason="stop"))
+        assert isinstance(run.loop.handle_answer("", BAD, finish_reason="stop"), Ask)
+    error = refused("agent_malformed_tool_call", lambda: run.loop.handle_answer("", BAD, finish_reason="stop"))
     assert "3 times" in error.message and BAD.reason in error.message
 
 
@@ -239,7 +239,7 @@ def test_a_valid_call_forgives_malformed_ones() -> None:
     run = Run()
     for _ in range(3):
         for _ in range(2):
-            assert isinstance(run.loop.answered("", BAD, finish_reason="stop"), Ask)
+            assert isinstance(run.loop.handle_answer("", BAD, finish_reason="stop"), Ask)
         asked = run.round(found("a"))
         assert isinstance(asked, Ask)
         assert not any(message["role"] == "user" for message in asked.messages)
@@ -250,10 +250,10 @@ def test_complaints_stand_behind_earlier_results() -> None:
     """And disappear when the model answers in text."""
     run = Run()
     run.round(found("a"))
-    asked = run.loop.answered("", BAD, finish_reason="stop")
+    asked = run.loop.handle_answer("", BAD, finish_reason="stop")
     assert isinstance(asked, Ask)
     assert [message["role"] for message in asked.messages] == ["assistant", "tool", "user"]
-    run.loop.answered("Fine.", Prose(), finish_reason="stop")
+    run.loop.handle_answer("Fine.", Prose(), finish_reason="stop")
     assert [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
 
 
@@ -263,12 +263,12 @@ def test_a_complaint_is_no_second_message_of_the_user_in_a_row(role: str, roles:
     run = Run(result_role=role)
     wish: Json = {"role": "user", "content": "Look."}
     for _ in range(2):
-        run.loop.answered("", BAD, finish_reason="stop")
+        run.loop.handle_answer("", BAD, finish_reason="stop")
     (asked,) = run.loop.request({}, [wish])["messages"]
     assert asked["role"] == "user" and asked["content"].startswith("Look.\n\nYour last answer")
     assert asked["content"].count(BAD.reason) == 2
     run.round(found())
-    run.loop.answered("", BAD, finish_reason="stop")
+    run.loop.handle_answer("", BAD, finish_reason="stop")
     assert " ".join(one["role"] for one in run.loop.request({}, [wish])["messages"]) == roles
 
 
@@ -277,8 +277,8 @@ def test_the_limit_of_malformed_answers_is_the_operators(limit: int) -> None:
     """`max_malformed`."""
     run = Run(max_malformed=limit)
     for _ in range(limit - 1):
-        run.loop.answered("", BAD, finish_reason="stop")
-    refused("agent_malformed_tool_call", lambda: run.loop.answered("", BAD, finish_reason="stop"))
+        run.loop.handle_answer("", BAD, finish_reason="stop")
+    refused("agent_malformed_tool_call", lambda: run.loop.handle_answer("", BAD, finish_reason="stop"))
 
 
 # The limit of calls.
@@ -329,7 +329,7 @@ def test_text_after_the_last_call_is_a_normal_end() -> None:
     """The limit itself is no failure."""
     run = Run(max_tool_calls=1)
     run.round(found())
-    assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
+    assert run.loop.handle_answer("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
 
 
 def test_a_client_tool_after_the_last_call_is_the_clients() -> None:
@@ -364,7 +364,7 @@ def test_malformed_answers_do_not_count_as_calls() -> None:
     """They have a limit of their own."""
     run = Run(max_tool_calls=1, max_malformed=5)
     for _ in range(3):
-        run.loop.answered("", BAD, finish_reason="stop")
+        run.loop.handle_answer("", BAD, finish_reason="stop")
     assert isinstance(run.round(found()), Ask)
 
 
@@ -411,7 +411,7 @@ def test_a_text_in_place_of_a_call_is_asked_for_again_once() -> None:
     run = Run()
     run.loop.must_call = True
     assert run.loop.hides_text
-    asked = run.loop.answered("I would.", Prose(), finish_reason="stop")
+    asked = run.loop.handle_answer("I would.", Prose(), finish_reason="stop")
     assert asked == Ask(({"role": "user", "content": CALL_WISH},))
     run.round(found())
     assert not run.loop.hides_text and [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
@@ -422,6 +422,6 @@ def test_a_second_text_in_place_of_a_call_ends_the_run() -> None:
     """A cut one is the answer, as it was held back."""
     run = Run()
     run.loop.must_call = True
-    assert run.loop.answered("I wou", Prose(), finish_reason="length") == Finish("I wou", "length")
-    run.loop.answered("I would.", Prose(), finish_reason="stop")
-    refused("agent_malformed_tool_call", lambda: run.loop.answered("I would.", Prose(), finish_reason=None))
+    assert run.loop.handle_answer("I wou", Prose(), finish_reason="length") == Finish("I wou", "length")
+    run.loop.handle_answer("I would.", Prose(), finish_reason="stop")
+    refused("agent_malformed_tool_call", lambda: run.loop.handle_answer("I would.", Prose(), finish_reason=None))

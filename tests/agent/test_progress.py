@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.journal import Change
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import Change
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.scripted_replies import whole
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from gateways import until
 
-from gateway.approvals.view import word_of
+from gateway.approvals.view import get_check_word
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from tests.approvals.room import Counting
 from tests.scripted_replies import whole
 
@@ -100,7 +100,7 @@ async def test_calls_of_a_group_are_asked_for_at_once() -> None:
     bench = Bench([group(risky(1), risky(2))])
     told = await bench.run()
     first, second = await bench.pending_approvals()
-    assert f"approve {first.id} {word_of(first)} {second.id} {word_of(second)}" in texts(told)
+    assert f"approve {first.id} {get_check_word(first)} {second.id} {get_check_word(second)}" in texts(told)
     await bench.decide(approve=False, index=1)
     assert [a.state for a in await bench.pending_approvals()] == ["rejected", "rejected"]
     assert "rejected" in texts(await bench.resumed()) and bench.calls == []

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from gateway.contracts.journal import RunState
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
+from gateway.contracts.storage.journal import RunState
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from gateway.tools.gate import Policy
 from tests.scripted_replies import told
 
@@ -190,7 +190,7 @@ async def test_a_tool_may_end_by_itself_when_its_client_leaves(message: str | No
 
 async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped, and never run again by itself."""
-    monkeypatch.setattr("gateway.agent.effect.TOOL_GRACE_S", 0.02)
+    monkeypatch.setattr("gateway.agent.call_execution.TOOL_GRACE_S", 0.02)
     endless = Endless()
     bench = Bench([answer(call())], does=endless)
     await _left_in_the_tool(bench, endless.began)

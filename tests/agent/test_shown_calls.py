@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import HiddenTurn, Json
+from gateway.contracts.storage.store import HiddenTurn, Json
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.tools.catalog import Configured

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.driver import ASK_BEFORE
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Intent
-from gateway.contracts.journal import AskBefore, Change, StoredStep
 from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.store import Json, StoreError
-from gateway.errors import GatewayError
+from gateway.contracts.storage.journal import AskBefore, Change, StoredStep
+from gateway.contracts.storage.store import Json, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 
 from .agent_bench import Bench, answer, call, group, settings, texts
@@ -40,10 +40,10 @@ class Failing(SqliteStore):
             raise StoreError("disk I/O error")
         return await super().steps(run_id, tenant=tenant)
 
-    async def ask_before(self, ask: AskBefore) -> None:
+    async def put_ask(self, ask: AskBefore) -> None:
         if self.unreadable:
             raise StoreError("disk I/O error")
-        await super().ask_before(ask)
+        await super().put_ask(ask)
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
         if self.unreadable:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.journal import Change
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import Change
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
@@ -107,7 +107,7 @@ async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
 ) -> None:
     """It hung for longer than its lease: the other process goes on, and nothing of the first one's comes after that."""
     monkeypatch.setattr(keeping, "LOOK_S", 0.005)
-    monkeypatch.setattr("gateway.agent.effect.TOOL_GRACE_S", 0.02)
+    monkeypatch.setattr("gateway.agent.call_execution.TOOL_GRACE_S", 0.02)
     place, began, ended = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
 
     async def hangs(_asked: ToolCall) -> ToolResult:

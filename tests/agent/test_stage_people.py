@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from tests.scripted_replies import stepping, whole
 
 from .agent_bench import Bench, answer, behind_question, group, texts

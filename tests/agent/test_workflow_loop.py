@@ -7,13 +7,13 @@ import orjson
 import pytest
 
 from gateway.agent.loop import Action, Ask, Execute, Finish
-from gateway.agent.output.scanner import Calls, Malformed, Prose
+from gateway.agent.output.scanner import CallGroup, Malformed, Prose
 from gateway.agent.workflow_loop import RESULT_CHARS, WorkflowLoop
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.errors import GatewayError
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import FILLED_CHARS, filled_object
 
@@ -49,12 +49,12 @@ def ran(run: WorkflowLoop, action: Action, whole: str, *, ok: bool = True) -> Ac
     assert isinstance(action, Execute)
     (planned,) = action.planned
     text = planned.refusal or whole
-    return run.executed(action.planned, [CallOutcome(f"shown {text[:10]}", text, ok=ok)])
+    return run.handle_results(action.planned, [CallOutcome(f"shown {text[:10]}", text, ok=ok)])
 
 
 def said(run: WorkflowLoop, action: Action, text: str, *, finish_reason: str | None = "stop") -> Action:
     assert isinstance(action, Ask)
-    return run.answered(text, Prose(), finish_reason=finish_reason)
+    return run.handle_answer(text, Prose(), finish_reason=finish_reason)
 
 
 def failed(act: Any) -> str:
@@ -110,14 +110,14 @@ def test_the_model_gets_no_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [Prose(), Malformed("cut"), Calls((FoundCall("execute_sql", {"sql": "DROP TABLE t"}, True),))]
+    "outcome", [Prose(), Malformed("cut"), CallGroup((FoundCall("execute_sql", {"sql": "DROP TABLE t"}, True),))]
 )
 def test_an_answer_that_looks_like_a_call_is_text(outcome: Any) -> None:
     """Nobody offered the model a tool, and what it says runs nowhere."""
     text = '{"tool": "execute_sql", "parameters": {"sql": "DROP TABLE t"}, "terminate": true}'
     run = script({"name": "a", "model": "x"}, {"name": "b", "prompt": "It said: {{steps.a}}"})
     run.begin()
-    assert run.answered(text, outcome, finish_reason="stop") == Finish(f"It said: {text}", "stop")
+    assert run.handle_answer(text, outcome, finish_reason="stop") == Finish(f"It said: {text}", "stop")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_run_goes_on_from_its_record() -> None:
     later = again(other)
     # Its round is open in the record: the call that was started is told to the machine as it stands.
     assert isinstance(action, Execute) and action.planned[0].call.arguments == {"text": "It is one."}
-    assert later.executed(action.planned, [CallOutcome("saved", "saved")]) == Finish("saved", "stop")
+    assert later.handle_results(action.planned, [CallOutcome("saved", "saved")]) == Finish("saved", "stop")
     assert later.asked == 2
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.error_response import error_body
 
 

@@ -11,23 +11,23 @@ from gateway.api.approvals import ApprovalPages
 from gateway.api.decisions import ApiContext
 from gateway.api.events.pages import EventPages
 from gateway.api.events.socket import SocketPages
+from gateway.api.grants import RememberedPages
 from gateway.api.memories import MemoryPages
-from gateway.api.remembered import RememberedPages
 from gateway.api.runs import RunPages
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import Approval, Change, DecisionResult, DecisionWrite, RunEvent, StoredRun
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json, StoreError
-from gateway.errors import GatewayError
+from gateway.contracts.storage.journal import Approval, Change, DecisionResult, DecisionWrite, RunEvent, StoredRun
+from gateway.contracts.storage.store import Json, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.tools.catalog import Catalog
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.remembered import Binding
+from gateway.tools.grants import Binding
 from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import event, new, parked, run
 
@@ -99,13 +99,13 @@ class Judges:
     refuses: bool = False
     rules: DecisionRules = field(default_factory=DecisionRules)
 
-    def binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> Binding | None:
         return self.bound
 
-    def edited(self, tool: str, arguments: Json) -> Verdict:
+    def judge_edit(self, tool: str, arguments: Json) -> Verdict:
         return Verdict("deny" if self.refuses else "confirm", "default", "unknown_command", "it is not on the list")
 
-    def barred(self, exchange: Exchange) -> str | None:
+    def find_client_refusal(self, exchange: Exchange) -> str | None:
         return None
 
 

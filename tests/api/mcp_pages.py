@@ -10,8 +10,8 @@ from tools.managed import Managed, ServiceFactory
 from gateway.api.mcp_services import ServicePages
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.mcp.servers import McpServers
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
@@ -86,7 +86,7 @@ async def moored(**servers: Mapping[str, object]) -> AsyncIterator[ServedMcp]:
         mcp_servers.configure({name: McpServer.model_validate(server) for name, server in servers.items()})
         await mcp_servers.refresh()
         for name in servers:
-            await mcp_servers.settled(name)
+            await mcp_servers.wait_until_applied(name)
 
     def authorise(request: web.Request, *scopes: str) -> Caller:
         caller = KEYS.get(request.headers.get("X-Gateway-Key", ""))

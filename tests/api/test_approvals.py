@@ -7,12 +7,12 @@ import pytest
 from gateways import until
 
 from gateway.api.decisions import NOTES_MOST
-from gateway.approvals.view import word_of
-from gateway.contracts.canonical import call_sha256
-from gateway.contracts.journal import Move
+from gateway.approvals.view import get_check_word
+from gateway.contracts.storage.journal import Move
 from gateway.contracts.tools import NoPreview, Preview, ToolCall
+from gateway.jsontext.canonical import call_sha256
 from gateway.tools.catalog import Configured, load_catalog
-from gateway.tools.remembered import Binding
+from gateway.tools.grants import Binding
 from tests.plugins.stores.records import approval, moved, new, parked, run, step, write
 from tests.tools.doubles import Source, spec
 
@@ -50,7 +50,7 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
             "tool": "execute_command",
             "arguments": {"command": "make"},
             "sha256": "a" * 64,
-            "check_word": word_of(approval()),
+            "check_word": get_check_word(approval()),
             "basis": "default",
             "rule": "unknown_command",
             "reason": "make is not on the list.",

@@ -10,12 +10,12 @@ import pytest
 from agent.models import HELLO
 
 from gateway.api.chat import MODEL_PATHS
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat import ENDPOINT
-from gateway.dialects.endpoints import paths_of
-from gateway.testing.local import LocalGateway
+from gateway.dialects.registry import build_paths
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request, Response
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 
@@ -57,7 +57,7 @@ def code(response: Response) -> tuple[int, str]:
 async def test_every_path_of_the_lane_answers() -> None:
     """With and without `v1`, so that both base URLs work; a context header makes the plain path ours, too."""
     async with gateway() as (made, upstream):
-        for path in paths_of(ENDPOINT):
+        for path in build_paths(ENDPOINT):
             told = await ask(made, path, b"X-Context-Mode: context")
             assert told.status == 200, path
             assert json.loads(told.payload)["choices"][0]["message"]["content"] == "Hello"
@@ -135,7 +135,7 @@ def saying(*messages: str) -> Json:
 async def test_a_message_calls_a_workflow_on_every_path(tmp_path: Path) -> None:
     """`/name` as the first word of the last message: its answer is the workflow's."""
     async with gateway(workflows=flows(tmp_path)) as (made, upstream):
-        for path in paths_of(ENDPOINT):
+        for path in build_paths(ENDPOINT):
             told = await ask(made, path, b"X-Context-Mode: context", body=saying("Hi", "/echo  two words "))
             assert json.loads(told.payload)["choices"][0]["message"]["content"] == "[two words]", path
             assert told.values(b"x-context-run-id") == told.values(b"x-request-id")

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from gateway.api.decisions import DecisionBody, go_on, written
-from gateway.api.request import parsed
+from gateway.api.decisions import DecisionBody, convert_store_errors, resume_runs
+from gateway.api.request import validate_body
 from gateway.approvals.approvals import Decision
-from gateway.contracts.store import StoreError
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import StoreError
 from tests.plugins.stores.records import approval, run
 
 from .approval_pages import KEYS, opened
@@ -16,7 +16,7 @@ from .approval_pages import KEYS, opened
 
 def test_a_decision_is_a_wish() -> None:
     """All of what a person may say, and by which way it came."""
-    assert parsed(DecisionBody, {"decision": "reject"}).to_decision("rest", user=None) == Decision(
+    assert validate_body(DecisionBody, {"decision": "reject"}).to_decision("rest", user=None) == Decision(
         approve=False, via="rest"
     )
     body = {
@@ -26,7 +26,7 @@ def test_a_decision_is_a_wish() -> None:
         "reason": "r",
         "remember": "run",
     }
-    assert parsed(DecisionBody, body).to_decision("websocket", user=None) == Decision(
+    assert validate_body(DecisionBody, body).to_decision("websocket", user=None) == Decision(
         approve=True, via="websocket", sha256="a", arguments={"x": [1]}, comment="r", remember="run"
     )
 
@@ -56,13 +56,13 @@ async def test_each_run_goes_on_once() -> None:
         if run_id == "run_1":
             raise StoreError("not now")
 
-    await go_on(resume, approval(), approval("ap_2"), approval("ap_3", run_id="run_2"), run("run_3"))
+    await resume_runs(resume, approval(), approval("ap_2"), approval("ap_3", run_id="run_2"), run("run_3"))
     assert asked == ["run_1", "run_2", "run_3"]
 
 
 def test_what_cannot_be_written_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The store's own words are for the log."""
-    with caplog.at_level(logging.ERROR), pytest.raises(GatewayError) as caught, written("a decision"):
+    with caplog.at_level(logging.ERROR), pytest.raises(GatewayError) as caught, convert_store_errors("a decision"):
         raise StoreError("disk I/O error at /var/lib")
     assert caught.value.facts.status == 507 and "/var/lib" not in caught.value.message
     assert "disk I/O error at /var/lib" in caplog.text

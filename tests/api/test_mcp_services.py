@@ -7,7 +7,7 @@ import orjson
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import Json, StoredService, StoreError
+from gateway.contracts.storage.store import Json, StoredService, StoreError
 
 from .mcp_pages import ServedMcp, moored
 
@@ -80,7 +80,7 @@ async def test_a_service_is_registered_and_runs() -> None:
         }
         assert harbour.service().options["env"] == {"KEY": SECRET}
         await harbour.other.refresh()
-        await harbour.other.settled("time")
+        await harbour.other.wait_until_applied("time")
         assert harbour.other_factory.newest("time").did == ["start"]
         everything = [await harbour.get(path) for path in ("", "/time", "/time/tools")]
         assert SECRET not in json.dumps(everything) and [one["name"] for one in everything[0]["data"]] == ["time"]
@@ -414,6 +414,6 @@ async def test_an_accepted_definition_that_is_not_known_is_null(content: str | N
             await harbour.store.put_definitions({"9" * 64: content})
         await harbour.store.put_service(StoredService(name="time", config=config, pins={"look": "9" * 64}), expected=0)
         await harbour.mcp_servers.refresh()
-        await harbour.mcp_servers.settled("time")
+        await harbour.mcp_servers.wait_until_applied("time")
         (tool,) = (await harbour.get("/time/tools"))["data"]
         assert (tool["changed"], tool["accepted_sha256"], tool["accepted"]) == (True, "9" * 64, None)

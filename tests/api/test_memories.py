@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.contracts.store import Memory, memory_owner
+from gateway.contracts.storage.store import Memory, memory_owner
 
 from .approval_pages import Desktop, Json, code_of, opened
 

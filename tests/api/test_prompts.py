@@ -14,8 +14,8 @@ from prompts_in_memory import PromptsInMemory, Wall
 from gateway.api.prompts import BODY_LIMIT_BYTES, PromptPages
 from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import EnhancedPrompt
-from gateway.errors import GatewayError
 
 from .answering import errors
 
@@ -30,7 +30,7 @@ class Enhancing:
     max_age_s: float = 12.9
     omitted: tuple[str, ...] = ()
 
-    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+    async def enhance_prompt(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
         text = await self.prompts.text(prompt_id, tenant=tenant)
         if text is None:
             return None

@@ -6,22 +6,22 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from pydantic import Field
 
+from gateway.api.openapi.operations import OPERATIONS
 from gateway.api.request import (
     LIMIT_MOST,
     Body,
-    caller_with,
-    limit_of,
-    number_of,
-    page_of,
-    parsed,
-    query_of,
-    time_of,
-    value_of,
-    word_of,
+    identify_with_scope,
+    paginate,
+    parse_json,
+    parse_limit,
+    parse_query,
+    parse_query_choice,
+    parse_query_number,
+    parse_query_time,
+    validate_body,
 )
 from gateway.contracts.caller import Caller
-from gateway.description.operations import OPERATIONS
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 
 
 class Order(Body):
@@ -47,54 +47,54 @@ def test_one_of_the_scopes_is_enough() -> None:
         return Caller("ann", "acme", frozenset(held))
 
     held = {"approve"}
-    assert caller_with(("context", "approve"), identify).name == "ann"
+    assert identify_with_scope(("context", "approve"), identify).name == "ann"
     held.clear()
     with pytest.raises(GatewayError, match=r"^context$"):
-        caller_with(("context", "approve"), identify)
+        identify_with_scope(("context", "approve"), identify)
     with pytest.raises(GatewayError, match="No gateway key"):
-        caller_with((), identify)
+        identify_with_scope((), identify)
 
 
 def test_a_query_is_what_the_page_knows() -> None:
     """Decoded; anything else is named."""
     request = make_mocked_request("GET", "/x?a=1%202&b=%E5%A5%BD")
-    assert query_of(request, "a", "b", "c") == {"a": "1 2", "b": "好"}
-    assert refused(lambda: query_of(request, "a")) == ("unknown_field", "b")
-    assert query_of(make_mocked_request("GET", "/x")) == {}
+    assert parse_query(request, "a", "b", "c") == {"a": "1 2", "b": "好"}
+    assert refused(lambda: parse_query(request, "a")) == ("unknown_field", "b")
+    assert parse_query(make_mocked_request("GET", "/x")) == {}
 
 
 @pytest.mark.parametrize("query", ["a=1&a=1", "a=", "a"])
 def test_a_parameter_comes_once_and_with_a_value(query: str) -> None:
     """Two readers would not agree on any other."""
-    assert refused(lambda: query_of(make_mocked_request("GET", f"/x?{query}"), "a")) == ("invalid_field", "a")
+    assert refused(lambda: parse_query(make_mocked_request("GET", f"/x?{query}"), "a")) == ("invalid_field", "a")
 
 
 def test_the_name_of_an_unknown_parameter_is_not_told_at_any_length() -> None:
     """It is the client's own text."""
-    _, param = refused(lambda: query_of(make_mocked_request("GET", f"/x?{'n' * 5000}=1"), "a"))
+    _, param = refused(lambda: parse_query(make_mocked_request("GET", f"/x?{'n' * 5000}=1"), "a"))
     assert param == "n" * 100
 
 
 @pytest.mark.parametrize("text", ["-1", "+1", "1.0", "1e3", "０", " 1", "1_0", "9" * 19, "x"])
 def test_what_is_no_number(text: str) -> None:
     """Digits are, and not too many."""
-    assert refused(lambda: number_of({"after": text}, "after", default=0)) == ("invalid_field", "after")
+    assert refused(lambda: parse_query_number({"after": text}, "after", default=0)) == ("invalid_field", "after")
 
 
 def test_numbers_have_defaults_and_bounds() -> None:
     """A limit is from 1 to 200."""
-    assert number_of({}, "after", default=7) == 7
-    assert number_of({"after": "0012"}, "after", default=7) == 12
-    assert [limit_of(query) for query in ({}, {"limit": "1"}, {"limit": "200"})] == [50, 1, 200]
+    assert parse_query_number({}, "after", default=7) == 7
+    assert parse_query_number({"after": "0012"}, "after", default=7) == 12
+    assert [parse_limit(query) for query in ({}, {"limit": "1"}, {"limit": "200"})] == [50, 1, 200]
     for text in ("0", "201"):
-        assert refused(lambda text=text: limit_of({"limit": text})) == ("invalid_field", "limit")
+        assert refused(lambda text=text: parse_limit({"limit": text})) == ("invalid_field", "limit")
 
 
 @pytest.mark.parametrize("text", ["-1", "+1", "1e3", "nan", "inf", "２", " 1", "1.", ".5", "9" * 13, "2026-01-01"])
 def test_what_is_no_time(text: str) -> None:
     """Unix seconds are, with a fraction or without."""
-    assert refused(lambda: time_of({"since": text}, "since")) == ("invalid_field", "since")
-    assert [time_of(query, "since") for query in ({}, {"since": "0"}, {"since": "1767225600.25"})] == [
+    assert refused(lambda: parse_query_time({"since": text}, "since")) == ("invalid_field", "since")
+    assert [parse_query_time(query, "since") for query in ({}, {"since": "0"}, {"since": "1767225600.25"})] == [
         None,
         0.0,
         1767225600.25,
@@ -103,14 +103,14 @@ def test_what_is_no_time(text: str) -> None:
 
 def test_a_word_is_one_of_the_known() -> None:
     """Or it is not there."""
-    assert word_of({}, "state", ("a", "b")) is None
-    assert word_of({"state": "b"}, "state", ("a", "b")) == "b"
-    assert refused(lambda: word_of({"state": "A"}, "state", ("a", "b"))) == ("invalid_field", "state")
+    assert parse_query_choice({}, "state", ("a", "b")) is None
+    assert parse_query_choice({"state": "b"}, "state", ("a", "b")) == "b"
+    assert refused(lambda: parse_query_choice({"state": "A"}, "state", ("a", "b"))) == ("invalid_field", "state")
 
 
 def test_a_body_is_a_model() -> None:
     """By the names that clients know."""
-    assert parsed(Order, {"as": "x", "places": [1]}) == Order(**{"as": "x", "places": [1]})
+    assert validate_body(Order, {"as": "x", "places": [1]}) == Order(**{"as": "x", "places": [1]})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_body_is_a_model() -> None:
 def test_what_does_not_fit_is_named(value: object, expected: tuple[str, str | None]) -> None:
     """Where it is, and never what it was."""
     with pytest.raises(GatewayError) as caught:
-        parsed(Order, value)
+        validate_body(Order, value)
     assert (caught.value.code, caught.value.param) == expected
     assert "long" not in caught.value.message and "nnn" not in caught.value.message
 
@@ -141,12 +141,12 @@ def test_what_does_not_fit_is_named(value: object, expected: tuple[str, str | No
 )
 def test_json_with_two_readings_is_refused(text: str) -> None:
     """Nothing is decided on it; a key of it is not repeated."""
-    assert refused(lambda: value_of(text)) == ("invalid_json", None)
+    assert refused(lambda: parse_json(text)) == ("invalid_json", None)
 
 
 def test_json() -> None:
     """As it is meant."""
-    assert value_of('{"a": [1, "好", null]}') == {"a": [1, "好", None]}
+    assert parse_json('{"a": [1, "好", null]}') == {"a": [1, "好", None]}
 
 
 @pytest.mark.parametrize("name", ["listGrants", "listAsks", "listPrompts", "listServices", "listWorkflows"])
@@ -155,6 +155,6 @@ def test_a_page_is_as_long_as_the_description_says(name: str) -> None:
     [listed] = [operation for operation in OPERATIONS if operation.name == name]
     [default] = [one.schema["default"] for one in listed.parameters if one.name == "limit"]
     views = [{"id": str(n)} for n in range(LIMIT_MOST + 1)]
-    page, following = page_of(views, {})
+    page, following = paginate(views, {})
     assert (len(page), following) == (default, views[default - 1]["id"])
-    assert page_of(views, {"after": str(following)}) == (views[default:], None)
+    assert paginate(views, {"after": str(following)}) == (views[default:], None)

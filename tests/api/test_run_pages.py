@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from gateway.contracts.journal import Change
+from gateway.contracts.storage.journal import Change
 from tests.plugins.stores.records import approval, new, run
 
 from .approval_pages import ServedApprovals, code_of, going, opened

@@ -6,11 +6,11 @@ from dataclasses import asdict
 import orjson
 import pytest
 
+from gateway.api.openapi.operations import OPERATIONS
 from gateway.api.request import VIEWING
 from gateway.api.runs import LOOKED_AT
-from gateway.contracts.audit_chain import verify
-from gateway.contracts.journal import Change
-from gateway.description.operations import OPERATIONS
+from gateway.contracts.storage.audit_chain import verify
+from gateway.contracts.storage.journal import Change
 from tests.plugins.stores.records import approval, audit_line, new, parked, run, step
 
 from .approval_pages import code_of, going, opened

@@ -15,8 +15,8 @@ from gateway.api.views import (
     step_view,
     whole_run_view,
 )
-from gateway.contracts.journal import AuditRow
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import AuditRow
 from tests.plugins.stores.records import approval, audit_line, run, step
 
 

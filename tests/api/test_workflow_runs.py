@@ -12,8 +12,8 @@ import pytest
 import yaml
 from gateways import key, until, until_read
 
-from gateway.contracts.store import Json
-from gateway.testing.local import LocalGateway
+from gateway.contracts.storage.store import Json
+from gateway.testing.local_gateway import LocalGateway
 from tests.e2e.models import Answer, Model, says
 
 ASK = {"name": "ask", "description": "x", "steps": [{"name": "said", "model": "Hi"}]}

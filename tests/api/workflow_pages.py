@@ -17,11 +17,11 @@ from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.api.workflows import Begun, Wanted, WorkflowPages
 from gateway.contracts.caller import Caller
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
-from gateway.contracts.journal import Change, StoredRun
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import Change, StoredRun
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Values, filled_object
@@ -105,11 +105,11 @@ class ServedWorkflows:
                     await self.store.write(_waiting(there))
                     return
                 if isinstance(action, Execute):
-                    action = script.executed(
+                    action = script.handle_results(
                         action.planned, [CallOutcome("Error: it broke", "Error: it broke", ok=False)]
                     )
                 else:
-                    action = script.answered(await _said(action), Prose(), finish_reason="stop")
+                    action = script.handle_answer(await _said(action), Prose(), finish_reason="stop")
         except GatewayError as error:
             ended = replace(there, state="failed", effects=True, error_code=error.code, error=error.message)
         else:

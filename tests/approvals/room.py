@@ -8,18 +8,18 @@ import pytest
 
 from gateway.approvals.approvals import Approvals, Decision
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import call_sha256
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import Approval, RunEvent
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.journal import Approval, RunEvent
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.canonical import call_sha256
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.remembered import Binding
+from gateway.tools.grants import Binding
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import approval, new, run, step
 
@@ -55,13 +55,13 @@ class Judges:
     decision: Literal["auto", "confirm", "deny", "error"] = "confirm"
     rules: DecisionRules = field(default_factory=DecisionRules)
 
-    def binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> Binding | None:
         return self.bound
 
-    def edited(self, tool: str, arguments: Json) -> Verdict:
+    def judge_edit(self, tool: str, arguments: Json) -> Verdict:
         return Verdict(self.decision, "default", "unknown_command", "it is not on the list")
 
-    def barred(self, exchange: Exchange) -> str | None:
+    def find_client_refusal(self, exchange: Exchange) -> str | None:
         return None
 
 

@@ -10,11 +10,11 @@ from gateway.approvals import approvals as approvals_module
 from gateway.approvals.approvals import Decision
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import call_sha256
-from gateway.contracts.endorsements import waiting_sha256
-from gateway.contracts.journal import Approval, Change, Move
-from gateway.errors import GatewayError
-from gateway.tools.remembered import Binding
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.endorsements import waiting_sha256
+from gateway.contracts.storage.journal import Approval, Change, Move
+from gateway.jsontext.canonical import call_sha256
+from gateway.tools.grants import Binding
 from tests.agent.doubles import samples
 from tests.plugins.stores.records import approval, step
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from measuring import Effort
 
 from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, ChatDecision, parse_reply
-from gateway.approvals.check_word import new_approval_id
+from gateway.contracts.check_word import new_approval_id
 
 DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"
 CASES = [json.loads(line) for line in DATA.read_text().splitlines()]

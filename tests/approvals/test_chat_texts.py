@@ -2,8 +2,8 @@
 
 import orjson
 
-from gateway.approvals.chat_texts import shown, still_pending_text, turn_text, waiting
-from gateway.approvals.view import approval_view, word_of
+from gateway.approvals.chat_texts import build_waiting_facts, describe_approval, still_pending_text, turn_text
+from gateway.approvals.view import approval_view, get_check_word
 from tests.plugins.stores.records import approval
 
 FIRST = approval("ap_1", created_s=100.0, expires_s=1000.0)
@@ -12,7 +12,7 @@ SECOND = approval("ap_2", step=2, arguments='{"command":"rm x"}', created_s=130.
 
 def test_an_approval_is_shown_with_what_would_run() -> None:
     """Arguments as JSON, why it is held, and by which rule."""
-    told = shown(FIRST)
+    told = describe_approval(FIRST)
     assert (told.id, told.tool, told.arguments) == ("ap_1", "execute_command", {"command": "make"})
     assert (told.reason, told.rule) == (FIRST.reason, FIRST.rule)
 
@@ -21,7 +21,7 @@ def test_a_turn_that_waits_says_the_same_each_time() -> None:
     """It depends on nothing but the approvals: the text is part of the conversation from then on."""
     text = turn_text([FIRST, SECOND], language="en")
     assert text == turn_text([FIRST, SECOND], language="en")
-    words = f"ap_1 {word_of(FIRST)} ap_2 {word_of(SECOND)}"
+    words = f"ap_1 {get_check_word(FIRST)} ap_2 {get_check_word(SECOND)}"
     assert f"approve {words}" in text and f"reject {words}" in text
     assert "make" in text and "rm x" in text and FIRST.reason in text
     assert "12 minutes from now" in text, "the first that expires, from the last question on"
@@ -38,7 +38,7 @@ def test_a_partial_decision_names_what_is_still_waited_for() -> None:
 
 def test_the_facts_are_those_of_the_api() -> None:
     """One object for each approval, in their order; it is JSON."""
-    told = waiting("run_1", [FIRST, SECOND])
+    told = build_waiting_facts("run_1", [FIRST, SECOND])
     assert (told["run_id"], told["status"]) == ("run_1", "awaiting_approval")
     assert told["approvals"] == [approval_view(FIRST), approval_view(SECOND)]
     assert orjson.loads(orjson.dumps(told)) == told

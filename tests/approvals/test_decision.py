@@ -10,10 +10,10 @@ import pytest
 
 from gateway.approvals.approvals import Decision
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import call_sha256
-from gateway.contracts.endorsements import counted_endorsements, endorsements_of, waiting_sha256
-from gateway.contracts.journal import Approval
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.endorsements import counted_endorsements, list_endorsements, waiting_sha256
+from gateway.contracts.storage.journal import Approval
+from gateway.jsontext.canonical import call_sha256
 from gateway.tools.decision_rules import DecisionRules, Requirement
 
 from .room import Room
@@ -95,7 +95,7 @@ async def test_any_order_of_decisions_keeps_the_rule(room: Room, seed: int) -> N
     approval = await found(room)
     events = [event.type for event in await room.store.events(after=0, run_id="run_1", limit=500)]
     assert events.count("approval.resolved") == (approval.state != "pending")
-    kept = endorsements_of(approval)
+    kept = list_endorsements(approval)
     assert len({one.by for one in kept}) == len(kept)
     counted = {one.by for one in counted_endorsements(approval)}
     final = {

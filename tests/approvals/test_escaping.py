@@ -14,16 +14,16 @@ from measuring import Effort
 from gateway.approvals.escaping import (
     ARGUMENTS_CHARS,
     ARGUMENTS_LINES,
-    Hidden,
+    HiddenPart,
     code,
     count_hidden,
-    fenced,
-    shown,
+    escape_line,
+    fence_text,
     shown_arguments,
     shown_json,
     shown_name,
 )
-from gateway.contracts.canonical import canonical
+from gateway.jsontext.canonical import canonical
 
 RUNS = {"spaces": " ", "newlines": "\\n", "tabs": "\\t", "carriage returns": "\\r"}
 NOTATION = re.compile(
@@ -66,7 +66,7 @@ def read_back(line: str, *, json: bool = False) -> str:
 @given(TEXTS)
 def test_what_is_shown_reads_back(text: str) -> None:
     """So no two texts are shown alike."""
-    assert read_back(shown(text)) == text
+    assert read_back(escape_line(text)) == text
 
 
 @given(
@@ -84,7 +84,7 @@ def test_json_that_is_shown_reads_back(value: object) -> None:
 @given(TEXTS)
 def test_only_what_shows_is_left(text: str) -> None:
     """One line; no control, format, private, lone or unassigned character, and no white space but few spaces."""
-    for line in (shown(text), shown_json(text)):
+    for line in (escape_line(text), shown_json(text)):
         assert all(c == " " or unicodedata.category(c) not in UNSEEN for c in line)
         assert " " * 9 not in line
 
@@ -102,13 +102,13 @@ def test_what_unicode_draws_as_nothing() -> None:
     found = re.findall(f"[{IGNORABLE}{EMPTY}]", "".join(map(chr, range(sys.maxunicode + 1))))
     assert len(found) > 4000
     for character in found:
-        assert shown(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
+        assert escape_line(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
 
 
 def test_every_character_shows_or_is_escaped() -> None:
     """All of Unicode: what is blank, joins its neighbour or doubles another character is written out."""
     for number in range(0x80, sys.maxunicode + 1, 7):
-        written = shown(f"x{chr(number)}")[1:]
+        written = escape_line(f"x{chr(number)}")[1:]
         if written == chr(number):
             assert unicodedata.category(written)[0] in "LNPSM"
             assert unicodedata.category(written) not in ("Mn", "Me")
@@ -155,13 +155,13 @@ def test_every_character_shows_or_is_escaped() -> None:
 )
 def test_how_it_is_shown(text: str, line: str) -> None:
     """Escapes, doubled backslashes, counted runs; and ordinary text of any script as it is."""
-    assert shown(text) == line
+    assert escape_line(text) == line
 
 
 def test_nothing_is_left_out_silently() -> None:
     """Behind the limit: how many characters, and the hash of them."""
-    assert shown("ls -la; rm -rf /", 6) == f"ls -la\\{{10 more characters, SHA-256 {sha256('; rm -rf /')}}}"
-    assert shown("ls -la", 6) == "ls -la"
+    assert escape_line("ls -la; rm -rf /", 6) == f"ls -la\\{{10 more characters, SHA-256 {sha256('; rm -rf /')}}}"
+    assert escape_line("ls -la", 6) == "ls -la"
     assert shown_json("ls\\", 4) == '"ls\\{3 more characters, SHA-256 ' + sha256('\\\\"') + "}"
 
 
@@ -208,7 +208,7 @@ def test_many_arguments_are_counted() -> None:
     rest = canonical({name: arguments[name] for name in sorted(arguments)[30:90]})
     assert len(lines) == ARGUMENTS_LINES + 1 and lines[-1] == "a099: 99"
     assert lines[30] == f"! 60 more arguments, {len(rest)} characters of JSON, SHA-256 {sha256(rest)}"
-    assert count_hidden(arguments) == Hidden(120, 60)
+    assert count_hidden(arguments) == HiddenPart(120, 60)
 
 
 @pytest.mark.parametrize("filler", ["a", "a\n", "\\", '"', "\u200b\n"])
@@ -298,7 +298,7 @@ def test_remarks_are_bounded() -> None:
 @given(st.text() | st.text("`a \n"))
 def test_a_fence_is_longer_than_any_within(text: str) -> None:
     """So nothing within ends the block."""
-    first, *lines, last = fenced(text).split("\n")
+    first, *lines, last = fence_text(text).split("\n")
     assert "\n".join(lines) == text
     assert first == last + "text" and set(last) == {"`"} and len(last) >= 3
     assert last not in text
@@ -348,9 +348,9 @@ def test_another_name_is_quoted(name: str, written: str) -> None:
 def test_hostile_text_takes_linear_time(text: str) -> None:
     """100,000 characters whole, and as much as a call shows: a few microseconds a character."""
     effort = Effort()
-    shown(text)
+    escape_line(text)
     shown_arguments({"x": text, "y": [text], text: 1})
-    fenced(text)
+    fence_text(text)
     assert effort.cpu_s < 2
 
 

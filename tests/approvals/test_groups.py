@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.canonical import call_sha256
-from gateway.errors import GatewayError
-from gateway.tools.remembered import Binding
+from gateway.contracts.errors import GatewayError
+from gateway.jsontext.canonical import call_sha256
+from gateway.tools.grants import Binding
 from tests.plugins.stores.records import step
 
 from .room import AGENT, ASKED, BOSS, NO, YES, Room, refused

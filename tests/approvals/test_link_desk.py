@@ -4,13 +4,13 @@ from functools import partial
 
 import pytest
 
-from gateway.api.decisions import go_on
+from gateway.api.decisions import resume_runs
 from gateway.approvals.approvals import Decision
 from gateway.approvals.link_desk import FORM_S, LinkDesk
 from gateway.approvals.links import Links
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.tools.decision_rules import DecisionRules, Requirement
 from tests.agent.doubles import Clock, samples
 
@@ -31,7 +31,7 @@ class Desk:
             room.store,
             self.links,
             approvals=lambda: room.approvals,
-            go_on=partial(go_on, self.resume),
+            go_on=partial(resume_runs, self.resume),
             counters=room.counters,
             clock=Clock(room.clock),
         )

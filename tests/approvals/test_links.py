@@ -43,7 +43,7 @@ async def test_a_link_is_always_the_same_and_every_worker_opens_it(store: Sqlite
     one, other = await links(store, entry()), await links(store, entry("sre"), entry())
     text = token(one, entry())
     assert text == token(one, entry()) == token(other, entry())
-    assert other.opened(text) == Linked("ap_1", "acme", "a" * 64, "oncall", 1000.0)
+    assert other.verify_link(text) == Linked("ap_1", "acme", "a" * 64, "oncall", 1000.0)
     assert one.address(URL, entry(None), approval_view(approval()), tenant="acme") is None
 
 
@@ -53,12 +53,12 @@ async def test_nothing_else_opens(store: SqliteStore) -> None:
     text = token(made, entry())
     elsewhere = SqliteStore(":memory:")
     await elsewhere.open()
-    assert (await links(elsewhere, entry())).opened(text) is None
+    assert (await links(elsewhere, entry())).verify_link(text) is None
     await elsewhere.close()
     for notify in (entry("sre"), entry(secret="other"), entry(secret=None), entry(None)):
-        assert (await links(store, notify)).opened(text) is None
+        assert (await links(store, notify)).verify_link(text) is None
     for wrong in ("", text[:-1], text + "=", text.upper(), "A" * (LONGEST + 1), "\udcff.\udcff", "."):
-        assert made.opened(wrong) is None
+        assert made.verify_link(wrong) is None
 
 
 async def test_the_token_of_a_page_is_of_its_link_and_its_time(store: SqliteStore) -> None:

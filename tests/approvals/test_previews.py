@@ -38,8 +38,8 @@ async def test_a_tool_shows_what_a_call_would_change() -> None:
         return SEEN if len(asked) == 1 else NoPreview("It is binary.")
 
     tools, previews = await catalog(shows), Previews()
-    assert await previews.of(approval(), tools) == SEEN
-    assert await previews.of(approval(), tools) == NoPreview("It is binary.")
+    assert await previews.preview_call(approval(), tools) == SEEN
+    assert await previews.preview_call(approval(), tools) == NoPreview("It is binary.")
     assert (asked[0].tool, asked[0].arguments) == ("execute_command", {"command": "make"})
 
 
@@ -55,7 +55,7 @@ async def test_what_has_no_preview_has_a_reason() -> None:
         (approval(tool="gone"), await catalog(never), "not there"),
         (approval(), plain, "cannot show"),
     ):
-        found = await Previews().of(waiting, tools)
+        found = await Previews().preview_call(waiting, tools)
         assert isinstance(found, NoPreview) and part in found.reason
 
 
@@ -72,7 +72,7 @@ async def test_a_text_that_is_too_large_is_not_shown(text: Preview) -> None:
     async def shows(_call: ToolCall) -> Preview:
         return text
 
-    found = await Previews().of(approval(), await catalog(shows))
+    found = await Previews().preview_call(approval(), await catalog(shows))
     assert isinstance(found, NoPreview) and "larger than 262144 bytes" in found.reason
 
 
@@ -88,16 +88,16 @@ async def test_a_tool_that_fails_or_takes_too_long_is_a_reason() -> None:
         return SEEN
 
     previews = Previews(limit_s=0.0)
-    failed = await Previews().of(approval(), await catalog(fails))
+    failed = await Previews().preview_call(approval(), await catalog(fails))
     assert isinstance(failed, NoPreview) and "failed" in failed.reason and "SECRET" not in failed.reason
     tools = await catalog(waits)
     for _ in range(AT_ONCE):
-        slow = await previews.of(approval(), tools)
+        slow = await previews.preview_call(approval(), tools)
         assert isinstance(slow, NoPreview) and "too long" in slow.reason
-    more = await previews.of(approval(), tools)
+    more = await previews.preview_call(approval(), tools)
     assert isinstance(more, NoPreview) and "Too many" in more.reason
     answered.set()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert await Previews().of(approval(), tools) == SEEN
-    assert "Too many" not in str(await previews.of(approval(), tools))
+    assert await Previews().preview_call(approval(), tools) == SEEN
+    assert "Too many" not in str(await previews.preview_call(approval(), tools))

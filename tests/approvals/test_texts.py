@@ -8,13 +8,13 @@ import pytest
 from gateway.approvals.chat_replies import ChatDecision, parse_reply
 from gateway.approvals.escaping import Language
 from gateway.approvals.texts import (
-    Answering,
+    AnswerOptions,
     Question,
     Shown,
     approval_link,
     cancelled_text,
+    detect_language,
     expired_text,
-    language_of,
     refused_here_text,
     rejected_text,
     resumed_elsewhere_text,
@@ -38,7 +38,7 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
 def turn(*approvals: Shown, console_url: str | None = None, left_s: float = 900.0, language: Language = "en") -> str:
-    expires_s, answering = NOW_S + left_s, Answering(console_url=console_url)
+    expires_s, answering = NOW_S + left_s, AnswerOptions(console_url=console_url)
     return turn_text(
         Question(approvals=approvals, expires_s=expires_s, now_s=NOW_S, language=language, answering=answering)
     )
@@ -126,7 +126,7 @@ def commands(text: str) -> list[str]:
     return [block for block in re.findall(r"```text\n(.*)\n```", text) if " ap_" in block]
 
 
-def asking(answering: Answering, *, language: Language = "en") -> str:
+def asking(answering: AnswerOptions, *, language: Language = "en") -> str:
     question = Question(
         approvals=[CALL],
         expires_s=NOW_S + 600,
@@ -140,7 +140,7 @@ def asking(answering: Answering, *, language: Language = "en") -> str:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_held_answer_says_where_to_decide(language: Language) -> None:
     """In another window first: no program sends a message while an answer is open; then how to, once it is not."""
-    text = asking(Answering(held_s=120.0), language=language)
+    text = asking(AnswerOptions(held_s=120.0), language=language)
     approve, reject = ("approve", "reject") if language == "en" else ("批准", "拒绝")
     assert commands(text) == [
         f"gateway approvals approve {ID}",
@@ -156,10 +156,12 @@ def test_a_held_answer_says_where_to_decide(language: Language) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_reader_who_may_not_decide_is_told_who_may(language: Language, held_s: float | None) -> None:
     """No line to send, which would be refused: the keys that may, how their holders do it, and what to do then."""
-    text = asking(Answering(held_s=held_s, hindrance="scope", tenant="te`am", deciders=["an`na"]), language=language)
+    text = asking(
+        AnswerOptions(held_s=held_s, hindrance="scope", tenant="te`am", deciders=["an`na"]), language=language
+    )
     assert commands(text) == [f"gateway approvals approve {ID}", f"gateway approvals reject {ID}"]
     assert '``"an`na"``' in text and '``"te`am"``' in text and "KFMQTR" not in text
-    nobody = asking(Answering(hindrance="scope", tenant="team"), language=language)
+    nobody = asking(AnswerOptions(hindrance="scope", tenant="team"), language=language)
     assert ("No key has it yet" if language == "en" else "目前没有这样的密钥") in nobody
 
 
@@ -239,4 +241,4 @@ def test_a_run_that_goes_on_elsewhere_is_named(language: Language) -> None:
 )
 def test_the_language_is_that_of_the_message(text: str, language: Language) -> None:
     """Chinese where most of it is."""
-    assert language_of(text) == language
+    assert detect_language(text) == language

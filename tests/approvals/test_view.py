@@ -2,9 +2,9 @@
 
 import orjson
 
-from gateway.approvals.check_word import check_word
-from gateway.approvals.view import approval_view, word_of
-from gateway.contracts.canonical import call_sha256
+from gateway.approvals.view import approval_view, get_check_word
+from gateway.contracts.check_word import check_word
+from gateway.jsontext.canonical import call_sha256
 from tests.plugins.stores.records import approval
 
 
@@ -14,7 +14,7 @@ def test_a_view_shows_the_call_and_no_secret() -> None:
     view = approval_view(made)
 
     assert view["tool"] == made.tool and view["arguments"] == orjson.loads(made.arguments)
-    assert view["check_word"] == word_of(made)
+    assert view["check_word"] == get_check_word(made)
     assert made.secret not in orjson.dumps(view).decode()
 
 
@@ -22,4 +22,4 @@ def test_the_check_word_is_of_the_call_as_it_is_stored() -> None:
     """So another call has another one."""
     made = approval("ap_1", run_id="run_1")
 
-    assert word_of(made) == check_word(made.secret, made.id, call_sha256(made.tool, made.arguments))
+    assert get_check_word(made) == check_word(made.secret, made.id, call_sha256(made.tool, made.arguments))

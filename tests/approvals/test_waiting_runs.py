@@ -7,9 +7,9 @@ import pytest
 from functional.through import breathe
 from gateways import until
 
-from gateway.contracts.journal import Change
+from gateway.contracts.storage.journal import Change
 from gateway.runs import event_feed
-from gateway.tools.remembered import Binding
+from gateway.tools.grants import Binding
 from tests.plugins.stores.records import approval
 
 from .room import BOSS, NO, YES, Room, refused

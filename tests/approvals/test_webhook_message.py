@@ -7,7 +7,7 @@ import hmac
 import orjson
 import pytest
 
-from gateway.approvals.webhook_message import approval_notice, message_id_of, webhook_headers, webhook_key
+from gateway.approvals.webhook_message import approval_notice, build_message_id, webhook_headers, webhook_key
 
 #: The example of the reference implementations of Standard Webhooks.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -119,4 +119,4 @@ def test_a_notice_of_the_first_of_two_approvals_is_another_one() -> None:
     data = notice["data"]
     assert (data["arguments"], data["required_approvals"], data["approved_by"]) == ("a: 2", 2, ["an\\u{202e}na"])
     assert data["decision_link"] == "https://gw.example/console/link?token=x"
-    assert message_id_of(view) == f"{ID}.1763789160250" and message_id_of({**view, "approved_by": []}) == ID
+    assert build_message_id(view) == f"{ID}.1763789160250" and build_message_id({**view, "approved_by": []}) == ID

@@ -23,12 +23,12 @@ from yarl import URL
 
 from gateway.approvals import webhooks
 from gateway.approvals.view import approval_view
-from gateway.approvals.webhooks import AT_ONCE, DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
+from gateway.approvals.webhooks import AT_ONCE, DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, build_webhooks
 from gateway.config import ConfigError
 from gateway.config.schema.approvals import Notify
 from gateway.config.values.secret import Secret
-from gateway.contracts.journal import Approval, Change
-from gateway.contracts.store import Json
+from gateway.contracts.storage.journal import Approval, Change
+from gateway.contracts.storage.store import Json
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from tests.plugins.stores.records import approval, event, new, parked, run, step, write
@@ -431,14 +431,14 @@ def test_a_secret_that_cannot_sign_is_told_with_its_place() -> None:
     """All of them, and never the secret itself."""
     notify = [Notify(webhook=Secret("http://x/"), secret=Secret(s)) for s in ("whsec_???", "fine", "whsec_")]
     with pytest.raises(ConfigError) as caught:
-        webhooks_of(notify)
+        build_webhooks(notify)
     assert "approvals.notify[0].secret" in str(caught.value) and "approvals.notify[2].secret" in str(caught.value)
     assert "???" not in str(caught.value)
 
 
 def test_a_webhook_does_not_show_its_url() -> None:
     """Nor its key."""
-    (webhook,) = webhooks_of([Notify(webhook=Secret("http://x/?token=s3cret"), secret=Secret("another"))])
+    (webhook,) = build_webhooks([Notify(webhook=Secret("http://x/?token=s3cret"), secret=Secret("another"))])
     assert repr(webhook) == "Webhook('approvals.notify[0]')"
 
 

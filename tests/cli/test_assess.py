@@ -11,7 +11,7 @@ from verdicts import ASSESSORS, PROFILES, TOOLS, cases, expected
 from gateway.cli.assess import assess_lines
 from gateway.cli.scan import scan_lines
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.plugins.assessors.file import FileAssessor

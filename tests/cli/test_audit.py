@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.audit import PAGE, AuditError, Noted, listed, store_file, verified
+from gateway.cli.audit import PAGE, AuditError, Noted, list_audit_lines, store_file, verify_log
 from gateway.config import Loaded, Settings
-from gateway.contracts.audit_chain import link
+from gateway.contracts.storage.audit_chain import link
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.address import SqliteBeside
 from gateway.plugins.stores.sqlite.migrations import AUDIT_TRIGGERS
+from gateway.plugins.stores.sqlite.store_url import SqliteBeside
 from tests.plugins.stores.records import audit_line, new, run
 
 
@@ -50,34 +50,34 @@ def tampered(place: str, *statements: str) -> None:
 async def test_a_log_that_is_not_guarded_any_more_is_told(tmp_path: Path, statement: str) -> None:
     """Each line is as it was written, and somebody has prepared to change that."""
     place = await written(tmp_path)
-    assert next(verified(SqliteBeside(place), noted=None)).startswith("5 lines")
+    assert next(verify_log(SqliteBeside(place), noted=None)).startswith("5 lines")
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute(statement)
     with pytest.raises(AuditError, match=statement.split()[2]):
-        list(verified(SqliteBeside(place), noted=None))
+        list(verify_log(SqliteBeside(place), noted=None))
 
 
 def last_hash(place: str) -> str:
-    return str(json.loads(list(listed(SqliteBeside(place), after=0, as_json=True))[-1])["hash"])
+    return str(json.loads(list(list_audit_lines(SqliteBeside(place), after=0, as_json=True))[-1])["hash"])
 
 
 async def test_a_log_that_is_whole_says_what_to_note_down(tmp_path: Path) -> None:
     """How many lines, the last hash, and the command that checks it later."""
     place = await written(tmp_path)
     last = last_hash(place)
-    assert list(verified(SqliteBeside(place), noted=None)) == [
+    assert list(verify_log(SqliteBeside(place), noted=None)) == [
         "5 lines, none of them changed or missing",
         f"last hash {last}",
         f"note it down elsewhere; later: gateway audit verify --expect {last} --at 5",
     ]
-    assert list(verified(SqliteBeside(place), noted=Noted(5, last)))[1] == "line 5 is the one that was noted down"
+    assert list(verify_log(SqliteBeside(place), noted=Noted(5, last)))[1] == "line 5 is the one that was noted down"
 
 
 async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
     """There is nothing to note down yet."""
     place = await written(tmp_path, lines=0)
-    assert list(verified(SqliteBeside(place), noted=None)) == ["0 lines, none of them changed or missing"]
-    assert list(listed(SqliteBeside(place), after=0, as_json=False)) == []
+    assert list(verify_log(SqliteBeside(place), noted=None)) == ["0 lines, none of them changed or missing"]
+    assert list(list_audit_lines(SqliteBeside(place), after=0, as_json=False)) == []
 
 
 async def test_it_is_read_while_the_gateway_writes(tmp_path: Path) -> None:
@@ -85,10 +85,10 @@ async def test_it_is_read_while_the_gateway_writes(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "gateway.db"))
     await store.open()
     await store.write(new(run(), audit=(audit_line(),)))
-    lines = verified(SqliteBeside(store.place), noted=None)
+    lines = verify_log(SqliteBeside(store.place), noted=None)
     assert next(lines).startswith("1 lines")
     await store.write(new(run("run_2"), audit=(audit_line(run_id="run_2"),)))
-    assert next(verified(SqliteBeside(store.place), noted=None)).startswith("2 lines")
+    assert next(verify_log(SqliteBeside(store.place), noted=None)).startswith("2 lines")
     await store.close()
 
 
@@ -99,8 +99,8 @@ async def test_a_changed_line_is_found(tmp_path: Path, name: str) -> None:
     for value in ("'x'", "x'ff'", "9e999", "cast(x'1b5b324aff' AS TEXT)"):
         tampered(place, f'UPDATE audit SET "{name}" = {value} WHERE seq = 3')
         with pytest.raises(AuditError, match=r"^line 3 of the audit log is not as it was written: 3  "):
-            list(verified(SqliteBeside(place), noted=None))
-        assert len(list(listed(SqliteBeside(place), after=0, as_json=True))) == 5
+            list(verify_log(SqliteBeside(place), noted=None))
+        assert len(list(list_audit_lines(SqliteBeside(place), after=0, as_json=True))) == 5
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ async def test_a_line_that_was_taken_out_or_moved_is_found(tmp_path: Path, state
     place = await written(tmp_path)
     tampered(place, statement)
     with pytest.raises(AuditError, match=message):
-        list(verified(SqliteBeside(place), noted=None))
+        list(verify_log(SqliteBeside(place), noted=None))
 
 
 async def test_a_long_log_is_read_in_pieces(tmp_path: Path) -> None:
     """A break is found at their seams, too, and so is the line that was noted down."""
     place = await written(tmp_path, lines=2 * PAGE + 1)
-    hashes = [json.loads(line)["hash"] for line in listed(SqliteBeside(place), after=0, as_json=True)]
+    hashes = [json.loads(line)["hash"] for line in list_audit_lines(SqliteBeside(place), after=0, as_json=True)]
     for seq in (1, PAGE, PAGE + 1, 2 * PAGE + 1):
-        assert list(verified(SqliteBeside(place), noted=Noted(seq, hashes[seq - 1])))[1].startswith(f"line {seq} is")
+        assert list(verify_log(SqliteBeside(place), noted=Noted(seq, hashes[seq - 1])))[1].startswith(f"line {seq} is")
     tampered(place, f"DELETE FROM audit WHERE seq = {PAGE + 1}")
     with pytest.raises(AuditError, match=f"has line {PAGE + 2} where line {PAGE + 1} should be"):
-        list(verified(SqliteBeside(place), noted=None))
+        list(verify_log(SqliteBeside(place), noted=None))
 
 
 async def test_lines_cut_off_at_the_end_are_found_by_the_noted_hash(tmp_path: Path) -> None:
@@ -136,33 +136,33 @@ async def test_lines_cut_off_at_the_end_are_found_by_the_noted_hash(tmp_path: Pa
     place = await written(tmp_path)
     last = last_hash(place)
     tampered(place, "DELETE FROM audit WHERE seq > 3")
-    assert next(verified(SqliteBeside(place), noted=None)).startswith("3 lines")
+    assert next(verify_log(SqliteBeside(place), noted=None)).startswith("3 lines")
     with pytest.raises(AuditError, match="line 5 of the audit log is gone: it ends with line 3"):
-        list(verified(SqliteBeside(place), noted=Noted(5, last)))
+        list(verify_log(SqliteBeside(place), noted=Noted(5, last)))
 
 
 async def test_a_log_that_was_written_anew_is_found_by_the_noted_hash(tmp_path: Path) -> None:
     """Whoever changes a line and chains all that follow leaves other hashes."""
     place = await written(tmp_path)
     last = last_hash(place)
-    views = [json.loads(line) for line in listed(SqliteBeside(place), after=0, as_json=True)]
+    views = [json.loads(line) for line in list_audit_lines(SqliteBeside(place), after=0, as_json=True)]
     previous, statements = "0" * 64, []
     for view in views:
         line = {name: value for name, value in view.items() if name not in ("seq", "hash")} | {"by": "eve"}
         previous = link(previous, line)
         statements.append(f"UPDATE audit SET \"by\" = 'eve', hash = '{previous}' WHERE seq = {view['seq']}")
     tampered(place, *statements)
-    assert next(verified(SqliteBeside(place), noted=None)).startswith("5 lines")
+    assert next(verify_log(SqliteBeside(place), noted=None)).startswith("5 lines")
     with pytest.raises(AuditError, match=f"has the hash {previous} now: the log was written anew"):
-        list(verified(SqliteBeside(place), noted=Noted(5, last)))
+        list(verify_log(SqliteBeside(place), noted=Noted(5, last)))
 
 
 async def test_lines_are_listed(tmp_path: Path) -> None:
     """From behind a number; as JSON with all that the hash covers."""
     place = await written(tmp_path)
-    lines = list(listed(SqliteBeside(place), after=3, as_json=False))
+    lines = list(list_audit_lines(SqliteBeside(place), after=3, as_json=False))
     assert [line.split()[0] for line in lines] == ["4", "5"]
-    views = [json.loads(line) for line in listed(SqliteBeside(place), after=0, as_json=True)]
+    views = [json.loads(line) for line in list_audit_lines(SqliteBeside(place), after=0, as_json=True)]
     previous = "0" * 64
     for number, view in enumerate(views, 1):
         assert view.pop("seq") == number
@@ -188,8 +188,8 @@ def test_what_is_no_store_is_told(tmp_path: Path, made: Callable[[Path], object]
     """In one sentence; nothing is made or changed."""
     made(tmp_path / "x.db")
     for command in (
-        verified(SqliteBeside(str(tmp_path / "x.db")), noted=None),
-        listed(SqliteBeside(str(tmp_path / "x.db")), after=0, as_json=True),
+        verify_log(SqliteBeside(str(tmp_path / "x.db")), noted=None),
+        list_audit_lines(SqliteBeside(str(tmp_path / "x.db")), after=0, as_json=True),
     ):
         with pytest.raises(AuditError, match=message):
             list(command)
@@ -200,12 +200,12 @@ async def test_a_store_without_the_log_is_told(tmp_path: Path) -> None:
     place = await written(tmp_path)
     tampered(place, "CREATE TABLE other AS SELECT * FROM audit", "DROP TABLE audit")
     with pytest.raises(AuditError, match="no such table: audit"):
-        list(verified(SqliteBeside(place), noted=None))
+        list(verify_log(SqliteBeside(place), noted=None))
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("UPDATE other SET seq = 'x'")
         connection.execute("ALTER TABLE other RENAME TO audit")
     with pytest.raises(AuditError, match="lines have numbers"):
-        list(verified(SqliteBeside(place), noted=None))
+        list(verify_log(SqliteBeside(place), noted=None))
 
 
 def _loaded(folder: Path, store: str) -> Loaded:

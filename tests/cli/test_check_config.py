@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.check_config import described
+from gateway.cli.check_config import describe_config
 from gateway.config import load
 
 ALWAYS = "A call that the model itself calls low in risk runs without asking. `risk: {trust_llm: never}` ends that."
@@ -18,7 +18,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(text: str, **environ: str) -> list[str]:
     file = Path("gateway.yaml")
     file.write_text(text)
-    return list(described(load(file, environ=environ, flags={})))
+    return list(describe_config(load(file, environ=environ, flags={})))
 
 
 def test_the_defaults() -> None:
@@ -82,5 +82,5 @@ def test_what_the_start_would_only_log_is_shown() -> None:
     """Below the tools, one line each."""
     file = Path("gateway.yaml")
     file.write_text("")
-    said = list(described(load(file, environ={}, flags={}), warnings=["one", "two"]))
+    said = list(describe_config(load(file, environ={}, flags={}), warnings=["one", "two"]))
     assert said[4:7] == ["  tools       demo_note", "  warning     one", "  warning     two"]

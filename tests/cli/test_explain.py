@@ -6,7 +6,7 @@ import pytest
 from e2e.talking import talking
 from gateways import key
 
-from gateway.cli.explain import shown
+from gateway.cli.explain import format_explanation
 from gateway.cli.main import main
 
 ANSWER = {
@@ -26,13 +26,13 @@ ANSWER = {
 
 def test_a_task_of_a_program_is_told() -> None:
     """Behind the chain that it does not take."""
-    lines = list(shown({**ANSWER, "task": "title", "stages": []}, text="Hi"))
+    lines = list(format_explanation({**ANSWER, "task": "title", "stages": []}, text="Hi"))
     assert lines[:2] == ["chain     assistant: model", "task      title: a program's own request, which no stage sees"]
 
 
 def test_what_a_person_reads() -> None:
     """Everything of the answer, the messages last and as they are."""
-    assert list(shown(ANSWER, text="Remember this.")) == [
+    assert list(format_explanation(ANSWER, text="Remember this.")) == [
         "chain     assistant: intent > agent_loop > model",
         "intent    memory (memory:remember) at 'Remember'",
         "prompt    default",
@@ -51,15 +51,15 @@ def test_what_a_person_reads() -> None:
 def test_the_models_of_an_alias_are_shown() -> None:
     """In the order in which they are tried; a model that is alone has no line."""
     models = [{"model": "big", "upstream": "up"}, {"model": "small", "upstream": "other"}]
-    lines = list(shown({**ANSWER, "model": "fast", "candidates": models}, text="Hi"))
+    lines = list(format_explanation({**ANSWER, "model": "fast", "candidates": models}, text="Hi"))
     assert lines[3:5] == ["upstream  up, model fast", "tried     big at up, then small at other"]
-    assert "tried" not in "".join(shown({**ANSWER, "candidates": models[:1]}, text="Hi"))
+    assert "tried" not in "".join(format_explanation({**ANSWER, "candidates": models[:1]}, text="Hi"))
 
 
 def test_a_workflow_is_shown_with_its_steps() -> None:
     """It has no messages yet: they depend on what its steps find."""
     called = {"name": "report", "parameters": {"title": "Kühe"}, "steps": ["rows", "page"]}
-    assert list(shown({"chain": "assistant", "workflow": called, "model": "m"}, text="/report Kühe")) == [
+    assert list(format_explanation({"chain": "assistant", "workflow": called, "model": "m"}, text="/report Kühe")) == [
         "workflow  report: rows > page",
         'with      {"title": "Kühe"}',
         "chain     assistant, model m",
@@ -71,7 +71,7 @@ def test_a_workflow_is_shown_with_its_steps() -> None:
 )
 def test_what_is_missing_is_said(answer: dict[str, object]) -> None:
     """Another version may answer less."""
-    lines = list(shown(answer, text=""))
+    lines = list(format_explanation(answer, text=""))
     assert lines[1:3] == ["intent    not looked for", "prompt    none"]
     assert lines[-1] == "messages  none: a stage answers by itself"
 

@@ -9,8 +9,8 @@ from unanswered_ports import silent_port
 
 from gateway.cli.healthcheck import check
 from gateway.config import Address
-from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import Peer
 
 
 async def checked(where: str | Address, *, timeout_s: float = 2.0) -> int:

@@ -12,7 +12,14 @@ from typing import TypeVar
 import pytest
 
 from gateway.cli.main import main
-from gateway.cli.plugin_new import NewKind, PluginNewError, rendered, template_of, write_and_report, write_plugin
+from gateway.cli.plugin_new import (
+    NewKind,
+    PluginNewError,
+    load_template,
+    render_template,
+    write_and_report,
+    write_plugin,
+)
 from gateway.config import load
 
 T = TypeVar("T")
@@ -36,7 +43,9 @@ def test_what_is_written_works(tmp_path: Path) -> None:
     files = [str(file) for kind in KINDS for name in NAMES for file in write_plugin(kind, name, folder=folder)]
     assert len(files) == len(set(files)) == 18 and all(Path(file).exists() for file in files)
     tests = [file for file in files if "/tests/" in file]
-    (tmp_path / "gateway.yaml").write_text("".join(rendered(template_of(kind).use, "my_own") for kind in KINDS))
+    (tmp_path / "gateway.yaml").write_text(
+        "".join(render_template(load_template(kind).use, "my_own") for kind in KINDS)
+    )
     for command in (
         ("ruff", "check", "--no-cache", *files),
         ("ruff", "format", "--no-cache", "--check", *files),
@@ -54,7 +63,7 @@ def test_it_says_what_to_do(kind: NewKind, tmp_path: Path, capsys: pytest.Captur
     out = "\n".join([*write_and_report(kind, "mine", folder=tmp_path / "plugins"), ""])
     assert capsys.readouterr() == ("", "")
     assert f"wrote {tmp_path}/plugins/{kind}/mine.py\nwrote {tmp_path}/tests/plugins/{kind}/test_mine.py\n" in out
-    assert rendered(template_of(kind).use, "mine") in out
+    assert render_template(load_template(kind).use, "mine") in out
 
 
 def test_the_line_to_try_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +88,9 @@ def test_what_is_written_works_beside_an_installed_gateway(tmp_path: Path) -> No
     """Without a checkout, whatever the folder is called and the umask is: the tests pass, a gateway can use it."""
     folder = tmp_path / "my plugins"
     files = run_with_umask(0o002, lambda: [write_plugin(kind, "mine", folder=folder) for kind in KINDS])
-    yaml = f"plugins: {{folder: {folder.name}}}\n" + "".join(rendered(template_of(kind).use, "mine") for kind in KINDS)
+    yaml = f"plugins: {{folder: {folder.name}}}\n" + "".join(
+        render_template(load_template(kind).use, "mine") for kind in KINDS
+    )
     (tmp_path / "gateway.yaml").write_text(yaml)
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     for command in (*(("pytest", str(test)) for _, test in files), ("gateway", "check-config")):
@@ -154,8 +165,8 @@ def test_the_documentation_shows_it(kind: NewKind, tmp_path: Path) -> None:
     section = page.partition(f"<!-- gateway plugin new {kind} {name}: ")[2]
     blocks = re.findall(r"^```(python|yaml)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert blocks[:2] == [
-        ("python", rendered(template_of(kind).plugin, name)),
-        ("yaml", rendered(template_of(kind).use, name)),
+        ("python", render_template(load_template(kind).plugin, name)),
+        ("yaml", render_template(load_template(kind).use, name)),
     ]
     file = tmp_path / "gateway.yaml"
     file.write_text(blocks[1][1])
@@ -166,4 +177,4 @@ def test_the_documentation_shows_a_test() -> None:
     """The one of the stage, word for word."""
     section = (ROOT / "docs/plugins.md").read_text().partition("## Test your plugin\n")[2]
     blocks = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    assert blocks[0] == rendered(template_of("stages").test, "polite")
+    assert blocks[0] == render_template(load_template("stages").test, "polite")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.error_response import error_answer
 from tests.clients.ask import Ask, Client
 from tests.clients.conftest import running

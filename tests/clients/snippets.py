@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.demo.script import GREETING
-from gateway.testing.processes import living
+from gateway.testing.processes import list_processes
 from tests.clients.worker import INSTRUCTOR, LITELLM, NODE, ROOT
 
 #: What a snippet prints that says nothing else.
@@ -123,7 +123,7 @@ def ended(home: Path) -> Iterator[None]:
         yield
     finally:
         mark = f"HOME={home}".encode()
-        for pid in living():
+        for pid in list_processes():
             with contextlib.suppress(OSError):
                 if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                     os.kill(pid, signal.SIGKILL)

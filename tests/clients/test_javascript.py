@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.demo.embeddings import vector_of
+from gateway.demo.embeddings import build_vector
 from tests.clients.provider import Seen
 from tests.clients.worker import Worker
 
@@ -18,7 +18,7 @@ def test_models_are_listed(node: Worker, gateway: str) -> None:
 def test_embeddings_are_the_providers(node: Worker, gateway: str) -> None:
     """In the client's default encoding, which it decodes."""
     answer = node.call("embeddings.create", {"model": "demo-embedding", "input": "two lanes"}, root=gateway)
-    assert answer["data"][0]["embedding"] == pytest.approx(vector_of(b"two lanes", dimensions=256))
+    assert answer["data"][0]["embedding"] == pytest.approx(build_vector(b"two lanes", dimensions=256))
 
 
 def test_it_tells_of_itself(node: Worker, gateway: str, seen: list[Seen]) -> None:

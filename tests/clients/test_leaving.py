@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from gateways import scrape, until_read
 
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.raw_connection import PATIENCE_S
 from gateway.testing.run import GatewayProcess
 from tests.clients.in_thread import InThread
 

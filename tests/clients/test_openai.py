@@ -9,7 +9,7 @@ import pytest
 from openai.types.chat import ChatCompletionToolParam
 from unanswered_ports import refusing_port
 
-from gateway.demo.embeddings import vector_of
+from gateway.demo.embeddings import build_vector
 from tests.clients.conftest import GATEWAY_KEY, running
 from tests.clients.provider import PROVIDER_KEY, Seen
 
@@ -48,7 +48,7 @@ def test_models_are_listed(client: openai.OpenAI) -> None:
 
 def test_embeddings_are_the_providers(client: openai.OpenAI) -> None:
     """In the client's default encoding, base64, and as numbers."""
-    expected = vector_of(b"two lanes", dimensions=256)
+    expected = build_vector(b"two lanes", dimensions=256)
     default = client.embeddings.create(model="demo-embedding", input="two lanes")
     numbers = client.embeddings.create(model="demo-embedding", input=["two lanes"], encoding_format="float")
     assert default.data[0].embedding == pytest.approx(expected) and numbers.data[0].embedding == expected

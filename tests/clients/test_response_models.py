@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.dialects.responses.schema import check_response
 from tests.dialects.responses.scripts import REQUEST_ID, SCRIPTS, Script
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from gateway.config.document import Document
-from gateway.config.problems import ConfigError, KeyPath, Place
+from gateway.config.problems import ConfigError, KeyPath, SourceLocation
 from gateway.config.reading.yaml_reader import parse
 
 TEXT = "a: &x {b: 1, c: null}\nd: *x\ne: [{n: p}, {n: q}]\nf: ${NOPE}\n"
-ENV = Place("GATEWAY__X")
+ENV = SourceLocation("GATEWAY__X")
 
 
 def document(text: str = TEXT) -> Document:
@@ -45,13 +45,13 @@ def test_a_value_is_put_without_touching_what_an_alias_shares() -> None:
 def test_a_place_is_that_of_the_nearest_part_that_has_one() -> None:
     """The file's line and column, until something else is put over it; then that, and all below it."""
     subject = document()
-    assert str(subject.place_of(("a", "b"))) == "f.yaml:1:11"
-    assert str(subject.place_of(("a", "b"), key=True)) == "f.yaml:1:8"
-    assert str(subject.place_of(("d", "b"))) == "f.yaml:2:4"
-    assert str(subject.place_of(("a", "nope"))) == "f.yaml:1:4"
+    assert str(subject.locate(("a", "b"))) == "f.yaml:1:11"
+    assert str(subject.locate(("a", "b"), key=True)) == "f.yaml:1:8"
+    assert str(subject.locate(("d", "b"))) == "f.yaml:2:4"
+    assert str(subject.locate(("a", "nope"))) == "f.yaml:1:4"
     subject.put(("a",), {"b": 3}, place=ENV)
-    assert subject.place_of(("a", "b")) == ENV
-    assert str(subject.place_of(("z", "y"))) == "f.yaml:1:1"
+    assert subject.locate(("a", "b")) == ENV
+    assert str(subject.locate(("z", "y"))) == "f.yaml:1:1"
 
 
 def test_patterns_find_what_is_there() -> None:
@@ -69,7 +69,7 @@ def test_a_key_can_be_dropped() -> None:
     for nothing in (("a", "nope"), ("nope", "x"), ("e", "n")):
         subject.drop(nothing)
     assert subject.get("a") == {"c": None} and subject.get("d", "b") == 1
-    assert str(subject.place_of(("a", "b"))) == "f.yaml:1:4"
+    assert str(subject.locate(("a", "b"))) == "f.yaml:1:4"
 
 
 def test_problems_come_in_the_order_of_the_file() -> None:

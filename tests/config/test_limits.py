@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import ConfigError, load
-from gateway.model_names import is_model_of
+from gateway.contracts.model_names import is_model_match
 
 
 @pytest.fixture(autouse=True)
@@ -75,4 +75,4 @@ def test_a_name_that_models_share_is_no_glob(glob: str, other: str) -> None:
     with pytest.raises(ConfigError, match=rf"write it as {re.escape(repr(other))}"):
         warnings(f"limits: {{models: {{'{glob}': {{concurrent: 5}}}}}}")
     warnings(f"limits: {{models: {{'{other}': {{concurrent: 5}}}}}}")
-    assert is_model_of(glob.replace("*", "4"), other)
+    assert is_model_match(glob.replace("*", "4"), other)

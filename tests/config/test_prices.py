@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config import ConfigError
-from gateway.config.prices import prices_of, read_prices
-from gateway.config.schema.usage import Usage
+from gateway.config.prices import load_prices, read_prices
+from gateway.config.schema.usage import UsageSettings
 from gateway.usage.prices import Price
 
 GOOD = """
@@ -24,13 +24,13 @@ def test_prices_are_read(tmp_path: Path) -> None:
     file.write_text(GOOD)
     prices = read_prices(file)
     assert prices.currency == "USD"
-    assert prices.of("gpt-4.1-mini-2025-04-14") == Price(
+    assert prices.find_price("gpt-4.1-mini-2025-04-14") == Price(
         model="gpt-4.1-mini*", input=0.4, cached=0.1, cache_write=0.4, output=1.6
     )
-    assert prices.of("text-embedding-3-small") == Price(
+    assert prices.find_price("text-embedding-3-small") == Price(
         model="*embedding*", input=0.02, cached=0.02, cache_write=0.02, output=0
     )
-    assert prices.of("llama3") is None
+    assert prices.find_price("llama3") is None
 
 
 def test_audio_is_free_where_all_is_free(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_audio_is_free_where_all_is_free(tmp_path: Path) -> None:
         f"currency: USD\nprices:\n  - {told}\n  - {{model: free, input: 0}}\n  - {{model: text, input: 1}}\n"
     )
     prices = read_prices(file)
-    found = {model: prices.of(model) for model in ("told", "free", "text")}
+    found = {model: prices.find_price(model) for model in ("told", "free", "text")}
     assert {
         model: price and (price.audio_input, price.audio_output, price.cache_write_1h) for model, price in found.items()
     } == {"told": (9, 8, 7), "free": (0, 0, None), "text": (None, None, None)}
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_without_a_file_there_are_no_prices(tmp_path: Path) -> None:
     """Nor are there where usage is off."""
-    assert prices_of(Usage(enabled=True)).of("gpt-4.1") is None
+    assert load_prices(UsageSettings(enabled=True)).find_price("gpt-4.1") is None
     file = tmp_path / "prices.yaml"
     file.write_text("no prices")
-    assert prices_of(Usage(prices=file)).currency == ""
+    assert load_prices(UsageSettings(prices=file)).currency == ""

@@ -1,14 +1,14 @@
 """Problems and their places."""
 
-from gateway.config.problems import ConfigError, Place, Problem, format_path, shown
+from gateway.config.problems import ConfigError, Problem, SourceLocation, format_path, quote_word
 
 
 def test_a_problem_reads_as_place_path_and_message() -> None:
     """`gateway.yaml:7:14 upstreams[0].base_url: message`, and without a path `--listen: message`."""
-    place = str(Place("gateway.yaml", 7, 14))
+    place = str(SourceLocation("gateway.yaml", 7, 14))
     path = format_path(("upstreams", 0, "base_url"))
     assert str(Problem(place, path, "expected a URL")) == "gateway.yaml:7:14 upstreams[0].base_url: expected a URL"
-    assert str(Problem(str(Place("--listen")), "", "no")) == "--listen: no"
+    assert str(Problem(str(SourceLocation("--listen")), "", "no")) == "--listen: no"
 
 
 def test_unusual_keys_are_quoted_escaped_and_cut() -> None:
@@ -16,7 +16,7 @@ def test_unusual_keys_are_quoted_escaped_and_cut() -> None:
     assert format_path(("prompts", "my key", 3)) == "prompts['my key'][3]"
     assert format_path(("a\n\x1b[0mb",)) == "['a\\n\\x1b[0mb']"
     assert len(format_path(("k" * 10_000,))) < 100
-    assert shown("ä" * 100).isascii()
+    assert quote_word("ä" * 100).isascii()
 
 
 def test_a_config_error_carries_all_problems() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, Loaded, load, replacing
+from gateway.config import ConfigError, Loaded, load, merge_configs
 
 KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme, approvals: reject, tools: [time.*]}}"
 TEXT = f"""
@@ -28,7 +28,7 @@ def loaded(tmp_path: Path, text: str) -> Loaded:
 def reasons(tmp_path: Path, text: str) -> str:
     """Why this text does not replace TEXT; "" if it does."""
     try:
-        replacing(loaded(tmp_path, text), old=loaded(tmp_path, TEXT))
+        merge_configs(loaded(tmp_path, text), old=loaded(tmp_path, TEXT))
     except ConfigError as error:
         return str(error)
     return ""
@@ -83,7 +83,7 @@ def test_what_is_said_is_done(tmp_path: Path, said: str, other: str) -> None:
 def test_an_empty_file_replaces_nothing(tmp_path: Path, text: str) -> None:
     """But another that is as empty."""
     assert "the file is empty" in reasons(tmp_path, text)
-    replacing(loaded(tmp_path, text), old=loaded(tmp_path, text))
+    merge_configs(loaded(tmp_path, text), old=loaded(tmp_path, text))
 
 
 def test_a_beginning_of_the_file_looks_cut_short(tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ def test_a_beginning_of_the_file_looks_cut_short(tmp_path: Path) -> None:
     old = loaded(tmp_path, more)
     for text in (TEXT, more[:-1]):
         with pytest.raises(ConfigError, match="looks cut short"):
-            replacing(loaded(tmp_path, text), old=old)
-    replacing(loaded(tmp_path, TEXT + "# no logging\n"), old=old)
+            merge_configs(loaded(tmp_path, text), old=old)
+    merge_configs(loaded(tmp_path, TEXT + "# no logging\n"), old=old)
 
 
 def test_what_needs_a_restart_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With a line of the log for each; the rest of `metrics` changes."""
     old = loaded(tmp_path, TEXT)
     with caplog.at_level(logging.WARNING):
-        new = replacing(loaded(tmp_path, TEXT + "listen: 127.0.0.1:1\nmetrics: {enabled: false}\n"), old=old)
+        new = merge_configs(loaded(tmp_path, TEXT + "listen: 127.0.0.1:1\nmetrics: {enabled: false}\n"), old=old)
     assert (new.settings.listen, new.settings.metrics.enabled) == (old.settings.listen, True)
     assert "'listen' changed" in caplog.text and "'metrics.enabled' changed" in caplog.text
 
@@ -112,7 +112,7 @@ def test_the_door_for_mcp_clients_opens_and_moves_with_a_restart(
     text = 'mcp: {serve: {path: /a, wait: 1s}}\nlisten: "127.0.0.1:1"\n'
     old = loaded(tmp_path, text)
     with caplog.at_level(logging.WARNING):
-        new = replacing(loaded(tmp_path, text.replace("/a", "/b").replace("1s", "2s")), old=old).settings.mcp.serve
-        closed = replacing(loaded(tmp_path, 'mcp: {}\nlisten: "127.0.0.1:1"\n'), old=old).settings.mcp.serve
+        new = merge_configs(loaded(tmp_path, text.replace("/a", "/b").replace("1s", "2s")), old=old).settings.mcp.serve
+        closed = merge_configs(loaded(tmp_path, 'mcp: {}\nlisten: "127.0.0.1:1"\n'), old=old).settings.mcp.serve
     assert new is not None and (new.path, new.wait) == ("/a", 2.0)
     assert closed is not None and caplog.text.count("'mcp.serve' changed") == 2

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.trusted_file import MAX_SOURCE_BYTES, UnsafePluginError, source_of
-from gateway.registry.folder import file_of
+from gateway.config.trusted_file import MAX_SOURCE_BYTES, UnsafePluginError, read_trusted_file
+from gateway.registry.user_plugins import get_plugin_file
 
 
 @pytest.fixture
@@ -14,16 +14,16 @@ def home(tmp_path: Path) -> Path:
     """A folder with the tool `mine`."""
     folder = tmp_path / "plugins"
     (folder / "tools").mkdir(parents=True, mode=0o755)
-    file_of(folder, "tools", "mine").write_bytes(b"PLUGIN = 1\n")
+    get_plugin_file(folder, "tools", "mine").write_bytes(b"PLUGIN = 1\n")
     for place in (folder, folder / "tools"):
         place.chmod(0o755)
-    file_of(folder, "tools", "mine").chmod(0o644)
+    get_plugin_file(folder, "tools", "mine").chmod(0o644)
     return folder
 
 
 def refusal(home: Path, name: str = "mine") -> str:
     with pytest.raises(UnsafePluginError) as refused:
-        source_of(file_of(home, "tools", name), folder=home)
+        read_trusted_file(get_plugin_file(home, "tools", name), folder=home)
     return str(refused.value)
 
 
@@ -33,7 +33,7 @@ def test_a_file_of_the_operators_is_read(home: Path) -> None:
     elsewhere = home.parent / "elsewhere"
     elsewhere.symlink_to(home)
     for folder, name in ((home, "mine"), (home, "linked"), (elsewhere, "mine")):
-        assert source_of(file_of(folder, "tools", name), folder=folder) == b"PLUGIN = 1\n"
+        assert read_trusted_file(get_plugin_file(folder, "tools", name), folder=folder) == b"PLUGIN = 1\n"
 
 
 @pytest.mark.parametrize("mode", [0o020, 0o002])
@@ -49,13 +49,13 @@ def test_what_others_may_write_is_refused(home: Path, place: str, mode: int) -> 
 @pytest.mark.parametrize("place", ["", "tools", "tools/mine.py"])
 def test_what_belongs_to_somebody_else_is_refused(home: Path, place: str) -> None:
     """Unless the gateway runs as root: of root's files and the user's own one knows who wrote them."""
-    file, owner = file_of(home, "tools", "mine"), (home / place).stat().st_uid
+    file, owner = get_plugin_file(home, "tools", "mine"), (home / place).stat().st_uid
     if owner == 0:
         owner = 1234
         os.chown(home / place, owner, -1)
     with pytest.raises(UnsafePluginError, match=rf"mine\.py'|plugins'|tools' belongs to user {owner}.*\(4321\)"):
-        source_of(file, folder=home, user=4321)
-    assert source_of(file, folder=home, user=0)
+        read_trusted_file(file, folder=home, user=4321)
+    assert read_trusted_file(file, folder=home, user=0)
 
 
 def test_a_link_out_of_the_folder_is_refused(home: Path) -> None:

@@ -25,8 +25,8 @@ import aiohttp
 from gateways import until_read
 from yarl import URL
 
-from gateway.clock import SystemClock
-from gateway.testing.local import LocalGateway
+from gateway.aio.clock import SystemClock
+from gateway.testing.local_gateway import LocalGateway
 
 from .html import Element, Form, buttons_of, form_of, read_html
 

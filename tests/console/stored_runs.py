@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.contracts.journal import Change, StoredRun
+from gateway.contracts.storage.journal import Change, StoredRun
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.console.browsing import Browser, key, served
 from tests.plugins.stores.records import approval, new, run, step

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from gateway.console.assembly import prepared
-from gateway.console.visit import ENTRIES
+from gateway.console.assembly import compile_templates
+from gateway.console.request import ENTRIES
 from tests.console.browsing import key, served
 
 
@@ -33,4 +33,4 @@ async def test_entries_of_the_navigation_have_the_scopes_of_their_pages(tmp_path
 
 
 def test_the_templates_are_compiled_before_a_request_needs_them() -> None:
-    assert "base.html" in {str(name[1]) for name in prepared()._environment.cache or ()}
+    assert "base.html" in {str(name[1]) for name in compile_templates()._environment.cache or ()}

@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.console.charts_status import HEIGHT, MARGIN, WIDTH, Sample, chart_of, samples_of
+from gateway.console.charts_status import HEIGHT, MARGIN, WIDTH, Sample, build_chart, get_samples
 from gateway.console.rendering import shown_amount
 from gateway.console.translation import translator
 
@@ -15,7 +15,7 @@ def places(path: str) -> list[tuple[float, float]]:
 
 def test_a_line_rises_from_zero_to_the_highest_value() -> None:
     samples = [Sample(0, 0.0), Sample(60, 5.0), Sample(120, 10.0)]
-    chart = chart_of("Requests", samples, step_s=60, text_of=shown_amount, t=EN)
+    chart = build_chart("Requests", samples, step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert places(chart.line) == [(MARGIN, HEIGHT - MARGIN), (WIDTH / 2, HEIGHT / 2), (WIDTH - MARGIN, MARGIN)]
     assert (chart.lowest, chart.highest, chart.newest) == ("0", "10", "10")
@@ -24,13 +24,13 @@ def test_a_line_rises_from_zero_to_the_highest_value() -> None:
 
 
 def test_only_zeros_are_a_line_at_the_bottom() -> None:
-    chart = chart_of("Errors", [Sample(0, 0.0), Sample(60, 0.0)], step_s=60, text_of=shown_amount, t=EN)
+    chart = build_chart("Errors", [Sample(0, 0.0), Sample(60, 0.0)], step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert {y for _, y in places(chart.line)} == {HEIGHT - MARGIN}
 
 
 def test_one_sample_is_a_dot_at_the_right_edge() -> None:
-    chart = chart_of("Requests", [Sample(7, 3.0)], step_s=60, text_of=shown_amount, t=EN)
+    chart = build_chart("Requests", [Sample(7, 3.0)], step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert chart.line == f"M{WIDTH - MARGIN:.1f} {MARGIN:.1f}h0"
     assert chart.area == ""
@@ -38,23 +38,23 @@ def test_one_sample_is_a_dot_at_the_right_edge() -> None:
 
 def test_a_gap_ends_a_line() -> None:
     samples = [Sample(0, 1.0), Sample(60, 1.0), Sample(120, None), Sample(180, 1.0), Sample(900, 1.0), Sample(960, 1.0)]
-    chart = chart_of("Requests", samples, step_s=60, text_of=shown_amount, t=EN)
+    chart = build_chart("Requests", samples, step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert chart.line.count("M") == 3
     assert chart.area.count("Z") == 2  # the lone sample in the middle is a dot
 
 
 def test_no_measurement_is_no_chart() -> None:
-    assert chart_of("Requests", [], step_s=60, text_of=shown_amount, t=EN) is None
-    assert chart_of("Requests", [Sample(0, None)], step_s=60, text_of=shown_amount, t=EN) is None
+    assert build_chart("Requests", [], step_s=60, text_of=shown_amount, t=EN) is None
+    assert build_chart("Requests", [Sample(0, None)], step_s=60, text_of=shown_amount, t=EN) is None
 
 
 def test_a_negative_value_stays_in_the_picture() -> None:
-    chart = chart_of("Odd", [Sample(0, -4.0), Sample(60, 2.0)], step_s=60, text_of=shown_amount, t=EN)
+    chart = build_chart("Odd", [Sample(0, -4.0), Sample(60, 2.0)], step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert all(0 <= y <= HEIGHT for _, y in places(chart.line))
 
 
 def test_samples_are_numbers_or_nothing() -> None:
     points = [{"at": 1.0, "n": 2}, {"at": 2.0, "n": None}, {"at": 3.0}, {"at": 4.0, "n": True}]
-    assert [sample.value for sample in samples_of(points, "n")] == [2.0, None, None, None]
+    assert [sample.value for sample in get_samples(points, "n")] == [2.0, None, None, None]

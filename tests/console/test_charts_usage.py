@@ -2,7 +2,16 @@
 
 import pytest
 
-from gateway.console.charts_usage import HEIGHT_PX, LEAST_PX, NAMED_MOST, OTHERS, Part, day_chart, list_days, rank_parts
+from gateway.console.charts_usage import (
+    HEIGHT_PX,
+    LEAST_PX,
+    NAMED_MOST,
+    OTHERS,
+    ChartPart,
+    day_chart,
+    list_days,
+    rank_parts,
+)
 from gateway.console.rendering import shown_amount
 from gateway.console.translation import translator
 
@@ -10,9 +19,11 @@ EN = translator("en")
 DAYS = list_days("2026-11-28", 4)
 
 
-def part(name: str, style: int, **amounts: float) -> Part:
+def part(name: str, style: int, **amounts: float) -> ChartPart:
     """A part with amounts by the number of the day: `d0=5`."""
-    return Part(name=name, label=name, style=style, amounts={DAYS[int(day[1:])]: one for day, one in amounts.items()})
+    return ChartPart(
+        name=name, label=name, style=style, amounts={DAYS[int(day[1:])]: one for day, one in amounts.items()}
+    )
 
 
 def test_days_go_over_the_end_of_a_month() -> None:

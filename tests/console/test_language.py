@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.console.language import chosen, preferred
+from gateway.console.language import find_language, parse_accept_language
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ from gateway.console.language import chosen, preferred
     ],
 )
 def test_the_language_that_a_browser_prefers(header: str, language: str) -> None:
-    assert preferred(header) == language
+    assert parse_accept_language(header) == language
 
 
 @given(st.text())
 def test_any_header_has_an_answer(header: str) -> None:
-    assert preferred(header) in ("en", "zh")
+    assert parse_accept_language(header) in ("en", "zh")
 
 
 def test_only_languages_of_the_console_can_be_chosen() -> None:
-    assert [chosen(text) for text in ("en", "zh", "ZH", "fr", "", None)] == ["en", "zh", None, None, None, None]
+    assert [find_language(text) for text in ("en", "zh", "ZH", "fr", "", None)] == ["en", "zh", None, None, None, None]

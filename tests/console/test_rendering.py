@@ -9,7 +9,7 @@ from jinja2 import UndefinedError
 
 from gateway.console.rendering import (
     TEMPLATES,
-    Rendering,
+    TemplateRenderer,
     pretty_json,
     shown_amount,
     shown_day,
@@ -23,7 +23,7 @@ from gateway.console.rendering import (
 def test_a_template_escapes_what_it_shows_and_names_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('{{ t("Inbox") }} {{ text }}')
     (tmp_path / "b.html").write_text("{{ missing }}")
-    rendering = Rendering(tmp_path)
+    rendering = TemplateRenderer(tmp_path)
     rendering.compile()
     assert rendering.render("a.html", "en", {"text": "<b>&"}) == "Inbox &lt;b&gt;&amp;"
     assert rendering.render("a.html", "zh", {"text": ""}) == "待办 "
@@ -42,7 +42,7 @@ def test_what_a_page_has_shown_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "parts.html").write_text("{% macro part() %}{{ value.text }}{% endmacro %}")
     page = '{% from "parts.html" import part with context %}{% macro own() %}{{ part() }}{% endmacro %}{{ own() }}'
     (tmp_path / "page.html").write_text(page)
-    rendering = Rendering(tmp_path)
+    rendering = TemplateRenderer(tmp_path)
     rendering.compile()
     gc.disable()
     try:
@@ -56,7 +56,7 @@ def test_what_a_page_has_shown_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_every_template_can_be_compiled() -> None:
-    Rendering(TEMPLATES).compile()
+    TemplateRenderer(TEMPLATES).compile()
 
 
 def test_a_text_without_a_translation_stays_english() -> None:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.console.rendering import Rendering
-from gateway.console.schema_form import Field, FieldError, fields_of, values_of
+from gateway.console.rendering import TemplateRenderer
+from gateway.console.schema_form import Field, FormError, build_fields, parse_values
 from gateway.console.translation import translator
 from tests.console.html import buttons_of, form_of, read_html
 
 PAGE = """{% from "parts.html" import schema_fields with context %}
 <form>{{ schema_fields(fields) }}<button>Go</button></form>"""
-RENDERING = Rendering()
+RENDERING = TemplateRenderer()
 TEXTS = st.text(
     st.characters(exclude_categories=("Cs",)) | st.sampled_from("\n\r\t <>&\"'\\\u202e\u200b%"), max_size=200
 )
@@ -50,8 +50,8 @@ def test_values_that_nobody_changed_come_back_to_the_character(facts: dict[str, 
     schema = object_of({name: {} if kind is None else {"type": kind} for name, (kind, _) in facts.items()})
     values = {name: value for name, (_, value) in facts.items()}
     for known in (schema, None, {}):
-        fields = fields_of(known, values)
-        found = values_of(fields, browsed(fields))
+        fields = build_fields(known, values)
+        found = parse_values(fields, browsed(fields))
         assert found == values and repr(found) == repr({name: values[name] for name in found})
 
 
@@ -59,16 +59,16 @@ def test_values_that_nobody_changed_come_back_to_the_character(facts: dict[str, 
 @pytest.mark.parametrize("facts", [{"type": "integer"}, {"enum": [0, 1]}, {"enum": [0.0, 1.0]}, {"enum": [True, {}]}])
 def test_a_value_that_equals_another_one_stays_what_it_is(value: Any, facts: dict[str, Any]) -> None:
     """Python takes 1, 1.0 and true for equal; so do lists of them."""
-    fields = fields_of(object_of({"x": facts}), {"x": value})
-    assert repr(values_of(fields, browsed(fields))) == repr({"x": value})
+    fields = build_fields(object_of({"x": facts}), {"x": value})
+    assert repr(parse_values(fields, browsed(fields))) == repr({"x": value})
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.data())
 def test_a_choice_comes_back_as_the_value_that_was_chosen(options: list[Any], data: st.DataObject) -> None:
     """True is not 1, and the text "1" is neither."""
     value = data.draw(st.sampled_from(options))
-    fields = fields_of(object_of({"mode": {"enum": options}}), {"mode": value})
-    assert repr(values_of(fields, browsed(fields))) == repr({"mode": value})
+    fields = build_fields(object_of({"mode": {"enum": options}}), {"mode": value})
+    assert repr(parse_values(fields, browsed(fields))) == repr({"mode": value})
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_a_choice_comes_back_as_the_value_that_was_chosen(options: list[Any], da
 def test_a_field_has_the_control_of_its_type(
     schema: Any, values: dict[str, Any], control: str, changed: str, expected: dict[str, Any]
 ) -> None:
-    fields = fields_of(object_of({"x": schema}), values)
+    fields = build_fields(object_of({"x": schema}), values)
     assert [one.control for one in fields] == [control]
-    assert values_of(fields, browsed(fields, x=changed)) == expected
+    assert parse_values(fields, browsed(fields, x=changed)) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,33 +115,33 @@ def test_a_field_has_the_control_of_its_type(
     ],
 )
 def test_a_text_that_is_no_value_of_its_field_is_refused(schema: dict[str, Any], value: Any, text: str) -> None:
-    fields = fields_of(object_of({"x": schema}), {"x": value})
-    with pytest.raises(FieldError) as refused:
-        values_of(fields, {fields[0].control_name: text})
+    fields = build_fields(object_of({"x": schema}), {"x": value})
+    with pytest.raises(FormError) as refused:
+        parse_values(fields, {fields[0].control_name: text})
     assert refused.value.name == "x"
 
 
 def test_a_form_that_lacks_the_field_of_a_value_is_refused() -> None:
     """Else the edited call would run without an argument, and nobody had taken it away."""
-    fields = fields_of(object_of({"x": {"type": "string"}, "y": {"type": "string"}}), {"x": "a"})
-    with pytest.raises(FieldError, match="load its page again"):
-        values_of(fields, {"field.y": "b"})
-    assert values_of(fields, {"field.x": "a"}) == {"x": "a"}
+    fields = build_fields(object_of({"x": {"type": "string"}, "y": {"type": "string"}}), {"x": "a"})
+    with pytest.raises(FormError, match="load its page again"):
+        parse_values(fields, {"field.y": "b"})
+    assert parse_values(fields, {"field.x": "a"}) == {"x": "a"}
 
 
 def test_a_field_begins_with_its_default_where_a_form_begins_anew() -> None:
     schema = object_of({"times": {"type": "integer", "default": 3}, "text": {"type": "string"}}, "text")
-    begun = fields_of(schema, {}, defaults=True)
+    begun = build_fields(schema, {}, defaults=True)
     assert [(one.text, one.required) for one in begun] == [("3", False), ("", True)]
-    assert values_of(begun, browsed(begun)) == {"times": 3, "text": ""}
-    assert [one.text for one in fields_of(schema, {})] == ["", ""]
+    assert parse_values(begun, browsed(begun)) == {"times": 3, "text": ""}
+    assert [one.text for one in build_fields(schema, {})] == ["", ""]
 
 
 def test_names_and_descriptions_of_strangers_are_no_html() -> None:
     hostile = "</textarea><script>alert(1)</script>\u202e"
     schema = object_of({hostile: {"type": "string", "description": hostile, "enum": [hostile, "b"]}, "y": {}})
-    fields = fields_of(schema, {hostile: hostile, "y": hostile})
+    fields = build_fields(schema, {hostile: hostile, "y": hostile})
     html = RENDERING._environment.from_string(PAGE).render(t=translator("en"), language="en", fields=fields)
     assert "<script" not in html and "\u202e" not in read_html(html).text
     assert escape("<script>") in html
-    assert values_of(fields, browsed(fields)) == {hostile: hostile, "y": hostile}
+    assert parse_values(fields, browsed(fields)) == {hostile: hostile, "y": hostile}

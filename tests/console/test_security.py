@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 import pytest
 from functional.through import FINE
 
-from gateway.clock import SystemClock
-from gateway.console.visit import Page
+from gateway.aio.clock import SystemClock
+from gateway.console.request import Page
 from gateway.testing.upstream import FakeUpstream
 from tests.console.browsing import CHAT, EVERY_SCOPE, Browser, key, served
 
@@ -419,7 +419,7 @@ async def test_no_secret_leaves_its_place(tmp_path: Path, caplog: pytest.LogCapt
         await made.browser.submit(page, "Sign in", {"key": "guessed-key"})
         assert not (await made.browser.submit(page, "Sign in", {"key": lent[0]})).cookies
         secrets = (cookie, *cookie.strip(".").split("."), *lent, "lent-", "ann-key", "guessed-key")
-        logged = made.browser.gateway.logged()
+        logged = made.browser.gateway.get_log()
         assert "/console/runs" in logged and "a wrong key was refused: POST /console/sign-in" in caplog.text
         for text in (*answers, logged, caplog.text):
             for secret in secrets:

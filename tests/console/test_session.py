@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.console.session import Session, Sessions
+from gateway.console.session import ConsoleSession, Sessions
 from gateway.testing.clock import ManualClock
 
 SECRET, DAY_S = b"s" * 32, 86_400.0
@@ -54,7 +54,7 @@ def test_a_lifetime_that_is_shortened_holds_at_once_and_a_longer_one_for_later_s
 def test_a_session_of_the_future_is_none() -> None:
     """A cookie of a machine whose clock is wrong would last longer than it should."""
     sessions = made(ManualClock(1000.0))
-    assert not sessions.is_current(Session(id="i", key="ann", fingerprint="f", begun_s=1001.0, ends_s=1e12))
+    assert not sessions.is_current(ConsoleSession(id="i", key="ann", fingerprint="f", begun_s=1001.0, ends_s=1e12))
 
 
 @given(st.text(max_size=200))

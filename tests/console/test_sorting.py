@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.console.sorting import sorted_rows
-from gateway.contracts.usage import StoredUsage
-from gateway.usage.ledger import day_of
+from gateway.contracts.storage.usage import StoredUsage
+from gateway.usage.ledger import format_day
 from tests.console.browsing import Seen, key, served
 from tests.console.stored_runs import ran, stored
 from tests.plugins.stores.records import new
@@ -80,7 +80,7 @@ async def test_usage_is_sorted_before_its_table_is_cut(tmp_path: Path) -> None:
     """The row with the highest cost comes first, however few tokens it has."""
     async with served(tmp_path, key("root"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        day, about = day_of(gateway._clock.time()), ("up", "passthrough")
+        day, about = format_day(gateway._clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", f"m{at:03}", *about, "", 1, input=at + 2) for at in range(120)]
         usage.append(StoredUsage(day, "t", "k", "dear", *about, "USD", 1, input=1, cost=10**9))
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)

@@ -16,13 +16,13 @@ from gateway.console.timeline import (
     LINES,
     STEPS,
     Timeline,
-    begin_of,
+    build_timeline,
     excerpt,
+    get_begin_s,
+    hash_run,
     lasted_s,
-    seen_of,
-    timeline_of,
 )
-from gateway.contracts.journal import Approval, StoredStep
+from gateway.contracts.storage.journal import Approval, StoredStep
 from tests.plugins.stores.records import approval, run, step
 
 Json = dict[str, Any]
@@ -42,7 +42,7 @@ def model(round_: int, started_s: float, spent_s: float = 1.0) -> Json:
 
 
 def shown(view: Json, *, first: int | None = None, now_s: float = 200.0) -> Timeline:
-    return timeline_of(view, first=first, now_s=now_s)
+    return build_timeline(view, first=first, now_s=now_s)
 
 
 def bars(timeline: Timeline) -> list[list[tuple[str, float]]]:
@@ -183,14 +183,14 @@ def test_a_long_run_comes_in_parts(first: int | None, numbers: range, earlier: i
 def test_what_is_seen_changes_with_the_run() -> None:
     """But not by a lease that is renewed, which says nothing to a reader."""
     view = viewed(step(1))
-    assert seen_of(view) == seen_of({**view, "lease_until": 500.0, "updated_at": 333.0})
-    assert seen_of(view) != seen_of(viewed(step(1, state="started")))
+    assert hash_run(view) == hash_run({**view, "lease_until": 500.0, "updated_at": 333.0})
+    assert hash_run(view) != hash_run(viewed(step(1, state="started")))
 
 
 def test_a_run_lasts_from_the_first_call_of_its_model() -> None:
     """To its end, or up to now: it is stored with its first effect, which comes later."""
     view = viewed(models=[model(0, 95.0), model(1, 99.0)], created_s=100.0, updated_s=110.0)
-    assert begin_of(view) == 95.0
+    assert get_begin_s(view) == 95.0
     assert lasted_s(view, 95.0, now_s=120.0) == 25.0
     assert lasted_s({**view, "state": "completed"}, 95.0, now_s=120.0) == 15.0
-    assert begin_of(viewed(created_s=100.0)) == 100.0
+    assert get_begin_s(viewed(created_s=100.0)) == 100.0

@@ -11,8 +11,9 @@ import gateway.console
 import gateway.plugin
 import gateway.plugins.assessors
 import gateway.plugins.tools
+import gateway.tools.call_evaluator
 import gateway.tools.gate
-import gateway.tools.judge
+from gateway.console.middleware import REFUSALS
 from gateway.console.pages.approvals.approval import BASES
 from gateway.console.pages.approvals.inbox import AGES, GROUPINGS, ORDERS
 from gateway.console.pages.limits import RENEWED, SCOPES, WORDS
@@ -22,10 +23,9 @@ from gateway.console.pages.tools import SOURCES
 from gateway.console.pages.upstreams import OUTCOMES
 from gateway.console.pages.upstreams import STATES as ENDPOINT_STATES
 from gateway.console.pages.usage import KINDS
-from gateway.console.site import REFUSALS
+from gateway.console.request import DONE, ENTRIES
 from gateway.console.translation import CHINESE, FILE, GATE_REASONS, rule_sentence, translated_reason
-from gateway.console.visit import DONE, ENTRIES
-from gateway.contracts.journal import ApprovalState, RunState, StepState
+from gateway.contracts.storage.journal import ApprovalState, RunState, StepState
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.plugins.assessors.file import FileAssessor
 

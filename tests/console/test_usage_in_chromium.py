@@ -9,10 +9,10 @@ import pytest_asyncio
 from gateways import config
 from playwright.async_api import expect
 
-from gateway.contracts.usage import StoredUsage
+from gateway.contracts.storage.usage import StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.run import GatewayProcess
-from gateway.usage.ledger import day_of
+from gateway.usage.ledger import format_day
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Scheme, View, Visit, axe, fits, picture
 
 pytestmark = BROWSER
@@ -38,7 +38,7 @@ def used() -> list[StoredUsage]:
     for ago in range(30):
         if ago % 3 == 2:
             continue
-        day = day_of(time.time() - ago * 86400)
+        day = format_day(time.time() - ago * 86400)
         for at, model in enumerate(MODELS):
             tokens = (len(MODELS) - at) * 1000 * (1 + (ago * 7 + at * 3) % 5)
             cost = tokens * (at + 1) * 4_000

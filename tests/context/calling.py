@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from gateway.approvals.approvals import Decision
-from gateway.context.call_runs import CallRun, Done, Held, WantedCall
+from gateway.auth.keyring import Identity
+from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall
 from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval
 from gateway.contracts.risk import RiskAssessor
-from gateway.contracts.store import Json
-from gateway.lanes.keys import Identity
+from gateway.contracts.storage.journal import Approval
+from gateway.contracts.storage.store import Json
 from tests.agent.agent_bench import CALLER, Harmless
 from tests.agent.doubles import Clock
 
@@ -36,7 +36,7 @@ class Calling:
         """Return the run of a call that is held, and its one approval."""
         run = await self.begin(x, **facts)  # type: ignore[arg-type]
         held = await self.calls.outcome(run, wait_s=0.0)
-        assert isinstance(held, Held)
+        assert isinstance(held, WaitingCall)
         (approval,) = held.approvals
         return run, approval
 
@@ -49,7 +49,7 @@ class Calling:
         """Return the result of a call from its beginning to its delivery."""
         run = await self.begin(x, **facts)  # type: ignore[arg-type]
         done = await self.done(run)
-        self.calls.delivered(run)
+        self.calls.mark_delivered(run)
         return done
 
     async def decide(self, approval: Approval, *, approve: bool = True, comment: str | None = None) -> None:
@@ -65,6 +65,6 @@ def calling(worker: Worker) -> Calling:
         clock=Clock(worker.clock),
         admit=lambda: None,
         check_model=lambda caller: None,
-        resume=worker.resumption.decided,
+        resume=worker.resumption.resume_if_ready,
     )
     return Calling(worker, calls)

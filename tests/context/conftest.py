@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.plugins.stores.sqlite import SqliteStore
 
 from .workers import Worker

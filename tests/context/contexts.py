@@ -10,24 +10,24 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from gateway.approvals.approvals import Approvals
+from gateway.auth.keyring import Identity
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.exchange import Emit, Exchange, Intent, Reply, StoredRun
-from gateway.contracts.store import Json
-from gateway.dialects.chat.dialect import DIALECT, asked_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.chat.dialect import DIALECT, parse_request
 from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import Identity
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
+from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.gate import Gate, Policy
-from gateway.tools.judge import Judge
 from tests.lanes.assembled import read
 from tests.tools.doubles import Source, spec
 
@@ -132,7 +132,7 @@ async def request_key(world: World, **body: object) -> AsyncIterator[Callable[..
 
     async def page(request: web.Request) -> web.StreamResponse:
         run = world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
-        asked = asked_of(run.exchange.body)
+        asked = parse_request(run.exchange.body)
         answer = DIALECT.answer(asked, run_id=run.request_id, created_s=run.created_s)
         return await world.lane.answer(request, run, answer, streams=asked.streams)
 

@@ -31,4 +31,4 @@ def test_a_header_chooses_and_never_loosens_reject(
 ) -> None:
     """Else the key says so, else the chain, else the configuration."""
     caller = Caller("local", "local", frozenset(), approvals=of_key)
-    assert modes.of(wanted, caller=caller, chain="assistant") == expected
+    assert modes.get_mode(wanted, caller=caller, chain="assistant") == expected

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.context.call_runs import CallRun, WantedCall, fingerprint_of
+from gateway.auth.keyring import Identity
+from gateway.context.call_runs import CallRun, WantedCall, fingerprint_call
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import CallProgress
-from gateway.lanes.keys import Identity
 
 
 def wanted(**facts: object) -> WantedCall:
@@ -22,18 +22,18 @@ def wanted(**facts: object) -> WantedCall:
 
 def test_the_client_and_the_order_of_arguments_make_no_difference() -> None:
     """Two requests with the same key and the same arguments are the same call."""
-    assert fingerprint_of(wanted()) == fingerprint_of(wanted(arguments={"y": 2, "x": 1}, client={"name": "other"}))
+    assert fingerprint_call(wanted()) == fingerprint_call(wanted(arguments={"y": 2, "x": 1}, client={"name": "other"}))
 
 
 @pytest.mark.parametrize("facts", [{"tool": "peek"}, {"user": "ann"}, {"idempotency_key": "k"}, {"arguments": {}}])
 def test_all_else_makes_another_call(facts: dict[str, object]) -> None:
     """Of another end user, with other arguments, or with a key of its own."""
-    assert fingerprint_of(wanted(**facts)) != fingerprint_of(wanted())
+    assert fingerprint_call(wanted(**facts)) != fingerprint_call(wanted())
 
 
 def test_reports_have_no_control_characters() -> None:
     """A server writes them, and a terminal may show them."""
     told: list[CallProgress] = []
     run = CallRun("run_1", "t", "f", "run_1", tell=told.append)
-    run.progressed(CallProgress("ha\x1blf"))
+    run.report_progress(CallProgress("ha\x1blf"))
     assert told == [CallProgress("half")]

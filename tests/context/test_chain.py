@@ -7,8 +7,8 @@ import pytest
 
 from gateway.context.chain import Link, fold
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply
-from gateway.errors import GatewayError
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock, samples
@@ -216,10 +216,10 @@ async def test_a_stored_run_goes_on_inside_the_guards_above_its_loop() -> None:
         Link("d", Noting("d"), guards_answers=True),
     ]
     chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
-    resumed, looping = chain.resumed(), chain.looping()
+    resumed, looping = chain.find_resume_handler(), chain.find_loop_handler()
     assert resumed is not None and looping is not None and chain.guarded is not None
     assert await notes_of(resumed) == ["b", "loop", "d"]
     assert await notes_of(looping) == ["loop", "d"]
     assert await notes_of(chain.guarded(core)) == ["b"]
     plain = fold("main", links[2:], core, counters=ContextCounters(), clock=Clock(ManualClock()))
-    assert plain.guarded is None and plain.resumed() is plain.handlers[1]
+    assert plain.guarded is None and plain.find_resume_handler() is plain.handlers[1]

@@ -4,12 +4,12 @@ import hashlib
 
 import pytest
 
-from gateway.context.headers import answerer, credential_header, forwarded
+from gateway.auth.keyring import Key, KeyRing
+from gateway.context.headers import answerer, credential_header, select_forwarded_headers
 from gateway.contracts.caller import Caller
-from gateway.lanes.keys import Key, KeyRing
-from gateway.model.answering import By
-from gateway.model_names import MODEL_CHARS
-from gateway.runs.asking import RequestKey
+from gateway.contracts.model_names import MODEL_CHARS
+from gateway.model.fallback_chain import By
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live_run import LiveRun
 from tests.agent.models import exchange
 
@@ -47,14 +47,14 @@ def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> No
     )
     credentials = (b"authorization: Bearer sk-client", b"X-API-Key: sk-client")
     mixed = [line for group in zip(dropped[:5], kept, dropped[5:10], strict=True) for line in group]
-    lines, credential = forwarded(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
+    lines, credential = select_forwarded_headers(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
     assert lines == b"".join(line + b"\r\n" for line in kept)
     assert credential == b"".join(line + b"\r\n" for line in credentials)
 
 
 def test_names_with_underscores_are_what_a_server_may_read() -> None:
     """A credential is one however it is spelt, and what the client nominated stays here as it is spelt, too."""
-    lines, credential = forwarded(
+    lines, credential = select_forwarded_headers(
         head(
             b"X_Api_Key: sk-client", b"Connection: foo_bar, x-nominated", b"Foo_Bar: 1", b"X_Nominated: 1", b"X_Odd: 2"
         ),
@@ -70,14 +70,14 @@ def test_a_copy_of_the_gateways_key_never_goes_on(line: bytes) -> None:
     key = Key(hashlib.sha256(b"gw-key").digest(), Caller("ada", "team", frozenset(("context",))))
     ring = KeyRing([key])
     identity = ring.identify(asked, upstream_has_key=True, scope="context")
-    assert forwarded(asked, identity.consumed) == (b"", b"")
+    assert select_forwarded_headers(asked, identity.consumed) == (b"", b"")
 
 
 @pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
 def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
     """In whichever header it came."""
     asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
-    assert forwarded(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
+    assert select_forwarded_headers(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
 
 
 def test_a_key_goes_where_the_client_put_its_own() -> None:

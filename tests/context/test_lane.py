@@ -10,11 +10,11 @@ from gateways import Stopwatch
 
 from gateway.context.chain import Link, fold
 from gateway.contracts.caller import LOCAL
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import Offer, Wishes
-from gateway.errors import GatewayError
-from gateway.runs.asking import RequestKey
+from gateway.runs.idempotency_key import RequestKey
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from tests.scripted_replies import reply_of
@@ -263,7 +263,7 @@ async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     with pytest.raises(GatewayError, match="'main' runs no tools: add 'agent_loop' to it") as error:
         world.lane.begin(replace(await world.exchange(), workflow=use), asked)
     assert (error.value.code, error.value.facts.status) == ("workflow_failed", 422)
-    assert world.lane.looping("main") is None and world.lane.looping("nope") is None
+    assert world.lane.find_loop_handler("main") is None and world.lane.find_loop_handler("nope") is None
     heard: list[str] = []
 
     def hears(name: str) -> Stage:
@@ -279,8 +279,8 @@ async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     links = [Link("intent", hears("intent")), Link("agent_loop", hears("agent_loop"), runs_tools=True)]
     chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
     world.lane.chains = {"main": chain}
-    await world.lane.begin(replace(await world.exchange(), workflow=use), asked).ended()
-    assert heard == ["agent_loop"] and world.lane.looping("main") is chain.handlers[1]
-    await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False)).ended()
+    await world.lane.begin(replace(await world.exchange(), workflow=use), asked).wait_until_ended()
+    assert heard == ["agent_loop"] and world.lane.find_loop_handler("main") is chain.handlers[1]
+    await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False)).wait_until_ended()
     assert heard[1:] == ["intent", "agent_loop"]
     await world.lane.runs.close()

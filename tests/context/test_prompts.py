@@ -15,7 +15,7 @@ from gateway.context.prompts import (
     PromptIdError,
     PromptTextError,
 )
-from gateway.contracts.store import StoredService, StoreError
+from gateway.contracts.storage.store import StoredService, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 
 

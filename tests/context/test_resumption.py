@@ -12,9 +12,9 @@ from gateways import until, until_read
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.chain import fold
 from gateway.context.resumption import OFTEN
-from gateway.contracts.journal import Approval, StoredRun, StoredStep
-from gateway.contracts.store import StoreError
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import Approval, StoredRun, StoredStep
+from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.lease import LEASE_S
 from tests.agent.agent_bench import CALLER, answer, group, texts
@@ -164,8 +164,8 @@ async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opene
     await asyncio.gather(
         one.message(pending.id),
         two.message(pending.id),
-        one.resumption.decided("run_1"),
-        two.resumption.decided("run_1"),
+        one.resumption.resume_if_ready("run_1"),
+        two.resumption.resume_if_ready("run_1"),
     )
     await until_read(one.stored, lambda run: run.state == "completed")
     assert len(one.calls) + len(two.calls) == 1 and (await one.stored()).fence == 1
@@ -178,12 +178,12 @@ async def test_a_decided_run_goes_on_without_a_client(opened: Opened) -> None:
     """At once, and once; nobody's leaving ends it."""
     worker = await opened(answer(risky()), answer("Done."))
     await worker.first()
-    await worker.resumption.decided("run_1")
+    await worker.resumption.resume_if_ready("run_1")
     assert worker.calls == [], "nobody has decided yet"
     await worker.decide()
-    await asyncio.gather(*(worker.resumption.decided("run_1") for _ in range(5)))
+    await asyncio.gather(*(worker.resumption.resume_if_ready("run_1") for _ in range(5)))
     await until_read(worker.stored, lambda run: run.state == "completed")
-    await worker.resumption.decided("run_1")
+    await worker.resumption.resume_if_ready("run_1")
     assert len(worker.calls) == 1 and len(worker.asked) == 2
     assert texts(await whole(await worker.repeat())) == "Done."
 
@@ -202,7 +202,7 @@ async def test_a_run_whose_chain_is_gone_is_ended(opened: Opened) -> None:
             assert error.value.code == "run_cancelled" and "'main'" in error.value.message
         else:
             await worker.decide()
-            await worker.resumption.decided("run_1")
+            await worker.resumption.resume_if_ready("run_1")
         run = await worker.stored()
         assert (run.state, run.owner) == ("failed", None) and run.error is not None and "'main'" in run.error
         assert worker.calls == []
@@ -219,7 +219,7 @@ async def test_a_run_that_never_comes_to_an_end_is_ended(opened: Opened) -> None
         worker.clock.advance(LEASE_S + 1)
         run = await worker.leases.claim("run_1", "awaiting_approval")
         assert run is not None
-    await worker.resumption.go_on(run)
+    await worker.resumption.resume_run(run)
     ended = await worker.stored()
     assert (ended.state, ended.error) == ("failed", "it was begun too often") and worker.calls == []
 

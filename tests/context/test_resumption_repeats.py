@@ -9,10 +9,10 @@ from functional.through import breathe
 from gateways import until_read
 
 from gateway.context.resumption import TELLS_S
-from gateway.contracts.journal import Change
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import Change
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from tests.agent.agent_bench import USAGE, answer, call, texts
 
 from .workers import (
@@ -42,15 +42,15 @@ async def test_a_turn_is_over_once_nobody_tells_its_answer(opened: Opened, tmp_p
     worker = await opened(answer(risky()), place=place)
     await worker.first()
     run = await worker.stored()
-    assert await worker.resumption.is_over(run)
+    assert await worker.resumption.is_turn_finished(run)
     (told,) = worker.runs._runs.values()
     worker.runs.join(told)
-    assert not await worker.resumption.is_over(run)
+    assert not await worker.resumption.is_turn_finished(run)
     worker.runs.leave(told, whole=True)
     other = await opened(place=place, clock=worker.clock)
-    assert not await other.resumption.is_over(run)
+    assert not await other.resumption.is_turn_finished(run)
     worker.clock.advance(TELLS_S)
-    assert await other.resumption.is_over(run) and await worker.resumption.is_over(run)
+    assert await other.resumption.is_turn_finished(run) and await worker.resumption.is_turn_finished(run)
 
 
 async def test_a_repeated_question_is_the_same_question(opened: Opened) -> None:
@@ -77,9 +77,9 @@ async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
     worker = await opened(answer(risky()), refused, answer("Done."))
     await worker.first(credential=b"Authorization: Bearer secret\r\n")
     await worker.decide()
-    await worker.resumption.decided("run_1")
+    await worker.resumption.resume_if_ready("run_1")
     waits = await until_read(worker.stored, lambda run: run.state == "awaiting_client")
-    _, error = await worker.resumption.told(waits, shows_calls=False, decided=())  # as who followed it gets it
+    _, error = await worker.resumption.load_answer(waits, shows_calls=False, decided=())  # as who followed it gets it
     assert error is not None and "send the same request again with the credential" in error.message
     told = await whole(await worker.repeat(credential=b"Authorization: Bearer secret\r\n"))
     assert texts(told) == "Done." and len(worker.calls) == 1
@@ -103,7 +103,7 @@ async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(op
     await asyncio.wait_for(began.wait(), 120)
     following = await two.repeat()
     two.runs.join(following)
-    await following.begun()
+    await following.wait_for_reply()
     assert not following.done
     go_on.set()
     assert texts(await asyncio.wait_for(whole(following), 120)) == "Done." == texts(await whole(running))
@@ -133,9 +133,9 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
     assert (run.state, run.owner) == ("running", None)
     following = await two.repeat()
     two.runs.join(following)
-    await following.begun()
+    await following.wait_for_reply()
     assert not following.done
-    await two.resumption.decided("run_1")
+    await two.resumption.resume_if_ready("run_1")
     assert texts(await asyncio.wait_for(whole(following), 120)) == "Done."
 
 
@@ -151,7 +151,7 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
     await worker.store.write(Change(run=replace(run, state="running")))
     following = await worker.resumption.repeat(stale, worker.request_key(HI, request_id="run_3"))
     worker.runs.join(following)
-    await following.begun()
+    await following.wait_for_reply()
     assert not following.done
     ended = b'{"content": "Done.", "tool_calls": [], "finish_reason": "stop", "usage": {}, "context": {}}'
     await worker.store.write(Change(run=replace(run, state="completed", answer=ended, owner=None)))

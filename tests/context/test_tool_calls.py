@@ -9,16 +9,16 @@ import orjson
 import pytest
 from gateways import until_read
 
-from gateway.context.call_runs import MESSAGE_CHARS, Done, Held
+from gateway.context.call_runs import MESSAGE_CHARS, Done, WaitingCall
 from gateway.context.tool_calls import KEPT_S
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallProgress, Exchange
-from gateway.contracts.journal import StoredRun
 from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import RequestKey, mismatch
+from gateway.runs.idempotency_key import RequestKey, mismatch
 from tests.agent.agent_bench import CALLER
 from tests.agent.doubles import Endless, samples
 
@@ -60,7 +60,7 @@ async def test_the_same_call_joins_what_waits_and_gets_its_result(opened: Opened
     joined = await bench.begin()
     assert (await bench.done(joined)).run_id == run.id
     assert len(bench.worker.calls) == 1
-    bench.calls.delivered(joined)
+    bench.calls.mark_delivered(joined)
     anew, other = await bench.held()
     assert anew.id != run.id and other.id != approval.id
 
@@ -104,12 +104,12 @@ async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkey
     """To the request that waits, also behind a decision; without control characters, and no more than so much."""
     told: list[CallProgress] = []
     bench = calling(await opened(assessors={} if is_held else HARMLESS))
-    look = bench.worker.lane.catalog.named("look")
+    look = bench.worker.lane.catalog.find_by_name("look")
     assert look is not None
 
     async def works(_call: ToolCall, exchange: Exchange) -> ToolResult:
         assert exchange.watcher is not None
-        exchange.watcher.progressed(CallProgress("half\x00" + "x" * 2000, 1.0, 2.0))
+        exchange.watcher.report_progress(CallProgress("half\x00" + "x" * 2000, 1.0, 2.0))
         return ToolResult("done")
 
     monkeypatch.setattr(look.source, "call", works)
@@ -140,7 +140,7 @@ async def test_equal_calls_at_once_ask_once(opened: Opened) -> None:
     bench = calling(await opened())
     runs = await asyncio.gather(*(bench.begin() for _ in range(5)))
     outcomes = await asyncio.gather(*(bench.calls.outcome(run, wait_s=0.0) for run in runs))
-    (run_id,) = {outcome.run_id for outcome in outcomes if isinstance(outcome, Held)}
+    (run_id,) = {outcome.run_id for outcome in outcomes if isinstance(outcome, WaitingCall)}
     (approval,) = await bench.worker.store.approvals(tenant="t", state="pending", limit=10)
     assert approval.run_id == run_id
     await bench.decide(approval)
@@ -164,7 +164,7 @@ async def test_a_rejection_is_the_result_with_its_reason(opened: Opened) -> None
     assert done.result.content == rejected and bench.worker.calls == []
     joined = await bench.begin()
     assert (await bench.done(joined)).result == done.result
-    bench.calls.delivered(joined)
+    bench.calls.mark_delivered(joined)
     assert (await bench.held())[0].id != run.id
 
 

@@ -9,11 +9,11 @@ from gateways import until_read
 
 from gateway.context.call_runs import CallRun, Done
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, StoredRun
-from gateway.contracts.tool_runs import AWAITED_S
+from gateway.contracts.storage.journal import Approval, StoredRun
+from gateway.contracts.storage.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.runs import settle
-from gateway.runs.asking import RequestKey
+from gateway.runs import run_resolution
+from gateway.runs.idempotency_key import RequestKey
 from tests.agent.agent_bench import CALLER
 
 from .calling import HARMLESS, Calling, calling
@@ -40,7 +40,9 @@ async def started(opened: Opened) -> tuple[Calling, CallRun, "asyncio.Task[Done]
 async def test_a_run_that_is_cancelled_while_its_tool_runs_has_an_unknown_outcome(opened: Opened) -> None:
     """The client is not told that nothing ran."""
     bench, run, waits = await started(opened)
-    await settle.cancel(bench.worker.store, run.id, caller=CALLER, via="rest", clock=bench.calls.clock, tracer=None)
+    await run_resolution.cancel(
+        bench.worker.store, run.id, caller=CALLER, via="rest", clock=bench.calls.clock, tracer=None
+    )
     bench.worker.feed.nudge()
     done = await waits
     assert (done.state, done.result.ok) == ("cancelled", False)
@@ -56,7 +58,7 @@ async def test_a_client_that_left_while_its_tool_ran_is_told_first(opened: Opene
     joined = await bench.begin()
     done = await bench.done(joined)
     assert (done.run_id, done.result.ok) == (run.id, False) and "unknown" in done.result.content
-    bench.calls.delivered(joined)
+    bench.calls.mark_delivered(joined)
     await bench.calls.close()
     assert (await bench.held())[0].id != run.id
 

@@ -9,10 +9,10 @@ import pytest
 from gateways import until, until_read
 
 from gateway.approvals.approvals import Decision
-from gateway.context.call_runs import CallRun, Done, Held
-from gateway.contracts.journal import Change, StoredRun
+from gateway.context.call_runs import CallRun, Done, WaitingCall
+from gateway.contracts.errors import ExitError, GatewayError
+from gateway.contracts.storage.journal import Change, StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.errors import ExitError, GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.leases import abandon
 from tests.agent.agent_bench import CALLER
@@ -66,7 +66,7 @@ async def driven(bench: Calling) -> None:
     with suppress(ExitError, GatewayError):
         run = await bench.begin()
         outcome = await bench.calls.outcome(run, wait_s=0.0)
-        if isinstance(outcome, Held):
+        if isinstance(outcome, WaitingCall):
             await approved(bench, outcome)
             await bench.calls.outcome(run, wait_s=0.0)
 
@@ -75,7 +75,7 @@ def _rests(run: StoredRun | None) -> bool:
     return run is not None and run.state != "running"
 
 
-async def approved(bench: Calling, held: Held) -> None:
+async def approved(bench: Calling, held: WaitingCall) -> None:
     (approval,) = held.approvals
     wish = Decision(approve=True, via="mcp", sha256=approval.sha256)
     await bench.calls.decide(approval.id, wish, caller=CALLER)
@@ -86,18 +86,18 @@ async def came_back(bench: Calling) -> list[Done]:
     bench.worker.clock.advance(60.0)  # whoever had the run before is gone
     found = await bench.worker.store.runs(tenant="t", limit=10)
     for stored in found.runs:
-        await bench.worker.resumption.decided(stored.id)
+        await bench.worker.resumption.resume_if_ready(stored.id)
         await until_read(partial(bench.worker.store.run, stored.id, tenant="t"), _rests)
     told: list[Done] = []
     while not told or told[-1].state == "unknown":
         run: CallRun = await bench.begin()
         outcome = await bench.calls.outcome(run, wait_s=0.0)
-        if isinstance(outcome, Held):
+        if isinstance(outcome, WaitingCall):
             await approved(bench, outcome)
             outcome = await bench.calls.outcome(run, wait_s=0.0)
         assert isinstance(outcome, Done)
         told.append(outcome)
-        bench.calls.delivered(run)
+        bench.calls.mark_delivered(run)
         await bench.calls.close()
     return told
 
@@ -148,7 +148,7 @@ async def test_a_worker_that_stalls_in_a_call_is_told_what_became_of_it(
     waits = asyncio.create_task(stalled.done(run))
     await until(lambda: effects)
     stalled.worker.clock.advance(60.0)
-    await other.worker.resumption.decided(run.id)
+    await other.worker.resumption.resume_if_ready(run.id)
     stored = await until_read(partial(other.worker.store.run, run.id, tenant="t"), _rests)
     assert stored is not None and stored.state == "unknown"
     same = await other.done(await other.begin())
@@ -185,5 +185,5 @@ async def test_a_held_call_that_cannot_go_on_is_told_so_once(opened: Opened) -> 
     joined = await bench.begin()
     done = await bench.done(joined)
     assert (done.state, done.result.ok) == ("failed", False) and "its plugin is gone" in done.result.content
-    bench.calls.delivered(joined)
+    bench.calls.mark_delivered(joined)
     assert (await bench.held())[0].id != run.id

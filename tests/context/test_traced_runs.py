@@ -7,11 +7,11 @@ import pytest
 
 from gateway.context.traced_runs import traced_run
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange, Handler, Pause, Reply, Resume
-from gateway.errors import GatewayError
-from gateway.runs.snapshot import exchange_of, first_of
-from gateway.trace_context import CURRENT, TraceContext
-from gateway.tracing.tracer import Record, Tracer
+from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.runs.request_snapshot import build_run_record, load_exchange
+from gateway.telemetry.tracing.tracer import Record, Tracer
 
 ABOVE = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True)
 CALLER = Caller("ci", "acme", frozenset())
@@ -68,9 +68,9 @@ async def test_a_parked_run_has_one_span_which_its_last_process_sends() -> None:
     sent, seen = list[Record](), list[Exchange]()
     await run(chain(seen, leaves=True), EXCHANGE, sent)
     assert sent == []
-    stored = replace(first_of(seen[0], now_s=1000.0), state="awaiting_approval")
+    stored = replace(build_run_record(seen[0], now_s=1000.0), state="awaiting_approval")
     assert "trace" in orjson.loads(stored.request)
-    later = exchange_of(Resume(stored), approvals="turn")
+    later = load_exchange(Resume(stored), approvals="turn")
     decider = TraceContext("f" * 32, "e" * 16, sampled=True)
     await run(chain([]), later, sent, above=decider)
     (span,) = sent
@@ -80,9 +80,9 @@ async def test_a_parked_run_has_one_span_which_its_last_process_sends() -> None:
 
 async def test_a_run_that_was_stored_without_a_trace_gets_one_of_its_own() -> None:
     sent: list[Record] = []
-    stored = first_of(EXCHANGE, now_s=1000.0)
+    stored = build_run_record(EXCHANGE, now_s=1000.0)
     assert b"trace" not in stored.request
-    await run(chain([]), exchange_of(Resume(stored), approvals="turn"), sent)
+    await run(chain([]), load_exchange(Resume(stored), approvals="turn"), sent)
     assert sent[0].context.trace_id != ABOVE.trace_id and sent[0].context.parent_id == ""
 
 

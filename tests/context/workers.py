@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.approvals.chat_replies import ChatDecision
-from gateway.approvals.view import word_of
+from gateway.approvals.view import get_check_word
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.lane import ContextLane
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.exchange import Reply as ModelReply
-from gateway.contracts.journal import StoredRun
-from gateway.contracts.store import Json
-from gateway.runs.asking import RequestKey
+from gateway.contracts.storage.journal import StoredRun
+from gateway.contracts.storage.store import Json
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
 from tests import scripted_replies
@@ -93,7 +93,7 @@ class Worker(Bench):
             one.id for one in await self.pending_approvals() if one.state == "pending"
         )
         repeated = self.request_key(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
-        words = tuple((one.id, word_of(one)) for one in await self.pending_approvals())
+        words = tuple((one.id, get_check_word(one)) for one in await self.pending_approvals())
         return await whole(await self.resumption.reply([ChatDecision(approve, ids, None, words)], repeated))
 
     async def repeat(self, **facts: object) -> LiveRun:
@@ -122,7 +122,7 @@ async def _nothing() -> None:
 
 
 async def whole(run: LiveRun) -> list[Json]:
-    await run.begun()
+    await run.wait_for_reply()
     return list(map(scripted_replies.whole, await run.transcript.whole()))
 
 

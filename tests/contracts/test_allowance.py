@@ -23,4 +23,4 @@ def test_budgets_are_sums_of_days_and_months() -> None:
     ],
 )
 def test_the_first_figure_that_is_larger(given: Allowance | None, figure: str | None) -> None:
-    assert OWN.exceeded_by(given) == figure
+    assert OWN.find_excess(given) == figure

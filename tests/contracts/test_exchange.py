@@ -11,7 +11,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply
 
 FACTS = [one for one in vars(contracts).values() if isinstance(one, type) and is_dataclass(one)]
-#: See gateway/records.py.
+#: See gateway/contracts/records.py.
 COPIED = (Exchange, Reply)
 
 

@@ -16,7 +16,7 @@ def test_an_enhancer_is_known_by_its_shape() -> None:
     """So that any stage can be one."""
 
     class Shows:
-        async def enhanced(self, prompt_id: str) -> None:
+        async def enhance_prompt(self, prompt_id: str) -> None:
             return None
 
     assert isinstance(Shows(), Enhancer) and not isinstance(object(), Enhancer)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from gateway.contracts.journal import ENDED
+from gateway.contracts.storage.journal import ENDED
 
 from .effects import STEPS, Json, Stored, effects, stored, words
 from .person import THINKS_S, Refused

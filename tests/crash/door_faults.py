@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from gateway.contracts.journal import APPROVED
+from gateway.contracts.storage.journal import APPROVED
 from gateway.testing.run import GatewayProcess
 
 from .disk import FOREVER, SYNC, WRITE, Disk

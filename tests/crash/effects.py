@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.audit import AuditError, verified
-from gateway.plugins.stores.sqlite.address import SqliteBeside
+from gateway.cli.audit import AuditError, verify_log
+from gateway.plugins.stores.sqlite.store_url import SqliteBeside
 
 Json = dict[str, Any]
 
@@ -127,7 +127,7 @@ def copied(place: Path, folder: Path) -> Path:
 def broken_chain(place: Path) -> str | None:
     """Return the problems of the audit log."""
     try:
-        list(verified(SqliteBeside(str(place)), noted=None))
+        list(verify_log(SqliteBeside(str(place)), noted=None))
     except AuditError as error:
         return str(error)
     return None

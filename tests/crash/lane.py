@@ -17,7 +17,7 @@ from typing import Literal
 
 import aiohttp
 
-from gateway.contracts.journal import ENDED
+from gateway.contracts.storage.journal import ENDED
 from gateway.testing.run import GatewayProcess
 
 from .disk import Disk

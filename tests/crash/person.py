@@ -10,7 +10,7 @@ from typing import Literal
 import aiohttp
 from gateways import until
 
-from gateway.contracts.journal import ENDED
+from gateway.contracts.storage.journal import ENDED
 
 from .effects import Json, Stored, effects, stored, words
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import aiohttp
 
-from gateway.contracts.journal import APPROVED
+from gateway.contracts.storage.journal import APPROVED
 from gateway.testing.run import GatewayProcess
 
 from .asker import Asker, Way

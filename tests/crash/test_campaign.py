@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.journal import APPROVED
+from gateway.contracts.storage.journal import APPROVED
 from gateway.testing.run import GatewayProcess
 
 from .disk import Disk

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from gateways import until
 
-from gateway.contracts.journal import APPROVED, ENDED
+from gateway.contracts.storage.journal import APPROVED, ENDED
 from gateway.testing.run import GatewayProcess
 
 from .effects import ASKS, Json, broken_chain, effects, settings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.audit_chain import verify
+from gateway.contracts.storage.audit_chain import verify
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.file import connect
 
@@ -27,7 +27,7 @@ import asyncio, os, sys
 from dataclasses import replace
 from pathlib import Path
 from crash.disk import tell
-from gateway.contracts.store import StoreError, UncertainError
+from gateway.contracts.storage.store import StoreError, UncertainError
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import audit_line, event, moved, parked, write, run
 record = Path(sys.argv[2])
@@ -67,7 +67,7 @@ asyncio.run(main())
 #: Decides one by one, as told by its lines, and closes its store: says what it was told of each.
 ASKED = """
 import asyncio, sys
-from gateway.contracts.store import StoreError, UncertainError
+from gateway.contracts.storage.store import StoreError, UncertainError
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import parked
 async def main():

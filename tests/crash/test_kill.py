@@ -12,7 +12,7 @@ from statistics import median
 import aiohttp
 import pytest
 
-from gateway.contracts.journal import APPROVED
+from gateway.contracts.storage.journal import APPROVED
 from gateway.testing.run import GatewayProcess
 
 from .effects import ASKS, STARTED, STEPS, Stored, broken_chain, copied, effects, phase_of, settings, stored

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.testing.run import GatewayProcess
 
 from .effects import ASKS, effects, settings

@@ -16,7 +16,7 @@ from functional.several import CHAT
 from functional.through import get, post
 from gateways import all_workers, config, exchange, until
 
-from gateway.testing.peer import PEER_LEFT, connect
+from gateway.testing.raw_connection import PEER_LEFT, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream

@@ -2,7 +2,15 @@
 
 import pytest
 
-from gateway.demo.conversation import Entry, RefusalError, is_json, read_body, read_conversation, read_texts, said
+from gateway.demo.conversation import (
+    Entry,
+    RefusalError,
+    classify_text,
+    is_json,
+    read_body,
+    read_conversation,
+    read_texts,
+)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"null", b'"text"', b"\xff"])
@@ -37,7 +45,7 @@ def test_texts() -> None:
 )
 def test_what_the_model_said(text: str, kind: str) -> None:
     """A prompted call, a broken one and an answer are told apart."""
-    assert said((text,)).kind == kind
+    assert classify_text((text,)).kind == kind
 
 
 def test_arguments() -> None:

@@ -10,7 +10,7 @@ import pytest
 from yarl import URL
 
 from gateway.demo.app import DemoModel
-from gateway.demo.delivery import first_half, paced
+from gateway.demo.delivery import first_half, pace_parts
 
 from .talk import Json, chat, chat_stream, user
 
@@ -113,5 +113,5 @@ async def test_client_leaves(client: aiohttp.ClientSession, demo: DemoModel, cap
 
 async def test_pieces_in_order() -> None:
     """Pacing changes nothing but the time; the first half never holds the end."""
-    assert [part async for part in paced("abc", gap_s=0)] == ["a", "b", "c"]
+    assert [part async for part in pace_parts("abc", gap_s=0)] == ["a", "b", "c"]
     assert (first_half("abc"), first_half("")) == ("a", "")

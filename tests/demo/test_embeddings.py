@@ -7,7 +7,7 @@ import struct
 import aiohttp
 import pytest
 
-from gateway.demo.embeddings import DIMENSIONS, MAX_DIMENSIONS, MAX_INPUTS, vector_of
+from gateway.demo.embeddings import DIMENSIONS, MAX_DIMENSIONS, MAX_INPUTS, build_vector
 
 from .talk import post
 
@@ -40,8 +40,8 @@ async def test_inputs(client: aiohttp.ClientSession) -> None:
 
 def test_vectors() -> None:
     """A vector depends on its text alone and has length 1."""
-    assert vector_of(b"a", dimensions=64) == vector_of(b"a", dimensions=64) != vector_of(b"b", dimensions=64)
-    assert math.isclose(math.hypot(*vector_of(b"a", dimensions=MAX_DIMENSIONS)), 1, abs_tol=1e-5)
+    assert build_vector(b"a", dimensions=64) == build_vector(b"a", dimensions=64) != build_vector(b"b", dimensions=64)
+    assert math.isclose(math.hypot(*build_vector(b"a", dimensions=MAX_DIMENSIONS)), 1, abs_tol=1e-5)
 
 
 @pytest.mark.parametrize(

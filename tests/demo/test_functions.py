@@ -11,13 +11,13 @@ WEATHER = "What's the weather like in San Francisco?"
 
 
 def called(message: str, *names: str, forced: bool = False, by_words: bool = True) -> str | None:
-    call = Functions(tuple(Function(name, {}) for name in names), forced).call_for(message, by_words=by_words)
+    call = Functions(tuple(Function(name, {}) for name in names), forced).find_call(message, by_words=by_words)
     return None if call is None else call.name
 
 
 def argument(schema: object, message: str = WEATHER) -> Any:
     parameters = {"type": "object", "properties": {"a": schema, "left_out": {}}, "required": ["a"]}
-    call = Functions((Function("get_weather", parameters),), forced=True).call_for(message, by_words=True)
+    call = Functions((Function("get_weather", parameters),), forced=True).find_call(message, by_words=True)
     assert call is not None
     (pair,) = json.loads(call.arguments).items()
     assert pair[0] == "a"
@@ -113,7 +113,7 @@ def test_text_of_a_message(message: str, text: str) -> None:
 def test_parameters_of_the_wrong_shape(parameters: object) -> None:
     """A schema that is none has no required arguments."""
     functions = read_functions([{"type": "function", "name": "weather", "parameters": parameters}], choice="auto")
-    call = functions.call_for(WEATHER, by_words=True)
+    call = functions.find_call(WEATHER, by_words=True)
     assert call is not None and call.arguments == "{}"
 
 

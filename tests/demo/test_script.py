@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.demo.conversation import Conversation, Entry, RefusalError, said
+from gateway.demo.conversation import Conversation, Entry, RefusalError, classify_text
 from gateway.demo.functions import NO_FUNCTIONS, Function, Functions
-from gateway.demo.script import GREETING, Answer, answer_to, count_tokens, pieces, refuse_when_asked
+from gateway.demo.script import GREETING, DemoAnswer, build_answer, count_tokens, pieces, refuse_when_asked
 
 WEATHER = Function("get_weather", {"properties": {"city": {"type": "string"}}, "required": ["city"]})
 
@@ -17,7 +17,7 @@ def ask(
     max_tokens: int | None = None,
     native_calls: bool = True,
     functions: Functions = NO_FUNCTIONS,
-) -> Answer:
+) -> DemoAnswer:
     conversation = Conversation(
         model="demo",
         entries=tuple(Entry("user", (entry,)) if isinstance(entry, str) else entry for entry in entries),
@@ -26,21 +26,21 @@ def ask(
         native_calls=native_calls,
         functions=functions,
     )
-    return answer_to(conversation, digest="0" * 64)
+    return build_answer(conversation, digest="0" * 64)
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: DemoAnswer) -> str:
     return "".join(answer.text)
 
 
-def call_of(answer: Answer) -> Any:
+def call_of(answer: DemoAnswer) -> Any:
     return json.loads(text_of(answer))
 
 
-def said_by(answer: Answer) -> Entry:
+def said_by(answer: DemoAnswer) -> Entry:
     if answer.calls:
         return Entry("call", tuple(call.arguments for call in answer.calls))
-    return said(answer.text)
+    return classify_text(answer.text)
 
 
 def result(text: str) -> Entry:
@@ -102,7 +102,7 @@ def test_thinking() -> None:
     """`think` thinks beside the text, `think tag` inside it."""
     assert ask("think hi").thoughts and "<think>" not in text_of(ask("think hi"))
     assert not ask("think tag hi").thoughts and text_of(ask("think tag hi")).startswith("<think>")
-    assert said(ask("think tag tool x {}").text).kind == "call"
+    assert classify_text(ask("think tag tool x {}").text).kind == "call"
 
 
 def test_error() -> None:

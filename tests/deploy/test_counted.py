@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from gateways import all_workers, scrape, until, until_read, workers_of
 
-from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 
 from .prometheus import Prometheus, scraping

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat.reply import CompletionFacts
 

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.records import replace
 from gateway.dialects.chat_request import (
     brings_tool_results,
     client_tools,
@@ -18,7 +19,6 @@ from gateway.dialects.chat_request import (
     wants_text,
     whole_text,
 )
-from gateway.records import replace
 
 
 def test_the_tools_of_a_client_are_known_by_name() -> None:

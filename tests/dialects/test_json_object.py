@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
+from gateway.contracts.errors import GatewayError
 from gateway.dialects.json_object import json_object
-from gateway.errors import GatewayError
 
 
 def test_an_object() -> None:

@@ -1,15 +1,15 @@
 """The tokens of a turn are those of all its model calls."""
 
-from gateway.dialects.usage import Usage
+from gateway.dialects.usage import TurnUsage
 
 BODY = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 def test_usage_is_summed_over_the_calls() -> None:
     """As the models say it."""
-    usage = Usage()
+    usage = TurnUsage()
     for prompt, completion in ((10, 2), (15, 3)):
-        usage.asked(BODY)
+        usage.begin_call(BODY)
         usage.said("abc")
         usage.read({"choices": []})
         usage.read({"usage": {"prompt_tokens": prompt, "completion_tokens": completion}})
@@ -21,15 +21,15 @@ def test_usage_is_summed_over_the_calls() -> None:
 
 def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
     """UTF-8 bytes / 4, rounded up; odd numbers count as none, and so does a prompt of no tokens."""
-    usage = Usage()
-    usage.asked(BODY)
+    usage = TurnUsage()
+    usage.begin_call(BODY)
     usage.said("中文ab")
-    usage.asked(BODY)
+    usage.begin_call(BODY)
     usage.read({"usage": {"prompt_tokens": "many", "completion_tokens": -1}})
-    usage.asked(BODY)
+    usage.begin_call(BODY)
     usage.said("abcd" * 3)
     usage.read({"usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}})
-    usage.asked(BODY)
+    usage.begin_call(BODY)
     usage.said("abcd" * 3)
     usage.read({"usage": {"prompt_tokens": 0, "completion_tokens": 9}})
     chunk = usage.chunk()
@@ -40,15 +40,15 @@ def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
 
 def test_details_are_summed_whatever_they_are_called() -> None:
     """Numbers are added, other words replaced; what is no number is none, and nothing is as deep as it wants."""
-    usage = Usage()
+    usage = TurnUsage()
     for cached, tier in ((3, "default"), (4, "flex")):
-        usage.asked(BODY)
+        usage.begin_call(BODY)
         huge, deep = 1 << 63, {"a": {"b": {"c": {"d": 1}}}}
         details = {"cached_tokens": cached, "is_hit": True, "none": None, "list": [1]}
         usage.read(
             {"usage": {"prompt_tokens": 1, "prompt_tokens_details": details, "tier": tier, "deep": deep, "huge": huge}}
         )
-    restored = Usage()
+    restored = TurnUsage()
     restored.restore(usage.snapshot())
     for one in (usage, restored):
         told = one.chunk()["usage"]
@@ -59,17 +59,17 @@ def test_details_are_summed_whatever_they_are_called() -> None:
 
 def test_a_snapshot_of_an_earlier_version() -> None:
     """It knows no details."""
-    usage = Usage()
+    usage = TurnUsage()
     usage.restore({"prompt": 3, "completion": 4, "estimated": False})
     assert usage.chunk()["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
 def test_a_call_has_what_its_answer_says_of_itself() -> None:
     """Its model and its tokens; nothing is estimated, and nothing is left from the call before."""
-    usage = Usage()
-    usage.asked(BODY)
+    usage = TurnUsage()
+    usage.begin_call(BODY)
     usage.read({"model": "m-1", "choices": []})
     usage.read({"model": "m-2", "usage": {"prompt_tokens": 10, "completion_tokens": None}})
-    assert usage.told() == ("m-1", 10, None)
-    usage.asked(BODY)
-    assert usage.told() == (None, None, None)
+    assert usage.get_reported_usage() == ("m-1", 10, None)
+    usage.begin_call(BODY)
+    assert usage.get_reported_usage() == (None, None, None)

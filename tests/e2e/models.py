@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head
 from gateway.testing.upstream import FakeUpstream
 

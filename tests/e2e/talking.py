@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from gateways import until_read
 
-from gateway.clock import SystemClock
-from gateway.testing.local import LocalGateway
+from gateway.aio.clock import SystemClock
+from gateway.testing.local_gateway import LocalGateway
 
 from .models import Answer, Json, Model
 

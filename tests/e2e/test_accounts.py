@@ -21,7 +21,7 @@ READ = calls("file_operations", operation="read", path="notes.txt")
 
 def lines(world: World, path: str = CHAT) -> list[Json]:
     """The access log's lines of this path."""
-    logged: list[Json] = [json.loads(line) for line in world.gateway.logged().splitlines()]
+    logged: list[Json] = [json.loads(line) for line in world.gateway.get_log().splitlines()]
     return [line for line in logged if line["event"] == "request" and line["path"] == path]
 
 

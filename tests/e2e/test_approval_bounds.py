@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gateways import key, until_read
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 
 from .asking import (
     GO,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dialects.imitation import INSTEAD
+from gateway.dialects.id_scrubbing import INSTEAD
 
 from .models import Answer, Json, call, native, says
 from .talking import World, desk, talking

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.contracts.model_names import MODEL_CHARS
 from gateway.model.candidates import FURTHER
-from gateway.model_names import MODEL_CHARS
 
 from .models import Answer, Json, says
 from .talking import CHAT

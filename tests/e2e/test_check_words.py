@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dialects.imitation import INSTEAD
+from gateway.dialects.id_scrubbing import INSTEAD
 
 from .asking import GO, answering, asks, birth, born, line, pending, ranch, user
 from .models import Json, says

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from gateways import until, until_read
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import head
 from gateway.testing.upstream import FakeUpstream
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.api.responses.answering import GATEWAY, answering, kinds, text_of
 
 from .models import calls, native, says

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gateways import until_read
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 
 from .asking import GO, HOLD, answering, asks, birth, born, held, line, pending, ranch, user
 from .models import Answer, Json, calls, says
@@ -42,7 +42,7 @@ async def test_an_answer_behind_a_tool_ends_as_any_other(tmp_path: Path) -> None
         assert (stream.text, stream.finishes) == (CUT, ["content_filter"])
         run = await world.run(answer.headers["X-Context-Run-Id"])
         assert (run["state"], run["error"]) == ("completed", None)
-        assert "Traceback" not in world.gateway.logged()
+        assert "Traceback" not in world.gateway.get_log()
 
 
 async def test_a_question_that_is_blocked_waits_for_no_person(tmp_path: Path) -> None:
@@ -165,6 +165,6 @@ async def test_a_rule_whose_answer_is_an_error_is_one_behind_a_decision(tmp_path
             answer = await world.chat(said)
             assert answer.error["code"] == "content_blocked" and answer.status in (400, 422)
         run = await world.gateway.gateway._shared.store.run(first.asks[0]["run_id"], tenant="local")
-        chunks, error = await world.gateway.gateway._resumption.told(run, shows_calls=True, decided=())
+        chunks, error = await world.gateway.gateway._resumption.load_answer(run, shows_calls=True, decided=())
         assert isinstance(error, GatewayError) and error.code == "content_blocked"
         assert "Heron" not in str(chunks) and len(world.model.asked) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gateways import until_read
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.testing.clock import ManualClock
 
 from .models import Json, Model, calls, refuses, says

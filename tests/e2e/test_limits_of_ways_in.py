@@ -13,7 +13,7 @@ from functional.several import CHAT
 from functional.through import post
 from gateways import key, until_read
 
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 
 from .models import Json, says
 from .talking import Completed, World, talking

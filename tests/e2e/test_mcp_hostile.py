@@ -270,7 +270,7 @@ async def test_a_secret_that_a_server_prints() -> None:
             assert CANARY not in json.dumps(view).replace(json.dumps(leak), "")
         async with world.session.get("/metrics") as response:
             assert CANARY not in await response.text()
-        assert CANARY not in world.gateway.logged()
+        assert CANARY not in world.gateway.get_log()
 
 
 async def test_a_result_that_gives_orders(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 from .models import says
 from .serving import SERVICES, World, asked_of, behaving, called, serving, until, until_pinned

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import ElicitResult
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess
 from tests.mcp_server.auth.issuer import AUDIENCE, OTHER_RSA_KEY, Issuer, issuing, public

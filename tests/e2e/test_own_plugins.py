@@ -9,7 +9,7 @@ from functional.through import post
 from gateways import ended, exchange, until
 
 from gateway.cli.plugin_new import NewKind, write_plugin
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 
 OWN: dict[NewKind, str] = {"stages": "polite", "tools": "count_words", "assessors": "short_texts"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gateways import key, until, until_read
 
-from gateway.agent import effect
-from gateway.runs.settle import DONE, FAILED
+from gateway.agent import call_execution
+from gateway.runs.run_resolution import DONE, FAILED
 
 from .asking import GO, HOLD, answering, asks, birth, born, held, ranch, until_asked
 from .models import Json, calls, refuses, says
@@ -132,7 +132,7 @@ async def test_cancelled_while_a_stream_is_held(tmp_path: Path) -> None:
 
 async def test_cancelled_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool is stopped, and the client told with a status that no SDK tries again."""
-    monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.05)
+    monkeypatch.setattr(call_execution, "TOOL_GRACE_S", 0.05)
     tools: Json = {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
     async with talking(calls("execute_command", command=SLOW, risk_level="low"), tools=tools) as world:
         asking = asyncio.create_task(world.chat("Wait."))
@@ -174,7 +174,7 @@ async def lost(
 
     `asker` and `decider` are the keys that began it and approved the call, "" without keys. `more` are settings.
     """
-    monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.01)
+    monkeypatch.setattr(call_execution, "TOOL_GRACE_S", 0.01)
     work = folder / "work"
     work.mkdir()
     tools: Json = {"execute_command": {"cwd": str(work), "sandbox": "none"}}
@@ -286,7 +286,7 @@ async def test_no_credential_is_kept(tmp_path: Path) -> None:
         sent = [request.values(b"authorization") for request in world.model.upstream.requests]
         assert sent[:3] == [[b"Bearer canary-of-the-client"]] * 3
         assert not any(request.values(b"x-gateway-key") for request in world.model.upstream.requests)
-        assert "canary" not in world.gateway.logged()
+        assert "canary" not in world.gateway.get_log()
         stored = b"".join(path.read_bytes() for path in tmp_path.glob("gateway.db*"))
     assert b"Ed, too." in stored and b"canary" not in stored
 

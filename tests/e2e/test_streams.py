@@ -11,7 +11,7 @@ from gateways import until_read, until_still
 from measuring import LoopTime
 
 from gateway.runs import live
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 
 from .models import CUT, USAGE, Answer, call, calls, native, says
 from .talking import CHAT, Streamed, desk, talking

@@ -8,8 +8,8 @@ from collector import SENDER, TRACE, TRACEPARENT, Collector, Seen, tree
 from functional.through import HOSTS, get, post
 from gateways import exchange, until, until_read
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Response, connect
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Response, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
@@ -277,7 +277,7 @@ async def test_log_lines_of_a_run_have_its_trace(tmp_path: Path) -> None:
         tracing = {"endpoint": collector.url}
         async with talking(says("Hi."), tracing=tracing, logging={"access": True}) as world:
             await world.chat("hi", headers=PARENT)
-            await until(lambda: f'"trace_id":"{TRACE}"' in world.gateway.logged())
+            await until(lambda: f'"trace_id":"{TRACE}"' in world.gateway.get_log())
 
 
 async def test_without_tracing_a_run_stores_and_sends_nothing_of_it(tmp_path: Path) -> None:

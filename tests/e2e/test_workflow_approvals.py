@@ -8,9 +8,9 @@ import pytest
 from cli_cases import told
 from gateways import until, until_read
 
-from gateway.cli.operator.approvals import decided
+from gateway.cli.operator.approvals import decide_approvals
 from gateway.cli.operator.remote import Remote, RemoteError
-from gateway.cli.operator.workflows import begun
+from gateway.cli.operator.workflows import run_workflow
 from gateway.runs import live
 
 from .asking import HOLD, answering, behind_question, born, held, pending, user, whole
@@ -62,7 +62,7 @@ async def rule(world: World, approval_id: str, decision: str, *, via: str) -> No
         assert (await world.decide(approval_id, decision)).status == 200
     elif via == "cli":
         remote = Remote(world.gateway.base_url, None)
-        await told(lambda: decided(remote, [approval_id], decision=decision))  # type: ignore[arg-type]
+        await told(lambda: decide_approvals(remote, [approval_id], decision=decision))  # type: ignore[arg-type]
     elif via == "websocket":
         async with world.session.ws_connect("/context/ws") as socket:
             await socket.send_json({"type": "decide", "ref": 1, "id": approval_id, "decision": decision})
@@ -364,14 +364,14 @@ async def test_the_command_line_says_how_to_decide(tmp_path: Path) -> None:
         remote = Remote(world.gateway.base_url, None)
 
         async def command(workflow: str, *, wait: bool = True, **written: str) -> list[str]:
-            return await told(lambda: begun(remote, workflow, pairs=[*written.items()], given={}, wait=wait))
+            return await told(lambda: run_workflow(remote, workflow, pairs=[*written.items()], given={}, wait=wait))
 
         lines = await command("birth", name="Di")
         (approval_id,) = await pending(world)
         assert f"  to decide: gateway approvals show {approval_id}" in lines and lines[0].endswith(
             "  awaiting_approval"
         )
-        await told(lambda: decided(remote, [approval_id], decision="approve"))
+        await told(lambda: decide_approvals(remote, [approval_id], decision="approve"))
         await world.run(lines[0].split()[0], state="completed")
         assert await command("report", legs="4", title="Four legs") == ["# Four legs", "Ada."]
         (line,) = await command("report", wait=False, legs="2")

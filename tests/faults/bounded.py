@@ -3,7 +3,7 @@
 import pytest
 from gateways import scrape
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 #: For what takes long and does not depend on the loop: the one that the gateway runs on.
 UVLOOP = pytest.mark.asyncio(loop_factories=["uvloop"])

@@ -14,7 +14,7 @@ from gateways import until_read
 
 from gateway.demo.app import start_demo
 from gateway.testing.messages import differences
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
 

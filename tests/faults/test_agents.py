@@ -11,7 +11,7 @@ import pytest
 from functional.through import post
 from gateways import Stopwatch, Usage, exchange
 
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 
 pytestmark = pytest.mark.soak

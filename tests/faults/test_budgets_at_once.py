@@ -14,7 +14,7 @@ import pytest
 from gateways import config, key, until
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import event, ok, sse_answer
 from gateway.testing.upstream import FakeUpstream

@@ -17,8 +17,8 @@ from gateways import Usage, scrape, until, until_sample
 from measuring import LoopTime
 from unanswered_ports import silent_port
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import chunk, event, head
 
 #: The promise, and what comes to it where a paused client must be looked for, every 0.05 s (`make soak` prints it).

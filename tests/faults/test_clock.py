@@ -9,8 +9,8 @@ from e2e.models import says
 from e2e.talking import World, talking
 from gateways import until
 
-from gateway.clock import SystemClock
-from gateway.contracts.journal import StoredRun
+from gateway.aio.clock import SystemClock
+from gateway.contracts.storage.journal import StoredRun
 from gateway.runs import leases as keeper
 
 HOUR_S = 3600.0

@@ -9,7 +9,7 @@ from functional.several import BODY, STORES, chat, several
 from functional.through import ask, client_of, error_of, listener_of, post, sweeps
 from gateways import until
 
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, ok, serve
 
 OFF = {"failures": 0}

@@ -8,10 +8,10 @@ from functional.through import ask, client_of, error_of, get, post, through
 from functional.tunnels import HANDSHAKE, SWITCHING, echo
 from gateways import exchange, key
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import PATIENCE_S
 from gateway.testing.scripts import answer, serve
-from tests.keys.keyring import Ahead
+from tests.auth.keyring import Ahead
 
 NAME, OTHER = "gw-bound-5f1d", "gw-free-77c0"
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()

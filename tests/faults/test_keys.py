@@ -13,8 +13,8 @@ from functional.through import ask, client_of, error_of, get, post, through
 from gateways import config, exchange, fetch, key, until
 
 from gateway.server.app import ADMIN
-from gateway.testing.peer import Peer, connect
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, serve
 from gateway.testing.upstream import FakeUpstream

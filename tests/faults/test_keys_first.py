@@ -5,8 +5,8 @@ from functional.through import ask, client_of, error_of, get, post, through
 from gateways import key, scrape
 from own_pages import own_pages
 
-from gateway.api.site import OPEN
-from gateway.testing.local import LocalGateway
+from gateway.api.ops_pages import OPEN
+from gateway.testing.local_gateway import LocalGateway
 
 #: A body that nobody has the room for; not a byte of it is sent.
 HUGE = (b"Content-Type: application/json", b"Content-Length: %d" % (1 << 40))

@@ -14,12 +14,12 @@ from functional.through import client_of, get, post
 from functional.tunnels import HANDSHAKE, SWITCHING, echo
 from gateways import all_workers, config, exchange, key, until, until_read
 
-from gateway.clock import STILL_S
-from gateway.testing.peer import connect
+from gateway.aio.clock import STILL_S
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, event, serve
 from gateway.testing.upstream import FakeUpstream
-from tests.keys.keyring import EVERYTHING, ROOT, keyring
+from tests.auth.keyring import EVERYTHING, ROOT, keyring
 
 OK = serve(answer(200, b"ok"))
 

@@ -8,8 +8,8 @@ import pytest
 from functional.through import client_of, error_of, get, post, through
 from gateways import Stopwatch, exchange, until_sample, until_still
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import head
 
 from .bounded import UVLOOP, deadlines

@@ -10,7 +10,7 @@ from functional.several import CHAT
 from functional.through import get, post
 from gateways import all_workers, config, exchange, key, scrape, until, until_read, workers_of
 
-from gateway.testing.peer import PEER_LEFT, Peer, connect
+from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream

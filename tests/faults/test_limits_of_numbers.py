@@ -12,7 +12,7 @@ from functional.through import ask, client_of, error_of, get, post, through
 from gateways import config, exchange, fetch, scrape, until, until_read, until_sample
 from measuring import Effort, LoopTime
 
-from gateway.testing.peer import PEER_LEFT, Peer, connect
+from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, ok, serve
 from gateway.testing.upstream import FakeUpstream

@@ -10,7 +10,7 @@ from functional.through import get, post
 from gateways import Usage, config, exchange, fetch, in_parallel, scrape, until_sample
 
 from gateway.lanes.plans import PLAN_BYTES, PLANS_BYTES
-from gateway.testing.peer import PEER_LEFT, connect
+from gateway.testing.raw_connection import PEER_LEFT, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream

@@ -10,7 +10,7 @@ import pytest
 from functional.through import get, post
 from gateways import Usage, config, exchange, fetch, scrape, until_sample
 
-from gateway.testing.peer import Peer, connect
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, head, ok, serve
 from gateway.testing.upstream import FakeUpstream, Script

@@ -15,7 +15,7 @@ from functional.through import client_of, post
 from gateways import exchange
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, event, head, ok, serve, sse_answer
 from gateway.testing.upstream import Script
 

@@ -10,8 +10,8 @@ import pytest
 from functional.through import FINE, get, post
 from gateways import all_workers, exchange, key, until, workers_of
 
-from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
 

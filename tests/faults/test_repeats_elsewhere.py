@@ -10,7 +10,7 @@ from functional.through import post
 from gateways import config, exchange, fetch, until
 
 from gateway.testing.messages import Response
-from gateway.testing.peer import connect
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 from tests.e2e.models import Model, calls, refuses, says
 

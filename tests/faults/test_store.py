@@ -17,7 +17,7 @@ from crash.effects import ASKS, broken_chain
 from crash.talk import CHAT, Stream, approval_asked, asking, told
 from gateways import Stopwatch, until
 
-from gateway.plugins.stores.sqlite.address import SqliteBeside
+from gateway.plugins.stores.sqlite.store_url import SqliteBeside
 
 from .stored import Answered, Lane, running
 
@@ -179,7 +179,7 @@ async def test_a_copy_that_is_written_over_the_store_takes_nothing_back(tmp_path
     """`cp backup.db gateway.db` leaves the file that is open: nothing is accepted that a restart would not know."""
     async with running(tmp_path) as lane:
         approval_id = await approval_asked(lane.session, f'tool ledger {{"run": "asked", "n": {ASKS}}}')
-        SqliteBeside(str(lane.place)).copy_to(str(tmp_path / "copy.db"), progress=lambda *_: None)
+        SqliteBeside(str(lane.place)).write_copy(str(tmp_path / "copy.db"), progress=lambda *_: None)
         assert (await lane.decide(approval_id, "reject")).status == 200
         copy = (tmp_path / "copy.db").read_bytes()
         lane.place.write_bytes(copy.ljust(lane.place.stat().st_size, b"\0"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from gateways import until, until_read
 
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.check import SMALL_BYTES
+from gateway.plugins.stores.sqlite.file_check import SMALL_BYTES
 from tests.plugins.stores.records import new, run
 
 from .stored import Lane, running
@@ -82,7 +82,7 @@ async def test_a_damaged_one_takes_nothing_more(place: Path) -> None:
     stores = [SqliteStore(str(place)) for _ in range(2)]
     await asyncio.gather(*(store.open() for store in stores))  # at once: one check finds the damage for both
     for store in stores:
-        await until_read(store.lost)
+        await until_read(store.find_loss_reason)
     for store in stores:
         with pytest.raises(StoreError, match="is damaged"):
             await store.put_prompt("p", "text", tenant="default", now_s=1.0)

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from gateways import ended
 
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.check import tell_lost_log
+from gateway.plugins.stores.sqlite.file_check import tell_lost_log
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
-from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GATEWAY, GatewayProcess
 from tests.plugins.stores.records import new, run
 

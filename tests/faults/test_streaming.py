@@ -9,7 +9,7 @@ import pytest
 from functional.through import breathe, client_of, error_of, get, post, through
 from gateways import Stopwatch, exchange, scrape
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, sse, sse_answer
 from gateway.testing.upstream import Script
 

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 
 from functional.through import HOSTS, NO_WORKFLOWS, PATIENT, listener_of, post
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.group import Group
 

@@ -17,18 +17,18 @@ from pathlib import Path
 from aiohttp import WSMsgType, web
 from gateways import until
 
-from gateway.api.site import Handler, Route
+from gateway.api.ops_pages import Handler, Route
 from gateway.config import Loaded, Settings, load
 from gateway.lanes.listener import Listener
 from gateway.lanes.router import Router
 from gateway.lanes.websocket import websocket
 from gateway.server.app import DATA, Gateway
-from gateway.server.pages.later import LaterPages
+from gateway.server.pages.lazy_pages import LaterPages
 from gateway.server.sockets import listen
 from gateway.server.worker import HANDLED, run_worker
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.testing.peer import Connecting, Peer, connect
+from gateway.testing.raw_connection import Peer, PendingConnection, connect
 
 HOST = "127.0.0.1"
 PAGE = "/context/talk"
@@ -79,7 +79,7 @@ class Talking:
     def listener(self) -> Listener:
         return self.gateway._listeners[DATA]
 
-    def client(self, *, rcvbuf: int | None = None) -> Connecting:
+    def client(self, *, rcvbuf: int | None = None) -> PendingConnection:
         return connect(self.host, self.port, rcvbuf=rcvbuf, keep_bytes=1 << 16)
 
     def logged(self) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from functional.through import ask, get, post, through
 from gateways import key, until_read
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
 from gateway.testing.scripts import answer, serve
 from gateway.usage.tokens import MOST

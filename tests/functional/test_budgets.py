@@ -13,21 +13,21 @@ from cli_cases import told
 from functional.through import FINE, ask, client_of, get, post, through
 from gateways import until_read
 
-from gateway.cli.operator.limits import listed
+from gateway.cli.operator.limits import list_limits
 from gateway.cli.operator.remote import Remote
-from gateway.contracts.usage import StoredUsage
+from gateway.contracts.storage.usage import StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.messages import Request
 from gateway.testing.scripts import answer, serve
-from gateway.usage.ledger import MODELS_OF_TENANT, day_of
-from tests.keys.keyring import ROOT, START_S, Ahead, Keyring, keyring
+from gateway.usage.ledger import MODELS_OF_TENANT, format_day
+from tests.auth.keyring import ROOT, START_S, Ahead, Keyring, keyring
 
 USAGE = {"usage": {"enabled": True}}
 BY_MODEL = {"passthrough": {"by_model": True}}
 #: So many rows take longer to read than a first request takes.
 MANY = 20_000
 SPENT = StoredUsage(
-    day_of(START_S), "acme", "root", "m", "up", "passthrough", "USD", requests=1, input=500, cost=7 * 10**9
+    format_day(START_S), "acme", "root", "m", "up", "passthrough", "USD", requests=1, input=500, cost=7 * 10**9
 )
 
 
@@ -160,7 +160,7 @@ async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_p
         async with ring.session.get("/context/limits", headers={"X-Gateway-Key": ROOT}) as response:
             limits = {one["name"]: one["obstacle"] for one in (await response.json())["data"]}
         assert "set 'usage.prices', or take the budget away" in limits["ci"] and limits["second"] is None
-        lines = await told(lambda: listed(Remote(ring.gateway.base_url, ROOT), as_json=False))
+        lines = await told(lambda: list_limits(Remote(ring.gateway.base_url, ROOT), as_json=False))
         assert [line.partition("; ")[2] for line in lines] == [f"it cannot be counted: {limits['ci']}", ""]
         await ring.gateway.reload(ring.config)
         assert (await chat(ring, by=made["key"]))[0] == 200
@@ -184,7 +184,7 @@ async def test_no_key_is_made_with_a_budget_that_cannot_be_counted(tmp_path: Pat
 async def test_usage_that_is_kept_for_a_day_is_kept_for_budgets_of_a_month(tmp_path: Path) -> None:
     """Of the month before, nothing is."""
     place, clock = tmp_path / "gateway.db", Ahead(START_S + 20 * 86400)
-    today = date.fromisoformat(day_of(clock.time()))
+    today = date.fromisoformat(format_day(clock.time()))
     first, before = str(today.replace(day=1)), str(today.replace(day=1) - timedelta(1))
     await put(place, *(replace(SPENT, day=day) for day in (before, first, str(today))))
     usage = {"enabled": True, "keep_days": 1}

@@ -12,7 +12,7 @@ import pytest
 from functional.through import through
 from gateways import key, until_read
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
 from gateway.testing.scripts import ok, serve
 from gateway.usage.ledger import MODELS, MODELS_OF_TENANT

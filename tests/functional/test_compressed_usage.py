@@ -11,11 +11,11 @@ from functional.through import HOSTS, NO_WORKFLOWS, ask, client_of, get, post, t
 from gateways import exchange, key, until_read
 from usage.packing import TOLD, Packed, packed_chat
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
 from gateway.testing.scripts import answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
-from gateway.usage.decoding import LATE_OF_ONE_BYTES
+from gateway.usage.decompression import LATE_OF_ONE_BYTES
 
 PATH = b"/v1/chat/completions"
 SMALL, LONG = post(b'{"n":"small"}', PATH), post(b'{"n":"long"}', PATH)

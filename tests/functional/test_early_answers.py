@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from measuring import LoopTime
 
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import CONTINUE, LAST_CHUNK, answer, chunk, head, serve
 
 from .through import FINE, breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, through

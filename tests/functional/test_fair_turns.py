@@ -2,8 +2,8 @@
 
 import asyncio
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import chunk, head, serve
 
 from .through import FINE, client_of, get, post_chunked, through

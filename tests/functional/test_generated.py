@@ -9,7 +9,7 @@ import random
 import pytest
 
 from gateway.testing.messages import Request, differences
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.upstream import Script
 
 from .through import HOP, REQUEST_MAY_DIFFER, client_of, through

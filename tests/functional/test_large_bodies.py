@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gateways import until_still
 
-from gateway.testing.peer import Peer, connect
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream, Script

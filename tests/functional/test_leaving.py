@@ -8,8 +8,8 @@ from gateways import until, until_still
 from measuring import LoopTime
 from unanswered_ports import silent_port
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, head, serve
 
 from .through import HOSTS, breathe, client_of, get, listener_of, post, post_chunked, through

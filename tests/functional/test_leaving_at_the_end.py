@@ -13,9 +13,9 @@ from lanes.passthrough.test_metered import Heard
 from usage.shapes import CHAT, chat_stream, message_stream, response_stream
 
 from gateway.lanes.passthrough.last_event import REST_BYTES
-from gateway.testing.peer import Connecting, Peer
+from gateway.testing.raw_connection import Peer, PendingConnection
 from gateway.testing.scripts import LAST_CHUNK, chunk, head
-from gateway.usage.tokens import Tokens, Usage
+from gateway.usage.tokens import RequestUsage, TokenCounts
 
 from .through import client_of, listener_of, post, through
 
@@ -72,7 +72,7 @@ class Parts:
             await self._left.get()
             await peer.send(self._rest)
 
-    async def leave(self, connecting: Connecting, how: str, tally: Mapping[str, int]) -> None:
+    async def leave(self, connecting: PendingConnection, how: str, tally: Mapping[str, int]) -> None:
         """Ask, read all parts, and leave. Returns when the gateway knows it."""
         ended = sum(tally.values())
         async with connecting as client:
@@ -115,7 +115,7 @@ async def test_the_tokens_are_those_of_the_whole_answer() -> None:
     async with assembled(upstream.script, recorded=heard) as lane:
         await upstream.leave(lane.client(), "close", lane.metrics.upstream("up").outcomes)
         await lane.until_idle()
-    assert heard.usage == [Usage(Tokens(36, 6, 0, 87, 5))]
+    assert heard.usage == [RequestUsage(TokenCounts(36, 6, 0, 87, 5))]
 
 
 @pytest.mark.parametrize("parts", UNFINISHED.values(), ids=UNFINISHED)

@@ -5,7 +5,7 @@ import json
 import pytest
 from gateways import key
 
-from gateway.testing.peer import Response
+from gateway.testing.raw_connection import Response
 from gateway.testing.scripts import answer, serve
 
 from .through import (

@@ -6,7 +6,7 @@ import pytest
 from measuring import Effort
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, serve
 
 from .through import ask, breathe, client_of, get, in_pieces, post, post_chunked, refusal, through

@@ -3,8 +3,8 @@
 import pytest
 from unanswered_ports import refusing_port, silent_port
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import FakeUpstream
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head
 from gateway.testing.upstream import FakeUpstream
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 from .through import client_of, through
 

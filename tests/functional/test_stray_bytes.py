@@ -6,7 +6,7 @@ import pytest
 from certificates import Certificates
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.upstream import Script
 

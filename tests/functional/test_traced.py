@@ -8,8 +8,8 @@ from collector import TRACEPARENT, Collector
 from functional.several import BODY, CHAT
 from functional.through import HOSTS, NO_WORKFLOWS, PATIENT, client_of, get, post, post_chunked
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import CONTINUE, answer, head
 from gateway.testing.upstream import FakeUpstream
 

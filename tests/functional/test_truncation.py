@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from measuring import LoopTime
 
-from gateway.testing.peer import PEER_LEFT, Peer, Response
+from gateway.testing.raw_connection import PEER_LEFT, Peer, Response
 from gateway.testing.scripts import answer, chunk, head, serve
 from gateway.testing.upstream import Script
 

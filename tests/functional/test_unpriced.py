@@ -9,8 +9,8 @@ from functional.through import ask, client_of, get, post, through
 from gateways import until, until_read
 from usage.shapes import CHAT, USAGE, events, text
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import Script
 

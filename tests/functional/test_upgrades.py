@@ -10,7 +10,7 @@ from gateways import until_still
 from measuring import LoopTime
 
 from gateway.testing.messages import split_head
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, ok, serve
 
 from .through import breathe, client_of, error_of, get, listener_of, post, through

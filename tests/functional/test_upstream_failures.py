@@ -9,8 +9,8 @@ from gateways import until
 from host_names import host_names
 from unanswered_ports import refusing_port, silent_port
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.upstream import FakeUpstream, Script
 

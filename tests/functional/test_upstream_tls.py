@@ -8,8 +8,8 @@ import pytest
 from certificates import Certificates, self_signed
 from measuring import LoopTime
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, head, ok, serve
 from gateway.testing.upstream import FakeUpstream, Script
 

@@ -16,8 +16,8 @@ from functional.through import HOSTS, NO_WORKFLOWS, ask, client_of, get, meanwhi
 from gateways import config, exchange, until_read
 from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, message_stream, response_stream, text
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer, connect
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream

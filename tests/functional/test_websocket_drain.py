@@ -10,7 +10,7 @@ import pytest
 from aiohttp import WSCloseCode, WSMsgType
 from gateways import config, until_refused, until_still
 
-from gateway.testing.peer import PATIENCE_S, Peer, connect
+from gateway.testing.raw_connection import PATIENCE_S, Peer, connect
 from gateway.testing.run import GatewayProcess
 
 from .talking import (

@@ -8,7 +8,7 @@ from gateways import scrape, until, until_sample, until_still
 
 from gateway.http.client_frames import FRAMES_AT_ONCE, SMALL_MOST, ClientFrames
 from gateway.lanes.websocket import PageSocket
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.raw_connection import PATIENCE_S
 
 from .talking import (
     BINARY,

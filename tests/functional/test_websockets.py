@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.websocket import websocket
-from gateway.testing.peer import PATIENCE_S
+from gateway.testing.raw_connection import PATIENCE_S
 
 from .talking import (
     ACCEPT,

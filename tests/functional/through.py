@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.lanes.listener import Listener
 from gateway.server.app import DATA
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import KEEP_BYTES, Connecting, Peer, Response, connect
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import KEEP_BYTES, Peer, PendingConnection, Response, connect
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
@@ -59,7 +59,7 @@ async def through(
             yield gateway, fake
 
 
-def client_of(gateway: LocalGateway, **options: Any) -> Connecting:
+def client_of(gateway: LocalGateway, **options: Any) -> PendingConnection:
     return connect(gateway.host, gateway.port, **options)
 
 

@@ -1,6 +1,6 @@
 """A client and an upstream that agree on a WebSocket, and then speak through the tunnel between them."""
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 
 from .through import get
 

@@ -19,7 +19,7 @@ from time import perf_counter
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.request_head import HeadLimits, RequestHead, check_beginning, parse_request_head
 from gateway.http.response_head import (

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gateway.errors import CODES, GatewayError
+from gateway.contracts.errors import CODES, GatewayError
 from gateway.http.error_response import error_answer, error_body, new_request_id
 from tests.http.second_opinions import h11_response, llhttp_response
 

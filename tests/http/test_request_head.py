@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, check_beginning, parse_request_head, valid_host
 
 LIMITS = HeadLimits()

@@ -10,7 +10,7 @@ from gateway.http.response_head import (
     ResponseError,
     ResponseHead,
     ResponseHeads,
-    body_of,
+    build_body,
     forwarded_head,
     measure_regular,
     parse_response_head,
@@ -88,7 +88,7 @@ def test_how_the_body_ends(method: bytes, status: int, fields: tuple[bytes, ...]
     """R17 and RFC 9112 section 6.3."""
     head = read(answering(b"HTTP/1.1 %d X" % status, *fields), method)
     assert head.framing == framing
-    reader = body_of(head, payload_only=False)
+    reader = build_body(head, payload_only=False)
     assert reader.done is (framing == "none" or (framing == "length" and head.length == 0))
     kinds = {"chunked": ChunkedBody, "close": OpenBody, "length": LengthBody, "none": LengthBody}
     assert type(reader) is kinds[framing]
@@ -289,7 +289,7 @@ def test_a_client_of_http_1_0_sees_no_transfer_encoding() -> None:
     """Its body comes without the chunks."""
     head = read(ok(b"Transfer-Encoding: chunked", b"A: 1"))
     assert forwarded_head(head, close=True, dechunked=True) == ok(b"A: 1", b"Connection: close")
-    assert body_of(head, payload_only=True).feed(b"2\r\nhi\r\n0\r\n\r\n") == b"hi"
+    assert build_body(head, payload_only=True).feed(b"2\r\nhi\r\n0\r\n\r\n") == b"hi"
 
 
 # The shortcut.

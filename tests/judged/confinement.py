@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from gateway.sandbox.levels import at
-from gateway.sandbox.order import Level, Limits, Order
+from gateway.sandbox.confinement import with_level
+from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.process_tree import members
 from gateway.sandbox.programs import program
 from gateway.sandbox.run import run
@@ -30,7 +30,7 @@ DRIVER: Final = Path(__file__).with_name("run_confined.py")
 BATCH: Final = 250
 #: A second for what waits for ever, more for an interpreter on a busy machine; a batch has the sum of a few.
 _LIMIT_S, _SLOW_LIMIT_S, _BATCH_S = 0.3, 5.0, 120.0
-_LIMITS: Final = Limits(cpu_s=300, memory_bytes=1 << 30, processes=64)
+_LIMITS: Final = ProcessLimits(cpu_s=300, memory_bytes=1 << 30, processes=64)
 _FILLED: Final = b"bytes that wait for their reader"
 
 
@@ -228,7 +228,9 @@ class Bench:
                 read_only=self.read_only,
             )
             started = asyncio.create_task(
-                run(at(order, level=self.level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 24)
+                run(
+                    with_level(order, level=self.level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 24
+                )
             )
             while not (await asyncio.wait([started], timeout=0.25))[0]:
                 self.packets += self._packets(arena.work)

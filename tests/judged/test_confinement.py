@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 
 from gateway.plugins.assessors.command import CommandAssessor
+from gateway.sandbox.confinement import READ_ONLY
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
-from gateway.sandbox.levels import READ_ONLY
-from gateway.sandbox.order import Level
+from gateway.sandbox.launch_messages import Level
 from tests.plugins.tools.execute_command import made_commands
 from tests.sandbox.machine import READ_ONLY_LEVELS
 

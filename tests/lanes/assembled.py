@@ -9,23 +9,23 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from gateways import until
 
+from gateway.auth.host_guard import HostGuard
+from gateway.auth.keyring import Key, KeyRing
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead, parse_request_head
-from gateway.lanes.door import Door
-from gateway.lanes.keys import Key, KeyRing
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import take_back
 from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.router import Limits, Router, Timeouts
+from gateway.lanes.router import AcceptLimits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.telemetry.metrics import Metrics, UpstreamTally
 from gateway.testing.clock import ManualClock
-from gateway.testing.peer import Connecting, connect
+from gateway.testing.raw_connection import PendingConnection, connect
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
-from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 from gateway.usage.tokens import Recorded
 
@@ -63,9 +63,9 @@ def router(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) ->
         "groups": [alone(Pool(one, clock=ManualClock())) for one in endpoints],
         "keys": keys or KeyRing(()),
         "metrics": Metrics(),
-        "door": Door.of(TEST_HOSTS),
+        "door": HostGuard.from_hosts(TEST_HOSTS),
         "own_paths": (b"/own",),
-        "limits": Limits(),
+        "limits": AcceptLimits(),
         "timeouts": Timeouts(),
         **more,
     }
@@ -79,7 +79,7 @@ def alone(pool: Pool, tally: UpstreamTally | None = None) -> Group:
 
 
 def read(raw: bytes) -> RequestHead:
-    return parse_request_head(raw, Limits().head)
+    return parse_request_head(raw, AcceptLimits().head)
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Lane:
     log: list[dict[str, object]] = field(default_factory=list)
     unread: Unread = field(default_factory=Unread)
 
-    def client(self, **options: int) -> Connecting:
+    def client(self, **options: int) -> PendingConnection:
         return connect(HOST, self.port, **options)  # type: ignore[arg-type]
 
     def later(self, seconds: float) -> None:
@@ -119,7 +119,7 @@ async def assembled(
     *scripts: Script,
     pages: web.Application | None = None,
     own_paths: Sequence[bytes] = (b"/own",),
-    limits: Limits | None = None,
+    limits: AcceptLimits | None = None,
     timeouts: Timeouts | None = None,
     keys: KeyRing | None = None,
     rcvbuf: int | None = None,
@@ -144,7 +144,7 @@ async def assembled(
             keys=keys,
             metrics=metrics,
             own_paths=own_paths,
-            limits=limits or Limits(),
+            limits=limits or AcceptLimits(),
             timeouts=timeouts or Timeouts(),
             recorded=recorded,
             unread=unread,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits, parse_request_head
 from gateway.lanes.classify import Mode, classify, context_headers
 

@@ -7,11 +7,11 @@ import pytest
 from functional.through import breathe
 from gateways import until
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
-from gateway.lanes.router import Limits, Timeouts
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.lanes.router import AcceptLimits, Timeouts
+from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, ok, serve
 
 from .assembled import HOST, Lane, assembled
@@ -150,7 +150,7 @@ async def test_a_client_that_reads_slowly_is_not_ended() -> None:
 
 async def test_too_many_connections_are_told_so() -> None:
     """503 with Retry-After at once, before anything was read; the others go on."""
-    async with assembled(limits=Limits(connections=2)) as lane, lane.client() as one, lane.client() as two:
+    async with assembled(limits=AcceptLimits(connections=2)) as lane, lane.client() as one, lane.client() as two:
         await accepted(lane, 2)
         async with lane.client() as three:
             response = await three.read_response()
@@ -203,7 +203,7 @@ async def test_what_comes_too_early_is_held_within_a_bound() -> None:
 
 async def test_limits_of_a_head_are_the_entrys() -> None:
     """Also while it comes."""
-    async with assembled(limits=Limits(head=HeadLimits(bytes=2000, fields=5))) as lane:
+    async with assembled(limits=AcceptLimits(head=HeadLimits(bytes=2000, fields=5))) as lane:
         for raw, status in (
             (GET.replace(b"\r\n\r\n", b"\r\nA: " + b"x" * 2000), b"431"),
             (b"GET /" + b"x" * 2000, b"414"),

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from gateway.telemetry.metrics import REQUESTS
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 
 from .assembled import Lane, assembled
 from .test_local import GET, pages
@@ -16,7 +16,7 @@ from .test_local import GET, pages
 def codes(lane: Lane) -> Counter[str]:
     """How often each status code was counted for pages of ours."""
     counted = Counter[str]()
-    for (family, labels), (count, *_) in lane.metrics.route("pages", "own").counted():
+    for (family, labels), (count, *_) in lane.metrics.route("pages", "own").collect_counts():
         if family == REQUESTS:
             counted[labels[2]] += int(count)
     return counted

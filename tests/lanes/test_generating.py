@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.lanes.generating import computes, generates, operation_of
+from gateway.lanes.generating import computes, find_operation, generates
 
 TEXT = [
     "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/complete", "/v1/realtime",
@@ -32,7 +32,7 @@ OTHER = [
     ],
 )
 def test_operations_have_the_names_of_opentelemetry(path: str, operation: str | None) -> None:
-    assert operation_of(path.encode()) == operation
+    assert find_operation(path.encode()) == operation
 
 
 @pytest.mark.parametrize("path", TEXT)

@@ -7,8 +7,8 @@ from aiohttp import web
 from functional.through import breathe
 from measuring import LoopTime
 
-from gateway.lanes.router import Limits
-from gateway.testing.peer import Peer
+from gateway.lanes.router import AcceptLimits
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import chunk, head, ok, serve
 
 from .assembled import Lane, assembled, endpoint, keyring, router
@@ -40,7 +40,7 @@ async def answered(lane: Lane, request: bytes = GET) -> int:
 async def test_the_limit_of_requests_under_way_answers_at_once() -> None:
     """503 with Retry-After for whatever is beyond it, remembered head or not; what was accepted finishes."""
     gate = Gate()
-    async with assembled(gate, limits=Limits(concurrent=2)) as lane, lane.client() as one, lane.client() as two:
+    async with assembled(gate, limits=AcceptLimits(concurrent=2)) as lane, lane.client() as one, lane.client() as two:
         for client in (one, two):
             await client.send(GET)
         await lane.upstream.wait_requests(2)

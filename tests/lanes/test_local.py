@@ -8,9 +8,9 @@ from aiohttp import web
 from gateways import until, until_still
 
 from gateway.lanes.local import Facade
-from gateway.lanes.router import Limits, Timeouts
+from gateway.lanes.router import AcceptLimits, Timeouts
 from gateway.lanes.websocket import websocket
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
 
 from .assembled import Lane, assembled
@@ -333,7 +333,7 @@ async def test_who_listens_takes_no_place_of_a_request(*, leaves: bool) -> None:
         await over.wait()
         return response
 
-    async with assembled(pages=pages(news), limits=Limits(concurrent=1)) as lane:
+    async with assembled(pages=pages(news), limits=AcceptLimits(concurrent=1)) as lane:
         async with lane.client() as client, lane.client() as other:
             await client.send(GET)
             await client.read_until(b": open\n\n")

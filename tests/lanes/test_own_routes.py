@@ -4,20 +4,20 @@ import pytest
 
 from gateway.api.chat import MODEL_PATHS
 from gateway.dialects.chat import ENDPOINT
-from gateway.dialects.endpoints import paths_of
-from gateway.lanes.own_routes import page_of, route_of_own
+from gateway.dialects.registry import build_paths
+from gateway.lanes.own_routes import find_page, route_of_own
 
 
 @pytest.mark.parametrize(
     ("paths", "route"),
     [
-        (paths_of(ENDPOINT), ("chat", "context")),
-        (paths_of("responses"), ("chat", "context")),
-        (paths_of("responses/compact"), ("chat", "context")),
-        (paths_of("responses/resp_1"), ("polling", "own")),
-        (paths_of("responses/resp_1/input_items"), ("polling", "own")),
-        (paths_of("conversations/conv_1/items"), ("polling", "own")),
-        (paths_of("conversations"), ("pages", "own")),
+        (build_paths(ENDPOINT), ("chat", "context")),
+        (build_paths("responses"), ("chat", "context")),
+        (build_paths("responses/compact"), ("chat", "context")),
+        (build_paths("responses/resp_1"), ("polling", "own")),
+        (build_paths("responses/resp_1/input_items"), ("polling", "own")),
+        (build_paths("conversations/conv_1/items"), ("polling", "own")),
+        (build_paths("conversations"), ("pages", "own")),
         (("/", "/metrics", "/health/live", "/health/ready"), ("health", "own")),
         (("/context/runs", "/context/runs/run_1/events", "/context/approvals/ap_1", "/context/ws"), ("polling", "own")),
         (("/context/v1/chat/completions/", "/v1/responses/"), ("chat", "context")),
@@ -51,4 +51,4 @@ def test_the_route_and_mode_of_a_page(paths: tuple[str, ...], route: tuple[str, 
 )
 def test_a_span_names_a_page_by_the_beginning_of_its_path(path: str, page: str | None) -> None:
     """Names are of a closed set: no id and no word of a client is in one."""
-    assert page_of(path.encode()) == page
+    assert find_page(path.encode()) == page

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gateway.auth.keyring import Identity
 from gateway.contracts.caller import LOCAL
-from gateway.lanes.keys import Identity
 from gateway.lanes.plan import REPEATABLE, upstream_head
 from gateway.upstream.endpoint import Endpoint
 

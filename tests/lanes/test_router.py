@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.plan import Plan
 from gateway.lanes.plans import HEAD_LIMIT_BYTES
@@ -42,13 +42,13 @@ def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
 def test_an_equal_head_finds_its_plan() -> None:
     """With the same body behind it or another one."""
     way_in = router(endpoint())
-    assert way_in.remembered(HEAD + b"\r\n\r\n", len(HEAD), HERE) is None
+    assert way_in.find_plan(HEAD + b"\r\n\r\n", len(HEAD), HERE) is None
     plan, digits = decided(way_in, HEAD)
     assert (plan.before + digits + plan.after).startswith(
         b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1"
     )
     for body in (b"", b"x" * 12, b"\r\n\r\n"):
-        found = way_in.remembered(HEAD + b"\r\n\r\n" + body, len(HEAD), HERE)
+        found = way_in.find_plan(HEAD + b"\r\n\r\n" + body, len(HEAD), HERE)
         assert found is not None and found[0] is plan and found[1] == b"12"
 
 
@@ -58,7 +58,7 @@ def test_other_digits_find_the_same_plan(digits: bytes) -> None:
     way_in = router(endpoint())
     plan, _ = decided(way_in, HEAD)
     raw = HEAD.replace(b"12", digits)
-    found = way_in.remembered(raw, len(raw), HERE)
+    found = way_in.find_plan(raw, len(raw), HERE)
     assert found is not None and found[0] is plan and found[1] == digits
 
 
@@ -98,7 +98,7 @@ def test_another_head_never_finds_it(raw: bytes) -> None:
     """One byte is enough."""
     way_in = router(endpoint())
     decided(way_in, HEAD)
-    assert way_in.remembered(raw + b"\r\n\r\n", len(raw), HERE) is None
+    assert way_in.find_plan(raw + b"\r\n\r\n", len(raw), HERE) is None
 
 
 #: Parts of heads: method, version, and the digits of a length in many spellings.
@@ -127,9 +127,9 @@ def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
         try:
             fresh = decided(router(endpoint()), raw)
         except GatewayError:
-            assert way_in.remembered(raw, len(raw), HERE) is None
+            assert way_in.find_plan(raw, len(raw), HERE) is None
             continue
-        found = way_in.remembered(raw, len(raw), HERE)
+        found = way_in.find_plan(raw, len(raw), HERE)
         recalled += found is not None
         assert sent(found or decided(way_in, raw)) == sent(fresh), raw
     assert recalled > len(heads) // 4
@@ -140,14 +140,14 @@ def test_a_revoked_key_is_not_remembered_after_a_reload() -> None:
     raw = HEAD + b"\r\nAuthorization: Bearer old"
     way_in = router(endpoint(api_key=b"sk"), keys=keyring("old"))
     decided(way_in, raw)
-    assert way_in.remembered(raw, len(raw), HERE) is not None
+    assert way_in.find_plan(raw, len(raw), HERE) is not None
     wrong = raw.replace(b"old", b"odl")
-    assert way_in.remembered(wrong, len(wrong), HERE) is None
+    assert way_in.find_plan(wrong, len(wrong), HERE) is None
     reloaded = router(endpoint(api_key=b"sk"), keys=keyring("new"))
-    assert reloaded.remembered(raw, len(raw), HERE) is None
+    assert reloaded.find_plan(raw, len(raw), HERE) is None
     with pytest.raises(GatewayError, match="not valid"):
         reloaded.route(read(raw + b"\r\n\r\n"), raw)
-    assert reloaded.remembered(raw, len(raw), HERE) is None
+    assert reloaded.find_plan(raw, len(raw), HERE) is None
 
 
 def test_what_was_declined_is_decided_each_time() -> None:
@@ -155,7 +155,7 @@ def test_what_was_declined_is_decided_each_time() -> None:
     way_in = router(endpoint(), keys=keyring("k"))
     for raw in (HEAD, HEAD.replace(b"/v1/x", b"/v9/x"), HEAD.replace(b"POST", b"TRACE")):
         for _ in range(2):
-            assert way_in.remembered(raw, len(raw), HERE) is None
+            assert way_in.find_plan(raw, len(raw), HERE) is None
             with pytest.raises(GatewayError):
                 way_in.route(read(raw + b"\r\n\r\n"), raw)
 
@@ -165,7 +165,7 @@ def test_large_heads_are_not_kept() -> None:
     way_in = router(endpoint())
     raw = HEAD + b"\r\nBig: " + b"x" * HEAD_LIMIT_BYTES
     decided(way_in, raw)
-    assert way_in.remembered(raw, len(raw), HERE) is None
+    assert way_in.find_plan(raw, len(raw), HERE) is None
 
 
 def test_seven_thousand_clients_are_each_planned_once() -> None:
@@ -175,7 +175,7 @@ def test_seven_thousand_clients_are_each_planned_once() -> None:
     for raw in heads:
         decided(way_in, raw)
     for _ in range(3):
-        assert all(way_in.remembered(raw, len(raw), HERE) is not None for raw in heads)
+        assert all(way_in.find_plan(raw, len(raw), HERE) is not None for raw in heads)
 
 
 def context_head(way_in: Router, raw: bytes, *, address: str = "127.0.0.1") -> tuple[RequestHead, bool]:

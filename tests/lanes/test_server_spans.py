@@ -4,7 +4,7 @@ import pytest
 from collector import SENDER, TRACE, TRACEPARENT, Collector
 from functional.through import FINE, ask, get, post, through
 
-from gateway.lanes.server_spans import failure_of, method_of
+from gateway.lanes.server_spans import get_failure_type, get_span_method
 
 PARENT = f"traceparent: {TRACEPARENT}".encode()
 
@@ -75,5 +75,5 @@ async def test_a_path_of_a_client_is_no_name_of_a_span() -> None:
 
 
 def test_words() -> None:
-    assert [method_of(one) for one in (b"GET", b"get", b"X")] == ["GET", "_OTHER", "_OTHER"]
-    assert [failure_of(200, ""), failure_of(503, ""), failure_of(503, "why")] == ["", "503", "why"]
+    assert [get_span_method(one) for one in (b"GET", b"get", b"X")] == ["GET", "_OTHER", "_OTHER"]
+    assert [get_failure_type(200, ""), get_failure_type(503, ""), get_failure_type(503, "why")] == ["", "503", "why"]

@@ -12,7 +12,7 @@ from functional.talking import handshake as handshake_of
 from gateways import until
 
 from gateway.lanes.websocket import WebSocketTransaction, websocket
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 
 from .assembled import Lane, assembled
 

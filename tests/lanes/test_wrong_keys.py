@@ -6,7 +6,7 @@ import pytest
 from functional.through import ask, get, through
 from gateways import key, scrape
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.wrong_keys import EVERY_S, LINES, WrongKeys
 from gateway.testing.clock import ManualClock
 
@@ -15,7 +15,7 @@ WRONG = GatewayError("invalid_api_key", "The gateway key is not valid.")
 
 def refuse(wrong: WrongKeys, n: int) -> None:
     for _ in range(n):
-        wrong.refused(WRONG, peer=("192.0.2.7", 4711), method="GET", path="/v1/models")
+        wrong.record_refusal(WRONG, peer=("192.0.2.7", 4711), method="GET", path="/v1/models")
 
 
 def counted(wrong: WrongKeys) -> float:
@@ -70,9 +70,9 @@ def test_what_is_left_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> No
 def test_other_errors_are_none_and_long_paths_are_cut(caplog: pytest.LogCaptureFixture) -> None:
     """A request without a key is no attempt."""
     wrong = WrongKeys(clock=ManualClock())
-    wrong.refused(GatewayError("missing_api_key", "No gateway key."), peer=None, method="GET", path="/")
+    wrong.record_refusal(GatewayError("missing_api_key", "No gateway key."), peer=None, method="GET", path="/")
     assert not caplog.records and counted(wrong) == 0
-    wrong.refused(WRONG, peer="", method="POST", path="/" + "x" * 10_000)
+    wrong.record_refusal(WRONG, peer="", method="POST", path="/" + "x" * 10_000)
     assert len(caplog.text) < 400 and "from a local socket" in caplog.text
 
 

@@ -5,8 +5,8 @@ import weakref
 import pytest
 
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
-from gateway.limits.admission import Admission, guess_of
+from gateway.contracts.errors import GatewayError
+from gateway.limits.admission import Admission, estimate_request_tokens
 from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.holds import end
 from gateway.limits.meters import UNUSED_S
@@ -29,7 +29,7 @@ TEAM = Allowance(requests_per_minute=10**6)
 )
 def test_a_request_may_use_what_it_says(body: bytes, guess: int | None) -> None:
     """On top of a token for four of its bytes."""
-    assert guess_of(body, 100) == guess
+    assert estimate_request_tokens(body, 100) == guess
 
 
 @pytest.mark.parametrize("workers", [1, 2])

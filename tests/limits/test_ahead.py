@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.holds import Hold, end, leave, owe, settle, withdraw
 from gateway.limits.limiter import Limiter
@@ -61,7 +61,7 @@ class Worker:
         del self.open[:requests]
 
     def seen(self) -> Sequence[tuple[str, float]]:
-        return [(one.limit, one.used) for one in self.limiter.used(self.rules)]
+        return [(one.limit, one.used) for one in self.limiter.list_usage(self.rules)]
 
 
 admits = st.tuples(st.just("admit"), st.integers(1, 200), st.sampled_from((None, 1, 20, 300)))
@@ -168,12 +168,12 @@ def test_a_worker_that_stops_gives_back_what_it_has_ahead() -> None:
     first, second = workers.limiters
     for _ in range(BUSY + 2):
         first.admit(first.of_caller(who))
-    seen = {one.limit: one.used for one in second.used(second.of_caller(who))}
+    seen = {one.limit: one.used for one in second.list_usage(second.of_caller(who))}
     assert min(seen.values()) > BUSY + 2
     workers.clock.advance(TICK_S)
     workers.meters[0].tidy()
     workers.clock.advance(TICK_S)
-    seen = {one.limit: one.used for one in second.used(second.of_caller(who))}
+    seen = {one.limit: one.used for one in second.list_usage(second.of_caller(who))}
     assert seen == {"requests_per_minute": BUSY + 2, "concurrent": BUSY + 2}
 
 
@@ -186,7 +186,9 @@ def test_what_a_dead_worker_had_made_stays_made() -> None:
     for _ in range(AHEAD + 3):
         limiter.admit(rules)
     successor = workers.limiter(0)
-    (requests,) = (one.used for one in successor.used(successor.of_caller(who)) if one.limit == "requests_per_minute")
+    (requests,) = (
+        one.used for one in successor.list_usage(successor.of_caller(who)) if one.limit == "requests_per_minute"
+    )
     assert AHEAD + 3 <= requests <= 2 * AHEAD + 3
 
 

@@ -1,17 +1,17 @@
 """Budgets, as their sums were read last."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import Spent
+from gateway.limits.budgets import BudgetSums
 
 from .limiting import in_dollars
 
 
 def test_the_newest_sums_count() -> None:
     budgets, allowance = in_dollars(), Allowance(tokens_per_day=10, cost_per_month=1.0)
-    assert budgets.over("tenant", "team", allowance) is None
+    assert budgets.find_exceeded("tenant", "team", allowance) is None
     budgets.replace(
-        {("tenant", "team"): Spent(tokens_day=9, cost_month=1.0)}, names=[("tenant", "team")], currency="USD"
+        {("tenant", "team"): BudgetSums(tokens_day=9, cost_month=1.0)}, names=[("tenant", "team")], currency="USD"
     )
-    assert budgets.over("tenant", "team", allowance) == "cost_per_month"
+    assert budgets.find_exceeded("tenant", "team", allowance) == "cost_per_month"
     budgets.replace({}, names=[("tenant", "team")], currency="USD")
-    assert budgets.over("tenant", "team", allowance) is None
+    assert budgets.find_exceeded("tenant", "team", allowance) is None

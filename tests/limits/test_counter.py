@@ -21,8 +21,8 @@ def test_what_was_used_counts_for_a_minute_and_at_most_a_tick_longer():
     _, (counter,) = began()
     counter.take(1, 3, BEGAN_S)
 
-    assert (counter.used("requests", BEGAN_S + 60.0), counter.used("tokens", BEGAN_S + 60.0)) == (1, 3)
-    assert (counter.used("requests", BEGAN_S + 60.25), counter.used("tokens", BEGAN_S + 60.25)) == (0, 0)
+    assert (counter.get_used("requests", BEGAN_S + 60.0), counter.get_used("tokens", BEGAN_S + 60.0)) == (1, 3)
+    assert (counter.get_used("requests", BEGAN_S + 60.25), counter.get_used("tokens", BEGAN_S + 60.25)) == (0, 0)
 
 
 def test_all_workers_see_what_each_of_them_used():
@@ -30,8 +30,8 @@ def test_all_workers_see_what_each_of_them_used():
     first.take(1, 3, BEGAN_S)
 
     assert second.take(1, 4, BEGAN_S + 30.0) == (2, 2, 7)
-    assert first.used("tokens", BEGAN_S + 30.1) == 7
-    assert first.used("tokens", BEGAN_S + 61.0) == 4  # the second one has done nothing since
+    assert first.get_used("tokens", BEGAN_S + 30.1) == 7
+    assert first.get_used("tokens", BEGAN_S + 61.0) == 4  # the second one has done nothing since
 
 
 def test_more_than_fits_is_counted_as_the_most():
@@ -48,8 +48,8 @@ def test_a_correction_changes_what_was_counted_then():
     clock.advance(59.0)
     counter.correct(-1, -60, then)
 
-    assert (counter.used("requests", clock()), counter.used("tokens", clock())) == (1, 40)
-    assert counter.used("tokens", BEGAN_S + 60.25) == 0
+    assert (counter.get_used("requests", clock()), counter.get_used("tokens", clock())) == (1, 40)
+    assert counter.get_used("tokens", BEGAN_S + 60.25) == 0
 
 
 def test_of_what_has_left_the_window_only_more_than_was_thought_counts():
@@ -58,10 +58,10 @@ def test_of_what_has_left_the_window_only_more_than_was_thought_counts():
     then = counter.tick
     clock.advance(90.0)
     counter.correct(-1, -60, then)
-    assert (counter.used("requests", clock()), counter.used("tokens", clock())) == (0, 0)
+    assert (counter.get_used("requests", clock()), counter.get_used("tokens", clock())) == (0, 0)
 
     counter.correct(0, 25, then)
-    assert counter.used("tokens", clock()) == 25
+    assert counter.get_used("tokens", clock()) == 25
 
 
 def test_a_correction_takes_away_no_more_than_there_is():
@@ -69,7 +69,7 @@ def test_a_correction_takes_away_no_more_than_there_is():
     counter.take(0, 5, BEGAN_S)
     counter.correct(-1, -9, counter.tick)
 
-    assert (counter.used("requests", BEGAN_S), counter.used("tokens", BEGAN_S)) == (0, 0)
+    assert (counter.get_used("requests", BEGAN_S), counter.get_used("tokens", BEGAN_S)) == (0, 0)
 
 
 def test_the_wait_is_until_enough_has_left_the_window():
@@ -82,7 +82,7 @@ def test_the_wait_is_until_enough_has_left_the_window():
     assert first.wait_s("tokens", 2, BEGAN_S + 20.0) == 40.25
     assert first.wait_s("tokens", 3, BEGAN_S + 20.0) == 50.25
     assert first.wait_s("requests", 1, BEGAN_S + 20.0) == 45.25
-    assert first.used("tokens", BEGAN_S + 20.0 + first.wait_s("tokens", 3, BEGAN_S + 20.0)) == 0
+    assert first.get_used("tokens", BEGAN_S + 20.0 + first.wait_s("tokens", 3, BEGAN_S + 20.0)) == 0
 
 
 def test_what_is_under_way_is_counted_over_all_workers():
@@ -120,7 +120,7 @@ def test_a_worker_looks_again_at_what_others_did_when_it_takes_places_ahead():
     row.meanwhile = lambda: other.take(1000 - BUSY, 0, BEGAN_S, most)
     assert counter.take(1, 0, BEGAN_S, most) is None
     assert counter.ahead == 0
-    assert other.used("requests", BEGAN_S) == 1000
+    assert other.get_used("requests", BEGAN_S) == 1000
 
 
 def test_a_successor_goes_on_within_the_tick():
@@ -155,5 +155,5 @@ def test_any_order_of_workers_and_times_gives_what_a_plain_list_gives(steps):
         added.append((tick, amount))
         window = [n for then, n in added if then > tick - TICKS]
         assert workers[place].take(1, amount, clock()) == (len(added), len(window), sum(window))
-        assert [one.used("tokens", clock()) for one in workers] == [sum(window)] * 3
-        assert [one.used("requests", clock()) for one in workers] == [len(window)] * 3
+        assert [one.get_used("tokens", clock()) for one in workers] == [sum(window)] * 3
+        assert [one.get_used("requests", clock()) for one in workers] == [len(window)] * 3

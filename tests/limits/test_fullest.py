@@ -1,7 +1,7 @@
 """How full limits are: the fullest of each kind, without a use of them."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import Spent
+from gateway.limits.budgets import BudgetSums
 from gateway.limits.fullest import Limited, fullest
 from gateway.limits.meters import UNUSED_S, Meters
 from gateway.limits.rule import key_id
@@ -17,8 +17,8 @@ async def test_the_fullest_of_each_kind_counts() -> None:
     clock, memory = ManualClock(BEGAN_S), SharedCounters(places=2)
     here, there = (Meters(memory, place=place, clock=clock) for place in (0, 1))
     for meters, requests, tokens in ((here, 1, 10), (there, 2, 15)):
-        meters.of("key", key_id("t", "small")).take(requests, 0, clock())
-        meters.of("key", key_id("t", "large")).take(1, tokens, clock())
+        meters.get_meter("key", key_id("t", "small")).take(requests, 0, clock())
+        meters.get_meter("key", key_id("t", "large")).take(1, tokens, clock())
     limited: list[Limited] = [
         ("key", key_id("t", "small"), SMALL),
         ("key", key_id("t", "large"), LARGE),
@@ -41,7 +41,7 @@ async def test_a_look_keeps_no_counter() -> None:
     """A limit that nobody uses makes room for others, however often it is scraped."""
     clock = ManualClock(BEGAN_S)
     meters = Meters(SharedCounters(places=1), place=0, clock=clock)
-    meter = meters.of("tenant", "t")
+    meter = meters.get_meter("tenant", "t")
     meter.take(1, 0, clock())
     meter.leave()
     limited: list[Limited] = [("tenant", "t", SMALL)]
@@ -56,7 +56,7 @@ async def test_a_look_keeps_no_counter() -> None:
 async def test_budgets_count_what_was_read_of_them() -> None:
     """Also of what this worker never used; a budget of nothing is full."""
     budgets = in_dollars()
-    spent = Spent(tokens_day=30, tokens_month=90, cost_day=0.5, cost_month=2.0)
+    spent = BudgetSums(tokens_day=30, tokens_month=90, cost_day=0.5, cost_month=2.0)
     budgets.replace({("tenant", "t"): spent}, names=[("tenant", "t")], currency="USD")
     clock = ManualClock(BEGAN_S)
     limited: list[Limited] = [

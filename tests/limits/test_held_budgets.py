@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
-from gateway.limits.budgets import Budgets, Spent
+from gateway.contracts.errors import GatewayError
+from gateway.limits.budgets import Budgets, BudgetSums
 from gateway.limits.holds import Hold, end, give_back, let_go, owe, settle, unreserve, withdraw
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
@@ -45,7 +45,7 @@ def store(workers: Workers, place: int = 0) -> None:
 def read(workers: Workers, tokens: int) -> None:
     """Read the sums of the store in each worker."""
     noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
-    workers.budgets.replace({CI: Spent(tokens, tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    workers.budgets.replace({CI: BudgetSums(tokens, tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     for note in noting:
         note()
 
@@ -134,8 +134,8 @@ def test_gateways_leave_each_other_their_parts() -> None:
     assert len(fill(workers)) == 1
 
 
-@pytest.mark.parametrize(("spent", "count"), [(Spent(), 5), (Spent(10, 10, 1.0, 1.0), 9)])
-def test_money_is_held_by_the_mean_of_the_month(spent: Spent, count: int) -> None:
+@pytest.mark.parametrize(("spent", "count"), [(BudgetSums(), 5), (BudgetSums(10, 10, 1.0, 1.0), 9)])
+def test_money_is_held_by_the_mean_of_the_month(spent: BudgetSums, count: int) -> None:
     """Without usage by a guess."""
     workers = Workers()
     workers.budgets = Budgets(lambda: "USD", guess=lambda scope, name: 0.2 if (scope, name) == CI else 0.0)
@@ -212,7 +212,7 @@ def test_each_request_with_a_budget_is_looked_at() -> None:
         end(taken(workers, tokens_per_day=10**9), 10)
     limiter = workers.limiters[0]
     (rule,) = limiter.of_caller(caller(tokens_per_day=10**9))
-    assert not rule.meter.ahead and rule.meter.pending(None, 0.0) == 3000
+    assert not rule.meter.ahead and rule.meter.get_pending_tokens(None, 0.0) == 3000
 
 
 def test_meters_of_two_configurations_hold_together() -> None:

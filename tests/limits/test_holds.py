@@ -25,7 +25,7 @@ class Held:
     def seen(self) -> Sequence[float]:
         """The requests, the tokens and what is under way, which are the same for the key and the tenant."""
         limiter = self.workers.limiters[1]
-        used = [one.used for one in limiter.used(limiter.of_caller(self.who))]
+        used = [one.used for one in limiter.list_usage(limiter.of_caller(self.who))]
         assert used[:3] == used[3:]
         return used[:3]
 

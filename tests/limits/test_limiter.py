@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.limits.holds import Hold, end
 from gateway.limits.meters import UNUSED_S
 from gateway.limits.rule import BUSY_S, USUAL
@@ -52,7 +52,7 @@ def test_a_refused_request_uses_nothing() -> None:
         refused(workers, key=key, tokens=10)
     end(hold, 10)
     limiter = workers.limiters[0]
-    used = {one.limit: one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
+    used = {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
     assert used == {"requests_per_minute": 1, "tokens_per_minute": 10, "concurrent": 0}
 
 
@@ -76,7 +76,7 @@ def test_what_a_dead_worker_had_under_way_comes_back() -> None:
 
     admitted(workers, 0, key=key)
     limiter = workers.limiters[0]
-    used = {one.limit: one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
+    used = {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
     assert used["requests_per_minute"] == 2  # what was used of the minute stays used
 
 
@@ -137,7 +137,7 @@ def test_a_rule_that_refuses_leaves_the_others_as_they_were() -> None:
     error = refused(workers, key=key, tokens=40)
     assert error.message.startswith("The tenant 'team'")
     limiter = workers.limiters[0]
-    used = {(one.scope, one.limit): one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
+    used = {(one.scope, one.limit): one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
     assert used == {
         ("key", "requests_per_minute"): 1,
         ("key", "tokens_per_minute"): 40,
@@ -166,7 +166,7 @@ def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixtur
     for hold in holds:
         end(hold)
     limiter = workers.limiters[0]
-    assert [(one.used, one.over) for one in limiter.used(limiter.of_caller(caller(**key)))] == [(4, 0), (0, 3)]
+    assert [(one.used, one.over) for one in limiter.list_usage(limiter.of_caller(caller(**key)))] == [(4, 0), (0, 3)]
 
 
 def test_refusals_are_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,7 +186,7 @@ def test_all_workers_see_whose_requests_were_refused_and_by_which_limit() -> Non
     workers.limiters[0] = workers.limiter(0)
     limiter = workers.limiters[1]
     rules = limiter.of_all([caller(**key), caller(tenant="other", **key)])
-    assert [(one.tenant, one.limit, one.over) for one in limiter.used(rules)] == [
+    assert [(one.tenant, one.limit, one.over) for one in limiter.list_usage(rules)] == [
         ("team", "requests_per_minute", 1),
         ("team", "tokens_per_minute", 0),
         ("other", "requests_per_minute", 0),
@@ -211,7 +211,10 @@ def test_a_run_is_a_request_and_its_calls_take_tokens() -> None:
     with pytest.raises(GatewayError, match="100 tokens per minute"):
         limiter.admit(rules, tokens=60, requests=0)
     end(run)
-    assert {one.limit: one.used for one in limiter.used(rules)} == {"requests_per_minute": 1, "tokens_per_minute": 60}
+    assert {one.limit: one.used for one in limiter.list_usage(rules)} == {
+        "requests_per_minute": 1,
+        "tokens_per_minute": 60,
+    }
 
 
 steps = st.lists(

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.limits import shared
 from gateway.limits.meters import UNUSED_S, Meters
-from gateway.limits.rule import Meter
+from gateway.limits.rule import LimitMeter
 from gateway.limits.shared import TICK_S, TICKS, SharedCounters
 from gateway.testing.clock import ManualClock
 
 
 def test_a_rule_has_one_meter() -> None:
     meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
-    assert meters.of("key", "a") is meters.of("key", "a")
-    assert meters.of("tenant", "a") is not meters.of("key", "a")
+    assert meters.get_meter("key", "a") is meters.get_meter("key", "a")
+    assert meters.get_meter("tenant", "a") is not meters.get_meter("key", "a")
 
 
 def test_requests_of_rules_beyond_the_room_are_refused(
@@ -26,12 +26,12 @@ def test_requests_of_rules_beyond_the_room_are_refused(
     """Those that have a place go on. The log says it once."""
     monkeypatch.setattr(shared, "COUNTERS", 1)
     meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
-    known = meters.of("key", "a")
+    known = meters.get_meter("key", "a")
     known.take(1, 0, time.monotonic())
     for name in "bc":
         with pytest.raises(GatewayError, match="no room to count"):
-            meters.of("key", name)
-    assert meters.of("key", "a") is known
+            meters.get_meter("key", name)
+    assert meters.get_meter("key", "a") is known
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith(
         "there is no room to count further limits: requests of the key 'b', and perhaps of others, are refused until"
@@ -50,7 +50,7 @@ def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPat
     for number in range(20_000):
         clock.advance(0.2)
         for place, meters in enumerate(workers):
-            assert meters.of("key", str(number)).take(0, 1, clock())[2] == place + 1
+            assert meters.get_meter("key", str(number)).take(0, 1, clock())[2] == place + 1
         if number % 100 == 0:
             for meters in workers:
                 meters.tidy()
@@ -61,18 +61,18 @@ def test_a_meter_that_a_plan_keeps_has_counters_again_when_it_is_used(monkeypatc
     monkeypatch.setattr(shared, "COUNTERS", 2)
     clock = ManualClock(5000.0)
     meters = _worker(SharedCounters(places=1), clock)
-    kept = meters.of("key", "a")
+    kept = meters.get_meter("key", "a")
     kept.take(0, 7, clock())
     clock.advance(UNUSED_S + TICK_S)
-    others = [meters.of("key", name) for name in "bc"]
+    others = [meters.get_meter("key", name) for name in "bc"]
     for other in others:
         assert other.take(0, 3, clock())[2] == 3
     with pytest.raises(GatewayError, match="no room to count"):
         kept.take(0, 1, clock())
     clock.advance(UNUSED_S + TICK_S)
     assert kept.take(0, 1, clock())[2] == 1
-    assert meters.of("key", "a") is kept
-    assert {other.used("tokens", clock()) for other in others if other is not others[0]} <= {0, 3}
+    assert meters.get_meter("key", "a") is kept
+    assert {other.get_used("tokens", clock()) for other in others if other is not others[0]} <= {0, 3}
 
 
 def test_what_is_under_way_or_in_the_window_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,18 +80,18 @@ def test_what_is_under_way_or_in_the_window_makes_no_room(monkeypatch: pytest.Mo
     monkeypatch.setattr(shared, "COUNTERS", 2)
     clock, memory = ManualClock(5000.0), SharedCounters(places=2)
     mine, other = _worker(memory, clock), _worker(memory, clock, 1)
-    under_way = mine.of("key", "long")
+    under_way = mine.get_meter("key", "long")
     under_way.take(1, 0, clock())
-    other.of("key", "theirs").take(0, 5, clock())
+    other.get_meter("key", "theirs").take(0, 5, clock())
     clock.advance(3600.0)
-    mine.of("key", "theirs").take(0, 2, clock())
+    mine.get_meter("key", "theirs").take(0, 2, clock())
     other.tidy()
     with pytest.raises(GatewayError):
-        mine.of("key", "new")
+        mine.get_meter("key", "new")
     assert under_way.present() == 1
     clock.advance(UNUSED_S + TICK_S)
     again = _worker(memory, clock)  # in the place of `mine`, which was killed
-    assert again.of("key", "new").present() == 0
+    assert again.get_meter("key", "new").present() == 0
 
 
 steps = st.lists(
@@ -116,7 +116,7 @@ def test_names_that_share_counters_one_after_the_other_never_count_each_other(
     memory.size = 3
     workers = [_worker(memory, clock, place) for place in range(2)]
     added: list[tuple[str, int, int]] = []
-    plans: dict[tuple[int, str], Meter] = {}
+    plans: dict[tuple[int, str], LimitMeter] = {}
     for place, name, amount, later_s, tidies in steps:
         clock.advance(later_s)
         if tidies:
@@ -125,7 +125,7 @@ def test_names_that_share_counters_one_after_the_other_never_count_each_other(
         tick = int(clock() / TICK_S)
         expected = amount + sum(n for one, then, n in added if one == name and then > tick - TICKS)
         try:
-            meter = plans.setdefault((place, name), workers[place].of("key", name))
+            meter = plans.setdefault((place, name), workers[place].get_meter("key", name))
             assert meter.take(0, amount, clock())[2] == expected
         except GatewayError:
             continue

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.contracts.allowance import Allowance
-from gateway.contracts.store import Store, StoreError
-from gateway.contracts.usage import COST_UNITS, StoredUsage
+from gateway.contracts.storage.store import Store, StoreError
+from gateway.contracts.storage.usage import COST_UNITS, StoredUsage
 from gateway.limits import reading
 from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.meters import Meters
@@ -34,7 +34,7 @@ def used(day: str, tokens: int, *, key: str = "ci", model: str = "gpt-4.1", cost
 
 
 def sums(budgets: Budgets, scope: str, name: str) -> list[float]:
-    return [spent for _, _, spent in budgets.used(scope, name, ALL)]  # type: ignore[arg-type]
+    return [spent for _, _, spent in budgets.get_usage(scope, name, ALL)]  # type: ignore[arg-type]
 
 
 async def _store(*rows: StoredUsage) -> Store:

@@ -4,17 +4,20 @@ import pytest
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.meters import Meters
-from gateway.limits.refusal import duration, fields_of, refusal
-from gateway.limits.rule import Over, Rule
+from gateway.limits.refusal import build_ratelimit_fields, duration, refusal
+from gateway.limits.rule import LimitRule, Over
 from gateway.limits.shared import SharedCounters
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, in_dollars
 
 
-def rules(*allowances: Allowance) -> list[Rule]:
+def rules(*allowances: Allowance) -> list[LimitRule]:
     meters, budgets = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)), in_dollars()
-    return [Rule("key", f"k{i}", one, meters.of("key", f"k{i}"), budgets, f"k{i}") for i, one in enumerate(allowances)]
+    return [
+        LimitRule("key", f"k{i}", one, meters.get_meter("key", f"k{i}"), budgets, f"k{i}")
+        for i, one in enumerate(allowances)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +31,7 @@ def test_durations_are_written_as_openai_does(seconds: float, text: str) -> None
 def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
     wide, narrow = rules(Allowance(requests_per_minute=100), Allowance(requests_per_minute=5, tokens_per_minute=50))
     narrow.meter.take(1, 20, BEGAN_S)
-    assert fields_of([wide, narrow], BEGAN_S + 10.0) == {
+    assert build_ratelimit_fields([wide, narrow], BEGAN_S + 10.0) == {
         "x-ratelimit-limit-requests": "5",
         "x-ratelimit-remaining-requests": "4",
         "x-ratelimit-reset-requests": "50.25s",
@@ -36,7 +39,7 @@ def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
         "x-ratelimit-remaining-tokens": "30",
         "x-ratelimit-reset-tokens": "50.25s",
     }
-    assert fields_of([], BEGAN_S) == {}
+    assert build_ratelimit_fields([], BEGAN_S) == {}
 
 
 def test_a_budget_is_no_reason_to_try_again() -> None:

@@ -3,29 +3,29 @@
 import pytest
 
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
-from gateway.limits.budgets import Budgets, Counted, Spent
-from gateway.limits.holds import Places, withdraw
+from gateway.contracts.errors import GatewayError
+from gateway.limits.budgets import Budgets, BudgetSums, Counted
+from gateway.limits.holds import Reservation, withdraw
 from gateway.limits.meters import Meters
-from gateway.limits.rule import Over, Rule
+from gateway.limits.rule import LimitRule, Over
 from gateway.limits.shared import TICK_S, SharedCounters
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, in_dollars
 
 
-def rule(budgets: Budgets | None = None, **limits: object) -> Rule:
-    meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("key", "ci")
-    return Rule("key", "ci", Allowance(**limits), meter, budgets or in_dollars(), "ci")  # type: ignore[arg-type]
+def rule(budgets: Budgets | None = None, **limits: object) -> LimitRule:
+    meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).get_meter("key", "ci")
+    return LimitRule("key", "ci", Allowance(**limits), meter, budgets or in_dollars(), "ci")  # type: ignore[arg-type]
 
 
-def over(one: Rule) -> Over | None:
+def over(one: LimitRule) -> Over | None:
     """The limit that the next request reaches, which then is taken back."""
     sums = one.meter.take(1, 0, BEGAN_S, one.bounds)
     try:
-        return None if sums is None else one.over(sums, BEGAN_S, reserved=0, requests=1)
+        return None if sums is None else one.find_exceeded(sums, BEGAN_S, reserved=0, requests=1)
     finally:
-        withdraw([Places(one.meter, one.meter.tick)])
+        withdraw([Reservation(one.meter, one.meter.tick)])
 
 
 def test_the_mean_follows_what_requests_use() -> None:
@@ -54,7 +54,7 @@ def test_the_mean_takes_a_quarter_of_a_minute_at_most() -> None:
     wide = rule(tokens_per_minute=10_000)
     wide.meter.learn(100_000, 1)
     assert wide.meter.expected == 2500
-    Rule("key", "ci", Allowance(tokens_per_minute=1001), wide.meter, wide.budgets, "ci")
+    LimitRule("key", "ci", Allowance(tokens_per_minute=1001), wide.meter, wide.budgets, "ci")
     assert wide.meter.expected == 251
     wide.meter.learn(1 << 30, 100)
     assert wide.meter.expected == 251
@@ -67,25 +67,25 @@ def test_what_is_settled_counts_in_the_tick_in_which_it_was_reserved() -> None:
     one.take(1, 100, BEGAN_S)
     one.settle(then, -60)
     one.settle(one.tick, 5)
-    assert one.used("tokens", BEGAN_S) == 145
-    assert one.used("tokens", BEGAN_S + 60.0) == 105
+    assert one.get_used("tokens", BEGAN_S) == 145
+    assert one.get_used("tokens", BEGAN_S + 60.0) == 105
 
 
 @pytest.mark.parametrize(
     ("limits", "spent", "limit"),
     [
-        ({"tokens_per_day": 100}, Spent(tokens_day=100), "tokens_per_day"),
-        ({"tokens_per_month": 100}, Spent(tokens_month=101), "tokens_per_month"),
-        ({"cost_per_day": 0.5}, Spent(cost_day=0.5), "cost_per_day"),
-        ({"cost_per_month": 2.0}, Spent(cost_month=3.0), "cost_per_month"),
+        ({"tokens_per_day": 100}, BudgetSums(tokens_day=100), "tokens_per_day"),
+        ({"tokens_per_month": 100}, BudgetSums(tokens_month=101), "tokens_per_month"),
+        ({"cost_per_day": 0.5}, BudgetSums(cost_day=0.5), "cost_per_day"),
+        ({"cost_per_month": 2.0}, BudgetSums(cost_month=3.0), "cost_per_month"),
     ],
 )
-def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spent: Spent, limit: str) -> None:
+def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spent: BudgetSums, limit: str) -> None:
     budgets = in_dollars()
     budgets.replace({}, names=[("key", "ci")], currency="USD")
     one = rule(budgets, requests_per_minute=5, **limits)
     assert over(one) is None
-    spent_of: dict[Counted, Spent] = {("key", "ci"): spent, ("key", "other"): Spent(9, 9, 9.0, 9.0)}
+    spent_of: dict[Counted, BudgetSums] = {("key", "ci"): spent, ("key", "other"): BudgetSums(9, 9, 9.0, 9.0)}
     budgets.replace(spent_of, names=spent_of.keys(), currency="USD")
     assert over(one) == Over(one, limit, None)  # type: ignore[arg-type]
 

@@ -54,9 +54,9 @@ def test_a_killed_worker_leaves_what_it_used_and_its_successor_clears_what_it_ha
         os.kill(os.getpid(), 9)
 
     assert _in_child(die) == -9
-    assert (mine.used("tokens", 101.0), mine.used("requests", 101.0), mine.present()) == (7, 1, 1)
+    assert (mine.get_used("tokens", 101.0), mine.get_used("requests", 101.0), mine.present()) == (7, 1, 1)
     memory.adopt(1)
-    assert (mine.used("tokens", 101.0), mine.used("requests", 101.0), mine.present()) == (7, 1, 0)
+    assert (mine.get_used("tokens", 101.0), mine.get_used("requests", 101.0), mine.present()) == (7, 1, 0)
 
 
 def test_what_a_worker_has_under_way_survives_that_another_one_takes_its_place():
@@ -82,6 +82,6 @@ def test_workers_that_write_at_the_same_time_lose_nothing_and_never_exceed_a_lim
         pids.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
 
-    used = workers[0].used("requests", 100.0)
+    used = workers[0].get_used("requests", 100.0)
     assert limit - 8 <= used <= limit
-    assert workers[0].used("tokens", 100.0) == 2 * used
+    assert workers[0].get_used("tokens", 100.0) == 2 * used

@@ -1,11 +1,11 @@
 """What people see of a rule: each of its limits, and nothing of those that it has not."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import Spent
+from gateway.limits.budgets import BudgetSums
 from gateway.limits.meters import Meters
-from gateway.limits.rule import Rule
+from gateway.limits.rule import LimitRule
 from gateway.limits.shared import SharedCounters
-from gateway.limits.usage import Used, used_of
+from gateway.limits.usage import Used, list_rule_usage
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, in_dollars
@@ -13,12 +13,12 @@ from .limiting import BEGAN_S, in_dollars
 
 def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     budgets = in_dollars()
-    budgets.replace({("tenant", "t"): Spent(tokens_day=7)}, names=[("tenant", "t")], currency="USD")
-    meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("tenant", "t")
+    budgets.replace({("tenant", "t"): BudgetSums(tokens_day=7)}, names=[("tenant", "t")], currency="USD")
+    meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).get_meter("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
-    rule = Rule("tenant", "t", allowance, meter, budgets, "t")
+    rule = LimitRule("tenant", "t", allowance, meter, budgets, "t")
     rule.meter.take(1, 0, BEGAN_S)
-    assert list(used_of(rule, BEGAN_S + 1.0)) == [
+    assert list(list_rule_usage(rule, BEGAN_S + 1.0)) == [
         Used("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
         Used("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),
         Used("tenant", "t", None, "tokens_per_day", 100, 7, None, soft=True, over=0),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.session import Session
+from gateway.mcp.server_facts import Channel, Config
+from gateway.mcp.server_supervisor import ServerSupervisor
 from gateway.mcp.transport.process import Program
-from gateway.mcp.transport.starts import Starts
-from gateway.mcp.types import Channel, Config
+from gateway.mcp.transport.start_limit import Starts
 from tests.mcp.misbehaving import command
 
 
@@ -64,7 +64,7 @@ class Stand:
         self, server: Config, make_channel: Callable[[Callable[[str], None]], Channel], *, starts: Starts | None = None
     ) -> None:
         self.changes, self.counters = Changes(), Counters()
-        self.session = Session(
+        self.session = ServerSupervisor(
             server,
             make_channel,
             changed=self.changes,
@@ -75,7 +75,7 @@ class Stand:
         )
 
     async def running(self) -> None:
-        await self.changes.until(lambda: self.session.running)
+        await self.changes.until(lambda: self.session.is_running)
 
     async def __aenter__(self) -> "Stand":
         self.session.start()

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types.methods import serialize_server_result
 
-from gateway.mcp.blocks import BLOCKS, RESULT_BYTES, fitted, read_blocks
-from gateway.mcp.words import sent_bytes
-from gateway.turns import at_once
+from gateway.aio.cooperative import at_once
+from gateway.mcp.blocks import BLOCKS, RESULT_BYTES, fit_blocks, read_blocks
+from gateway.mcp.server_text import sent_bytes
 
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 AUDIO = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
@@ -75,16 +75,16 @@ def test_all_that_is_no_text_is_bounded() -> None:
 def test_a_result_has_room_for_texts_before_anything_else() -> None:
     """Data behind them is noted, and a text that is too long is cut."""
     picture = {**IMAGE, "data": "AAAA" * 1000}
-    assert fitted([picture, TEXT], room_bytes=5000) == [picture, TEXT]
-    noted, kept, small = fitted([picture, {**TEXT, "text": "\U0001f600" * 300}, IMAGE], room_bytes=5000)
+    assert fit_blocks([picture, TEXT], room_bytes=5000) == [picture, TEXT]
+    noted, kept, small = fit_blocks([picture, {**TEXT, "text": "\U0001f600" * 300}, IMAGE], room_bytes=5000)
     assert noted["text"].startswith("[image image/png, 3,000 bytes, left out: a result is at most")
     assert kept["text"] == "\U0001f600" * 300 and small == IMAGE
-    many = fitted([picture] * 500, room_bytes=10_000)
+    many = fit_blocks([picture] * 500, room_bytes=10_000)
     assert sent_bytes(many) <= 10_000 + len(many) and many[0] == many[1] == picture and "[image" in many[2]["text"]
     assert many[-1]["text"].startswith(f"[{500 - len(many) + 1} more blocks of content, left out: a result is")
     inside = {"type": "resource", "resource": {"uri": "file:///a", "text": "\u00fc" * 9000}}
     for long in (inside, {**TEXT, "text": "\u00fc" * 9000}):
-        (cut,) = fitted([long], room_bytes=5000)
+        (cut,) = fit_blocks([long], room_bytes=5000)
         assert cut["text"].startswith("\u00fc" * 366 + "\n[... 8,634 more characters, left out: ")
 
 

@@ -1,6 +1,6 @@
 """A service that cannot be built is a service all the same: stopped, started, asked, without ever running."""
 
-from gateway.contracts.managed import ManagedService
+from gateway.contracts.service import ManagedService
 from gateway.mcp.broken_server import BrokenServer
 from tests.tools.doubles import call, exchange
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gateway.contracts.exchange import CallProgress
-from gateway.contracts.store import Json
-from gateway.mcp.calls import AnsweredError, Calls, Line, LostError, NotRunError, Told
+from gateway.contracts.storage.store import Json
+from gateway.mcp.calls import AnsweredError, LostError, NotRunError, ServerCalls, ServerConnection, Told
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import Config
+from gateway.mcp.server_facts import Config
 from tests.mcp.mcp_host import Clock, Counters
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
@@ -21,7 +21,7 @@ class Wire:
     """`calls.Line`: answers with what `answer` does; a coroutine function that may tell progress."""
 
     def __init__(self, answer: Callable[[Told], Any]) -> None:
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.calls: list[tuple[str, Json]] = []
         self.began, self.cancelled = asyncio.Event(), asyncio.Event()
         self._answer = answer
@@ -62,19 +62,19 @@ async def not_run(_: Callable[[str], None]) -> Json:
 class Box:
     """Calls over a line, and over the next ones once that is lost."""
 
-    def __init__(self, *lines: Line, **facts: Any) -> None:
+    def __init__(self, *lines: ServerConnection, **facts: Any) -> None:
         self.counters = Counters()
         self._lines = list(lines)
         server = Config(name="box", command="box", **facts)
         meter = OperationMetrics(server, counters=self.counters, clock=Clock())
-        self.calls = Calls(
+        self.calls = ServerCalls(
             server, line=lambda: next(iter(self._lines), None), next_line=self._next, lost=self._lost, meter=meter
         )
 
     def _lost(self, reason: str) -> None:
         raise AssertionError(reason)
 
-    async def _next(self) -> Line:
+    async def _next(self) -> ServerConnection:
         del self._lines[0]
         if not self._lines:
             await asyncio.get_running_loop().create_future()
@@ -182,7 +182,7 @@ async def test_a_connection_that_is_gone_ends_its_calls() -> None:
     box = Box(wire)
     call = asyncio.create_task(box.said())
     await wire.began.wait()
-    wire.gone.set_result(None)
+    wire.closed_future.set_result(None)
     assert "ended while it ran" in await call
 
 
@@ -190,7 +190,7 @@ async def test_an_answer_just_before_the_end_counts() -> None:
     """What was read before the end was read is an answer."""
 
     async def late(_: Callable[[str], None]) -> Json:
-        wire.gone.set_result(None)
+        wire.closed_future.set_result(None)
         await asyncio.sleep(0.01)
         return DONE
 

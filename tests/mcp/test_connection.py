@@ -16,7 +16,7 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from measuring import Effort
 
 from gateway.contracts.exchange import CallProgress
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
 from tests.mcp.mcp_host import Changes, stands
@@ -374,11 +374,11 @@ async def test_the_end_of_the_connection() -> None:
     async with open_connection(told, probe_s=1.0) as connection:
         call = asyncio.create_task(called(connection))
         await told.heard.until(lambda: "tools/call" in told.methods)
-        assert not connection.gone.done() and not connection.stirred.is_set()
+        assert not connection.closed_future.done() and not connection.stirred.is_set()
         told.end()
         with pytest.raises(LostError):
             await call
-        await asyncio.wait_for(connection.gone, 120)
+        await asyncio.wait_for(connection.closed_future, 120)
         assert connection.stirred.is_set()
         with pytest.raises(LostError):
             await called(connection)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
+from gateway.aio.cooperative import at_once
 from gateway.mcp.definitions import (
     SCHEMA_BYTES,
     SCHEMA_DEPTH,
@@ -16,14 +17,13 @@ from gateway.mcp.definitions import (
     TOOLS_LIMIT,
     Definition,
     Definitions,
+    build_client_fields,
+    build_document,
     definition_hash,
-    document_of,
-    facing_of,
     problem_of_output,
     read_definitions,
 )
-from gateway.mcp.words import DESCRIPTION_CHARS, LINE_CHARS, visible
-from gateway.turns import at_once
+from gateway.mcp.server_text import DESCRIPTION_CHARS, LINE_CHARS, visible
 
 OBJECT = {"type": "object"}
 
@@ -241,7 +241,9 @@ def test_patterns_that_take_long_to_compile_leave_a_tool_out() -> None:
 def test_an_output_schema_with_such_patterns_is_not_used() -> None:
     """The tool itself is."""
     kept = read(outputSchema=patterned(700))
-    assert kept.output is None and kept.output_schema == patterned(700) and "outputSchema" not in facing_of(kept)
+    assert (
+        kept.output is None and kept.output_schema == patterned(700) and "outputSchema" not in build_client_fields(kept)
+    )
 
 
 def test_the_patterns_of_all_tools_are_bounded() -> None:
@@ -307,7 +309,7 @@ def test_any_json_is_read(tools: list[Any]) -> None:
     found = listed(tools)
     assert len(found.tools) + len(found.left_out) == len(tools)
     for kept in found.tools.values():
-        assert orjson.dumps(document_of(kept))
+        assert orjson.dumps(build_document(kept))
         assert visible(kept.description) == kept.description
         assert "\n" not in kept.line
 
@@ -315,7 +317,7 @@ def test_any_json_is_read(tools: list[Any]) -> None:
 def test_a_person_compares_all_that_is_hashed() -> None:
     """Cleaned as everything that a model reads; what is too large or no object is left out."""
     schema = {"type": "object", "description": "A\u200bB"}
-    document = document_of(read(title="T\u200b", outputSchema=schema, annotations={"readOnlyHint": True}))
+    document = build_document(read(title="T\u200b", outputSchema=schema, annotations={"readOnlyHint": True}))
     assert document.keys() == {"description", "parameters", "title", "output_schema", "annotations"}
     assert document["title"] == "T" and document["annotations"] == {"readOnlyHint": True}
     assert document["output_schema"] == {"type": "object", "description": "AB"}
@@ -323,7 +325,7 @@ def test_a_person_compares_all_that_is_hashed() -> None:
     for _ in range(SCHEMA_DEPTH):
         deep = {"x": deep}
     for odd in (None, [], "x", deep, {"x": "y" * SCHEMA_BYTES}, {"x": "\ud800"}):
-        assert document_of(read(outputSchema=odd))["output_schema"] is None
+        assert build_document(read(outputSchema=odd))["output_schema"] is None
 
 
 def test_what_a_person_compares_is_bounded_over_all_tools() -> None:
@@ -363,5 +365,5 @@ def test_structured_content_is_what_the_definition_promises() -> None:
 def test_an_output_schema_that_clients_could_not_use_is_not_for_them(schema: dict[str, Any]) -> None:
     """A person who compares definitions sees it."""
     tool = output(schema)
-    assert "outputSchema" not in facing_of(tool) and document_of(tool)["output_schema"] == schema
+    assert "outputSchema" not in build_client_fields(tool) and build_document(tool)["output_schema"] == schema
     assert problem_of_output(tool, None) is None

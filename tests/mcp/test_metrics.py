@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import Config
+from gateway.mcp.server_facts import Config
 from tests.mcp.mcp_host import Clock, Counters
 
 

@@ -3,8 +3,15 @@
 import pytest
 
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.store import Json
-from gateway.mcp.registration import SettingsError, checked, checked_name, options_of, shown, with_stored_secrets
+from gateway.contracts.storage.store import Json
+from gateway.mcp.registration import (
+    SettingsError,
+    build_options,
+    checked_name,
+    mask_settings,
+    parse_settings,
+    with_stored_secrets,
+)
 
 SECRET = "sk-canary-12345"
 STDIO: Json = {
@@ -49,7 +56,7 @@ HTTP: Json = {
 def test_settings_that_no_service_can_have(settings: Json, param: str, message: str, unknown: bool) -> None:
     """The text names what is wrong in the words of the configuration, `param` where."""
     with pytest.raises(SettingsError) as caught:
-        checked(settings)
+        parse_settings(settings)
     assert (caught.value.param, caught.value.unknown) == (param, unknown) and message in str(caught.value)
 
 
@@ -57,7 +64,7 @@ def test_no_text_repeats_a_value() -> None:
     """A value may be a secret."""
     for settings in ({**HTTP, "headers": {"A": f"{SECRET}\n"}}, {"url": f"ftp://{SECRET}"}, {"command": [SECRET]}):
         with pytest.raises(SettingsError) as caught:
-            checked(settings)
+            parse_settings(settings)
         assert SECRET not in str(caught.value)
 
 
@@ -72,27 +79,29 @@ def test_names_are_of_one_line(name: object) -> None:
 
 def test_a_plugin_is_given_plain_values() -> None:
     """Secrets revealed, times as seconds, and nothing that was not said."""
-    options = options_of(checked(STDIO))
+    options = build_options(parse_settings(STDIO))
     assert {name: value for name, value in options.items() if name in STDIO} == {**STDIO, "timeout": 5.0}
     assert not {"url", "description", "oauth", "enabled"} & options.keys()
     secret_file = {**OAUTH, "client_secret_file": "/run/secret"}
-    options = options_of(McpServer.model_validate({**HTTP, "url_file": "/run/url", "oauth": secret_file}))
+    options = build_options(McpServer.model_validate({**HTTP, "url_file": "/run/url", "oauth": secret_file}))
     assert {name: options[name] for name in HTTP} == HTTP and "url_file" not in options
 
 
 def test_secrets_are_not_shown() -> None:
     """Neither those of the environment nor those of headers; of a URL where it leads to."""
     for settings in (STDIO, HTTP):
-        assert SECRET not in repr(shown(checked(settings)))
-    assert shown(checked(STDIO))["env"] == {"KEY": "***", "EMPTY": "***"}
-    assert shown(checked(HTTP))["url"] == "https://mcp.example:8443/***"
-    assert shown(checked({"url": "http://127.0.0.1:5/"}))["url"] == "http://127.0.0.1:5/"
+        assert SECRET not in repr(mask_settings(parse_settings(settings)))
+    assert mask_settings(parse_settings(STDIO))["env"] == {"KEY": "***", "EMPTY": "***"}
+    assert mask_settings(parse_settings(HTTP))["url"] == "https://mcp.example:8443/***"
+    assert mask_settings(parse_settings({"url": "http://127.0.0.1:5/"}))["url"] == "http://127.0.0.1:5/"
 
 
 def test_what_was_shown_can_be_sent_back() -> None:
     """Masked values stand for those that are kept; a new one takes their place."""
     for settings in (STDIO, HTTP):
-        assert checked(with_stored_secrets(shown(checked(settings)), kept=settings)) == checked(settings)
+        assert parse_settings(
+            with_stored_secrets(mask_settings(parse_settings(settings)), kept=settings)
+        ) == parse_settings(settings)
     changed = {"command": "y", "env": {"KEY": "***", "OTHER": "new"}}
     assert with_stored_secrets(changed, kept=STDIO) == {"command": "y", "env": {"KEY": SECRET, "OTHER": "new"}}
     assert with_stored_secrets({"command": "y", "env": "***"}, kept=STDIO)["env"] == "***"

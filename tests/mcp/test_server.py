@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from agent.doubles import Clock
 
-from gateway.contracts.store import StoredService
+from gateway.contracts.storage.store import StoredService
 from gateway.mcp.broken_server import BrokenServer
-from gateway.mcp.registration import checked
+from gateway.mcp.registration import parse_settings
 from gateway.mcp.server import MOST_PINS, DesiredServer, ManagedServer
 from gateway.testing.clock import ManualClock
 from tests.tools.managed import Managed, ServiceFactory
@@ -17,7 +17,7 @@ NOTICED: list[str] = []
 
 
 def wanted(command: str = "x", **record: object) -> DesiredServer:
-    return DesiredServer("configured", checked({"command": command}), replace(RECORD, **record))  # type: ignore[arg-type]
+    return DesiredServer("configured", parse_settings({"command": command}), replace(RECORD, **record))  # type: ignore[arg-type]
 
 
 def server(factory: ServiceFactory, first: DesiredServer) -> ManagedServer:
@@ -36,16 +36,16 @@ async def test_it_starts_unless_an_operator_stopped_it(factory: ServiceFactory) 
     one = server(factory, wanted(pins={"look": "2"}))
     (service,) = factory.built
     assert service.pins == {"look": "2"} and service.did == []
-    await one.settled()
+    await one.wait_until_applied()
     assert service.did == ["start"] and service.options["command"] == "x" and NOTICED
     await one.close()
     stopped = server(factory, wanted(stopped=True))
-    await stopped.settled()
+    await stopped.wait_until_applied()
     assert factory.built[1].did == []
     await stopped.close()
     assert factory.built[1].did == ["close"]
-    disabled = server(factory, DesiredServer("configured", checked({"command": "x", "enabled": False}), RECORD))
-    await disabled.settled()
+    disabled = server(factory, DesiredServer("configured", parse_settings({"command": "x", "enabled": False}), RECORD))
+    await disabled.wait_until_applied()
     assert factory.built[2].did == []
     await disabled.close()
 
@@ -53,9 +53,9 @@ async def test_it_starts_unless_an_operator_stopped_it(factory: ServiceFactory) 
 async def test_the_same_settings_are_the_same_service(factory: ServiceFactory) -> None:
     """It stays up; only what was accepted of it may be more."""
     one = server(factory, wanted())
-    await one.settled()
+    await one.wait_until_applied()
     one.want(wanted(pins={"look": "1"}, version=5))
-    await one.settled()
+    await one.wait_until_applied()
     assert [service.did for service in factory.built] == [["start"]] and factory.built[0].pins == {"look": "1"}
     await one.close()
 
@@ -63,14 +63,14 @@ async def test_the_same_settings_are_the_same_service(factory: ServiceFactory) -
 async def test_other_settings_are_another_service(factory: ServiceFactory) -> None:
     """Which starts once the old one is gone."""
     one = server(factory, wanted())
-    await one.settled()
+    await one.wait_until_applied()
     old = factory.built[0]
     old.gate.clear()
     one.want(wanted("y"))
     new = factory.built[1]
     assert one.service is new and new.options["command"] == "y" and new.did == []
     old.gate.set()
-    await one.settled()
+    await one.wait_until_applied()
     assert (old.did, new.did) == (["start", "close"], ["start"])
     await one.close()
     assert new.did[0] == "start" and new.did[-1] == "close"
@@ -79,10 +79,10 @@ async def test_other_settings_are_another_service(factory: ServiceFactory) -> No
 async def test_stop_start_and_restart(factory: ServiceFactory) -> None:
     """Each as the store says it."""
     one = server(factory, wanted(restarts=3))
-    await one.settled()
+    await one.wait_until_applied()
     for change in ({"stopped": True}, {"stopped": False}, {"restarts": 4}, {"restarts": 4}):
         one.want(wanted(**{"restarts": 3, **change}))
-        await one.settled()
+        await one.wait_until_applied()
     assert factory.built[0].did == ["start", "stop", "start", "stop", "start"]
     await one.close()
 
@@ -90,13 +90,13 @@ async def test_stop_start_and_restart(factory: ServiceFactory) -> None:
 async def test_what_was_wanted_in_between_is_left_out(factory: ServiceFactory) -> None:
     """While it stops, it is told to start, to stop, to start anew with other settings: only the last is done."""
     one = server(factory, wanted())
-    await one.settled()
+    await one.wait_until_applied()
     first = factory.built[0]
     first.gate.clear()
     for change in (wanted(stopped=True), wanted(), wanted("y"), wanted("z", stopped=True), wanted("z")):
         one.want(change)
     first.gate.set()
-    await one.settled()
+    await one.wait_until_applied()
     assert first.did[-1] == "close"
     assert [service.did for service in factory.built[1:]] == [["close"], ["start"]] and one.service is factory.built[2]
     await one.close()
@@ -109,10 +109,10 @@ async def test_a_service_that_fails_to_stop_does_not_stop_its_successor(factory:
         raise OSError("no")
 
     one = server(factory, wanted())
-    await one.settled()
+    await one.wait_until_applied()
     factory.built[0].close = fails  # type: ignore[method-assign]
     one.want(wanted("y"))
-    await one.settled()
+    await one.wait_until_applied()
     assert factory.built[1].did == ["start"]
     await one.close()
 
@@ -121,14 +121,14 @@ async def test_one_that_cannot_be_built_says_so(factory: ServiceFactory) -> None
     """And is built as soon as its settings are others."""
     factory.refuses = "it needs pip install 'twolane[mcp]'"
     one = server(factory, wanted())
-    await one.settled()
+    await one.wait_until_applied()
     assert isinstance(one.service, BrokenServer) and one.service.condition().error == factory.refuses
     unread = server(factory, DesiredServer("registered", None, RECORD, "its settings are too new"))
     assert unread.service.condition().error == "its settings are too new"
     await unread.close()
     factory.refuses = None
     one.want(wanted("y"))
-    await one.settled()
+    await one.wait_until_applied()
     assert isinstance(one.service, Managed) and one.service.did == ["start"]
     await one.close()
 
@@ -136,7 +136,7 @@ async def test_one_that_cannot_be_built_says_so(factory: ServiceFactory) -> None
 async def test_beyond_so_many_pins_nothing_new_is_trusted(factory: ServiceFactory) -> None:
     """A server that names ever new tools is asked about for each of the further ones."""
     one = server(factory, wanted(pins={f"t{i}": "x" for i in range(MOST_PINS)}))
-    await one.settled()
+    await one.wait_until_applied()
     service = factory.built[0]
     assert "look" not in service.pins
     one.apply_pins()

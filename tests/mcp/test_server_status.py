@@ -6,8 +6,8 @@ import pytest
 from agent.doubles import samples
 from prometheus_client.core import Metric
 
-from gateway.contracts.managed import ServiceStatus
-from gateway.contracts.store import StoredService, WorkerService
+from gateway.contracts.service import ServiceStatus
+from gateway.contracts.storage.store import StoredService, WorkerService
 from gateway.mcp.server import DesiredServer
 from gateway.mcp.servers import FRESH_S, TELL_EVERY_S, McpServers, ServerStatus
 from tests.mcp.workers import SECRET, Workers, X, configured
@@ -20,12 +20,12 @@ async def test_workers_say_what_they_see(workers: Workers) -> None:
     await workers.until_told(("w1", "time", "running"), ("w2", "time", "running"))
     workers.service(worker="w2").becomes("error", error=f"exit code 1, key {SECRET}")
     await workers.until_told(("w1", "time", "running"), ("w2", "time", "error"))
-    (seen,) = await one.seen()
+    (seen,) = await one.list_services()
     assert (seen.state, seen.condition.state, [o.worker for o in seen.others]) == ("error", "running", ["w2"])
     assert seen.error == f"exit code 1, key {SECRET}"
     await other.close()
     await workers.until_told(("w1", "time", "running"))
-    assert (await one.seen())[0].state == "running"
+    assert (await one.list_services())[0].state == "running"
 
 
 async def test_a_worker_that_is_gone_is_not_believed_for_long(workers: Workers) -> None:
@@ -33,9 +33,9 @@ async def test_a_worker_that_is_gone_is_not_believed_for_long(workers: Workers) 
     mcp_servers = await workers.start(time=X)
     dead = WorkerService(worker="dead", name="time", state="error", error="no", updated_s=workers.clock.now_s)
     await workers.store.report_services("dead", [dead])
-    assert (await mcp_servers.seen())[0].state == "error"
+    assert (await mcp_servers.list_services())[0].state == "error"
     workers.clock.now_s += FRESH_S + 1
-    assert (await mcp_servers.seen())[0].state == "running" and TELL_EVERY_S < FRESH_S / 2
+    assert (await mcp_servers.list_services())[0].state == "running" and TELL_EVERY_S < FRESH_S / 2
 
 
 async def test_secrets_of_a_service_are_not_in_what_it_printed(workers: Workers) -> None:
@@ -46,7 +46,7 @@ async def test_secrets_of_a_service_are_not_in_what_it_printed(workers: Workers)
     service.becomes("error", error=f"{SECRET} is wrong" + "x" * 1000)
     await workers.until_told(("w1", "time", "error"))
     (told,) = await workers.store.reported_services(since_s=0.0)
-    (seen,) = await mcp_servers.seen()
+    (seen,) = await mcp_servers.list_services()
     assert SECRET not in repr((told, seen.condition)) and seen.condition.stderr == ("key is ***", "fine")
     assert told.error is not None and len(told.error) == 500
 
@@ -83,7 +83,7 @@ async def test_services_that_run_are_up(workers: Workers) -> None:
     assert up(mcp_servers) == {"time": 1, "git": 0}
     mcp_servers.configure(configured(**{f"s{i:03}": X for i in range(150)}))
     await mcp_servers.refresh()
-    await asyncio.gather(*(mcp_servers.settled(f"s{i:03}") for i in range(150)))
+    await asyncio.gather(*(mcp_servers.wait_until_applied(f"s{i:03}") for i in range(150)))
     assert len(up(mcp_servers)) == 33 and up(mcp_servers)["other"] == 1
     workers.service("s140").becomes("stopped")
     assert up(mcp_servers)["other"] == 0 and up(mcp_servers)["s000"] == 1

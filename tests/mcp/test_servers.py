@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import StoredService, StoreError
+from gateway.contracts.storage.store import StoredService, StoreError
 from gateway.mcp import servers as servers_module
 from gateway.mcp.server import MOST_PINS
 from gateway.mcp.servers import McpServers
@@ -26,7 +26,7 @@ async def test_a_gateway_without_services_keeps_nothing_busy(workers: Workers) -
     """No task, no service, nothing to tell."""
     before = asyncio.all_tasks()
     mcp_servers = await workers.start()
-    assert not mcp_servers.services() and list(mcp_servers.families()) == [] and not await mcp_servers.seen()
+    assert not mcp_servers.services() and list(mcp_servers.families()) == [] and not await mcp_servers.list_services()
     assert asyncio.all_tasks() <= before
     assert not await workers.store.services() and not await workers.store.reported_services(since_s=0.0)
 
@@ -56,7 +56,7 @@ async def test_the_address_of_a_service_is_the_one_of_its_settings(workers: Work
     """Whole, to compare it with another; a program has none."""
     url = "https://mcp.example/x?token=1"
     mcp_servers = await workers.start(web={"url": url}, time=X)
-    assert [mcp_servers.url_of(name) for name in ("web", "time", "gone")] == [url, None, None]
+    assert [mcp_servers.find_url(name) for name in ("web", "time", "gone")] == [url, None, None]
 
 
 async def test_a_reload_keeps_up_what_stays_the_same(workers: Workers) -> None:
@@ -65,7 +65,7 @@ async def test_a_reload_keeps_up_what_stays_the_same(workers: Workers) -> None:
     mcp_servers.configure(configured(same=X, other=Y, new=X))
     await mcp_servers.refresh()
     for name in ("other", "new"):
-        await mcp_servers.settled(name)
+        await mcp_servers.wait_until_applied(name)
     assert names(mcp_servers) == ["same", "other", "new"]
     did = [(one.name, one.did[0], one.did[-1]) for one in workers.factories["w1"].built]
     assert did[:2] == [("same", "start", "start"), ("other", "start", "close")]
@@ -106,7 +106,7 @@ async def test_settings_that_this_version_cannot_read(workers: Workers, config: 
     await workers.store.put_service(StoredService(name="odd", config=config), expected=0)
     mcp_servers = await workers.start(time=X)
     await mcp_servers.refresh()
-    odd = (await mcp_servers.seen())[1]
+    odd = (await mcp_servers.list_services())[1]
     assert (odd.name, odd.state) == ("odd", "error") and "do not fit this version" in (odd.error or "")
     assert workers.service().did == ["start"]
 
@@ -116,14 +116,14 @@ async def test_a_registered_service_imitates_no_other(workers: Workers, caplog: 
     for name in ("call_tool", "GIT", "git.hub", "hub"):
         await workers.register(name)
     mcp_servers = await workers.start(git=X)
-    states = {one.name: one.state for one in await mcp_servers.seen()}
+    states = {one.name: one.state for one in await mcp_servers.list_services()}
     assert states == {"git": "running", "GIT": "error", "call_tool": "error", "git.hub": "error", "hub": "running"}
     for name in ("call_tool", "GIT", "git.hub"):
         assert f"the service {name!r} cannot be built: " in caplog.text
     assert caplog.text.count(": remove the service, and register it under another name") == 3
     mcp_servers.configure({})
     await mcp_servers.refresh()
-    states = {one.name: one.state for one in await mcp_servers.seen()}
+    states = {one.name: one.state for one in await mcp_servers.list_services()}
     assert states == {"GIT": "running", "call_tool": "error", "git.hub": "error", "hub": "running"}
 
 
@@ -156,20 +156,20 @@ async def test_stop_start_and_restart_hold_for_all_workers(workers: Workers) -> 
     """Also for one that starts later."""
     one, other = await workers.start("w1", time=X), await workers.start("w2", time=X)
     await one.change("time", lambda kept: replace(kept, stopped=True))
-    await one.settled("time")
+    await one.wait_until_applied("time")
     assert workers.service().did == ["start", "stop"]
     await other.refresh()
-    await other.settled("time")
+    await other.wait_until_applied("time")
     assert workers.service(worker="w2").did == ["start", "stop"]
     await workers.start("w3", time=X)
     assert workers.service(worker="w3").did == []
     await other.change("time", lambda kept: replace(kept, stopped=False, restarts=kept.restarts + 1))
     for mcp_servers in (one, other):
         await mcp_servers.refresh()
-        await mcp_servers.settled("time")
+        await mcp_servers.wait_until_applied("time")
     assert workers.service().did == workers.service(worker="w2").did == ["start", "stop", "start"]
     await one.change("time", lambda kept: replace(kept, restarts=kept.restarts + 1))
-    await one.settled("time")
+    await one.wait_until_applied("time")
     assert workers.service().did == ["start", "stop", "start", "stop", "start"]
 
 
@@ -295,5 +295,5 @@ async def test_definitions_of_one_answer_are_bounded(workers: Workers, monkeypat
     monkeypatch.setattr(servers_module, "RECORDED_CHARS", 1000)
     hashes = [f"{number:064d}" for number in range(50)]
     await workers.store.put_definitions({digest: json.dumps({"description": "x" * 100}) for digest in hashes})
-    found = await (await workers.start()).recorded(hashes)
+    found = await (await workers.start()).load_definitions(hashes)
     assert found.keys() == set(hashes[:20])

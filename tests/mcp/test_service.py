@@ -17,11 +17,11 @@ from pydantic import ValidationError
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host
+from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import ServiceSource, ToolCall
+from gateway.mcp.server_facts import Config
 from gateway.mcp.service import PLUGIN, McpService
-from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Changes, Clock, Counters
 from tests.mcp.misbehaving import command
 

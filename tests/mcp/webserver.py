@@ -10,8 +10,8 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.mcp.server_facts import Channel, Config, Endpoint, OAuth
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.types import Channel, Config, Endpoint, OAuth
 from tests.mcp.mcp_host import Clock, Stand
 
 

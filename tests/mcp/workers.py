@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.store import StoredService, StoreError, WorkerService
+from gateway.contracts.storage.store import StoredService, StoreError, WorkerService
 from gateway.mcp.servers import McpServers
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
@@ -79,7 +79,7 @@ class Workers:
         mcp_servers.configure(configured(**servers))
         await mcp_servers.refresh()
         for server in servers:
-            await mcp_servers.settled(server)
+            await mcp_servers.wait_until_applied(server)
         return mcp_servers
 
     async def register(self, name: str = "time", **settings: object) -> None:

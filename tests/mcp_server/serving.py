@@ -15,8 +15,8 @@ from gateways import key, until, until_read
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from gateway.contracts.store import Json
-from gateway.testing.local import LocalGateway
+from gateway.contracts.storage.store import Json
+from gateway.testing.local_gateway import LocalGateway
 
 ROOT: Final = Path(__file__).parents[2]
 #: Of clients that speak to a gateway without TLS: one of its own reads all authorities of the system for each.

@@ -7,8 +7,8 @@ import orjson
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import Json
-from gateway.testing.peer import Peer, connect
+from gateway.contracts.storage.store import Json
+from gateway.testing.raw_connection import Peer, connect
 from tests.e2e.test_garbage import REQUESTS, STRAY, uncollected
 from tests.mcp_server.serving import OLDER, World, keys, world
 

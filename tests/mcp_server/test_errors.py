@@ -2,8 +2,8 @@
 
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 
-from gateway.errors import GatewayError
-from gateway.mcp_server.errors import as_mcp_error, no_such, refusal_of
+from gateway.contracts.errors import GatewayError
+from gateway.mcp_server.errors import as_mcp_error, build_refusal, no_such
 
 
 def test_an_error_has_its_text_and_its_own_code() -> None:
@@ -26,13 +26,13 @@ def test_a_refused_message_is_answered_by_its_id() -> None:
         ({"id": []}, None),
         ([], None),
     ):
-        answer = refusal_of(error, message)
+        answer = build_refusal(error, message)
         assert (answer["id"], answer["error"]["code"]) == (request_id, PARSE_ERROR)
-    assert refusal_of(GatewayError("invalid_field", "Long.", param="id"), {"id": "a" * 2000})["id"] is None
+    assert build_refusal(GatewayError("invalid_field", "Long.", param="id"), {"id": "a" * 2000})["id"] is None
 
 
 def test_what_is_wrong_with_a_message_is_no_fault_of_its_parameters() -> None:
     """JSON-RPC tells the two apart."""
     for param, code in ((None, INVALID_REQUEST), ("method", INVALID_REQUEST), ("params.name", INVALID_PARAMS)):
-        answer = refusal_of(GatewayError("invalid_field", "Wrong.", param=param), {"id": 1})
+        answer = build_refusal(GatewayError("invalid_field", "Wrong.", param=param), {"id": 1})
         assert answer["error"]["code"] == code

@@ -4,7 +4,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp_server.serving import Era, both_eras, keys, texts, world
-from tests.mcp_server.test_calling import Asked, says
+from tests.mcp_server.test_tool_calls import Asked, says
 
 
 @both_eras

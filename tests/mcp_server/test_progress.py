@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gateway.contracts.exchange import CallProgress
-from gateway.mcp_server.progress import PAUSE_S, Progress
+from gateway.mcp_server.progress import PAUSE_S, ProgressReporter
 from tests.mcp_server import hostile
 from tests.mcp_server.serving import Era, both_eras, server, texts, world
 
@@ -33,7 +33,7 @@ def context(session: Session, **meta: object) -> Any:
 async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
     """A client that wants no reports gets none."""
     session = Session()
-    progress = Progress(context(session, progressToken=1), pause_s=0.0)
+    progress = ProgressReporter(context(session, progressToken=1), pause_s=0.0)
     for message in ("a", "b", "c"):
         progress.tell(CallProgress(message))
         await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
     progress.close()
     assert session.told == [(0.001, None, "a"), (0.002, None, "c")]
     quiet = Session()
-    Progress(context(quiet)).tell(CallProgress("a"))
+    ProgressReporter(context(quiet)).tell(CallProgress("a"))
     await asyncio.sleep(0)
     assert quiet.told == []
 
@@ -52,7 +52,7 @@ async def told(*reports: CallProgress) -> Sequence[Told]:
     """Return what a client that keeps up gets of these reports."""
     session = Session()
     session.reads.set()
-    progress = Progress(context(session, progressToken=1), pause_s=0.0)
+    progress = ProgressReporter(context(session, progressToken=1), pause_s=0.0)
     for number, report in enumerate(reports, 1):
         progress.tell(report)
         while len(session.told) < number:
@@ -77,14 +77,14 @@ async def test_of_many_reports_some_go_on_and_the_last_one_always() -> None:
     """The latest one after each pause; the last one just before the result."""
     session = Session()
     session.reads.set()
-    progress = Progress(context(session, progressToken=1), pause_s=3600.0)
+    progress = ProgressReporter(context(session, progressToken=1), pause_s=3600.0)
     for number in range(1, 1000):
         progress.tell(CallProgress("x", float(number)))
         await asyncio.sleep(0)
     await progress.finish()
     assert session.told == [(1.0, None, "x"), (999.0, None, "x")]
     await progress.finish()
-    await Progress(context(session)).finish()
+    await ProgressReporter(context(session)).finish()
     assert len(session.told) == 2 and PAUSE_S >= 0.1
 
 

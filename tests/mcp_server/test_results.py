@@ -7,7 +7,7 @@ from mcp.client import Client
 from mcp_types import CallToolResult
 
 from gateway.context.call_runs import Done
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.blocks import BLOCKS
 from gateway.mcp_server.results import call_result

@@ -5,7 +5,7 @@ import asyncio
 from gateways import until_read
 from mcp_types import ElicitResult
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.mcp_server.serving import Era, both_eras, keys, texts, world
 
 KEYS = keys(agent=["tools", "context", "approve"], anna=["context", "approve"])

@@ -5,7 +5,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import PaginatedRequestParams
 
 from gateway.mcp.blocks import EVENT_BYTES
-from gateway.mcp_server.server import PAGE, page_of
+from gateway.mcp_server.server import PAGE, build_page
 from tests.mcp_server.serving import Era, both_eras, server, world
 
 
@@ -14,14 +14,14 @@ def test_a_list_comes_in_pages() -> None:
     entries = [{"name": f"t{i}"} for i in range(2 * PAGE + 1)]
     cursor, found = None, []
     while True:
-        page = page_of("tools", entries, cursor)
+        page = build_page("tools", entries, cursor)
         found += page["tools"]
         cursor = page.get("nextCursor")
         if cursor is None:
             break
     assert found == entries
     with pytest.raises(MCPError, match="no such page"):
-        page_of("tools", entries, "gone")
+        build_page("tools", entries, "gone")
 
 
 def test_a_page_is_bounded_in_bytes() -> None:
@@ -29,7 +29,7 @@ def test_a_page_is_bounded_in_bytes() -> None:
     large = [{"name": f"t{i}", "x": "\u00fc" * 60_000} for i in range(5)]
     sizes, cursor = [], None
     while True:
-        page = page_of("tools", [*large, {"name": "h", "x": "x" * EVENT_BYTES}, *large, {"name": "last"}], cursor)
+        page = build_page("tools", [*large, {"name": "h", "x": "x" * EVENT_BYTES}, *large, {"name": "last"}], cursor)
         sizes.append(len(page["tools"]))
         cursor = page.get("nextCursor")
         if cursor is None:

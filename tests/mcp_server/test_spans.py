@@ -6,7 +6,7 @@ import pytest
 from collector import SENDER, TRACE, TRACEPARENT, Collector, tree
 from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.mcp_server.serving import Era, both_eras, server, texts, world
 
 ECHO: Json = {"name": "here__echo", "arguments": {"text": "hidden-words"}}

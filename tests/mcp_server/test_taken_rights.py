@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.mcp_server.serving import World, keys, texts, world
 from tests.mcp_server.test_workflow_tools import CALL, flows
 

@@ -7,7 +7,7 @@ import pytest
 from gateways import until_read
 from mcp.shared.exceptions import MCPError
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from tests.mcp_server.serving import Era, World, both_eras, keys, server, texts, world
 
 Calm = dict[str, object]

@@ -22,7 +22,7 @@ PROMPTS = WorkflowPrompts(lambda: {"tidy": FLOW})
 
 def test_a_workflow_is_listed_with_its_parameters() -> None:
     """Each says whether it must be given."""
-    (entry,) = PROMPTS.listed()
+    (entry,) = PROMPTS.list_prompts()
     assert (entry["name"], entry["description"]) == ("tidy", "Tidies a folder.")
     path = {"name": "path", "required": True, "description": "Which one."}
     assert entry["arguments"] == [path, {"name": "depth", "required": False}]

@@ -20,7 +20,7 @@ from mcp.client.auth.utils import (
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters, Host
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.mcp.service import PLUGIN
 

@@ -5,12 +5,12 @@ import asyncio
 import orjson
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.json_values import VALUES_LIMIT
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.value_count import VALUES_LIMIT
 from gateway.model.answer import as_chunk
-from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, event, head, serve
 from gateway.testing.scripts import chunk as framed
 from tests.agent.models import SECRET, STREAM, chunk, exchange, failure, models, says, stream
@@ -38,7 +38,7 @@ async def test_chunks_come_as_they_are_sent() -> None:
         assert len(await answering.ask()) == 2
         assert len(answering.upstreams[0].connections) == 1
         assert answering.outcomes() == {"ok": 2}
-        assert answering.groups[0].tally.first_byte.used
+        assert answering.groups[0].tally.first_byte.has_samples
 
 
 @pytest.mark.parametrize(

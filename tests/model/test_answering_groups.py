@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Reply
-from gateway.errors import GatewayError
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, event, serve, sse_answer
 from gateway.testing.scripts import chunk as framed
 from gateway.testing.upstream import Script
@@ -208,7 +208,7 @@ async def test_an_error_that_comes_as_an_event_is_what_its_status_says(
 async def waiting(answering: Models, reply: Callable[[], Awaitable[Reply]]) -> "asyncio.Task[Reply]":
     """A call that stands in the queue."""
     task = asyncio.ensure_future(reply())
-    while not answering.groups[0].queued:
+    while not answering.groups[0].queue_length:
         await asyncio.sleep(0)
     return task
 
@@ -230,7 +230,7 @@ async def test_a_call_waits_for_a_place() -> None:
         assert failed.value.code == "overloaded" and failed.value.retry_after_s == 1
         left.cancel()
         await asyncio.wait({left})
-        assert answering.groups[0].queued == 0
+        assert answering.groups[0].queue_length == 0
         second = await waiting(answering, lambda: answering.core(exchange()))
         await first.release()
         reply = await second

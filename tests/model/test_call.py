@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from gateway.contracts.caller import LOCAL
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.model.listing import LIST_LIMIT_BYTES, Asking
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.scripts import chunk as framed
 from tests.agent.models import HELLO, SECRET, Models, exchange, failure, models

@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.contracts.allowance import Allowance
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.errors import GatewayError
 from gateway.model.call_limits import CallLimits
 from tests.limits.limiting import Workers, caller
 
@@ -18,7 +18,7 @@ def _exchange() -> Exchange:
 def _used(workers: Workers) -> dict[str, float]:
     limiter = workers.limiters[0]
     rules = limiter.of_caller(WHO) + limiter.of_model("gpt") + limiter.of_upstream("up")
-    return {f"{one.scope} {one.limit}": one.used for one in limiter.used(rules)}
+    return {f"{one.scope} {one.limit}": one.used for one in limiter.list_usage(rules)}
 
 
 def test_a_call_takes_tokens_of_its_caller_and_a_request_of_its_upstream() -> None:

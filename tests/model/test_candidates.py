@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.model.candidates import Candidates, ModelTable
-from gateway.model.target import Upstream
+from gateway.model.upstream_client import Upstream
 from gateway.testing.clock import ManualClock
 from tests.upstream.groups import group_of, member
 
@@ -20,13 +20,13 @@ UPSTREAMS = (upstream("one", "gpt-*"), upstream("two", "claude-*", api_key=b"k")
 
 
 def found(candidates: Candidates, asked: str = "") -> Sequence[tuple[str, str]]:
-    return [(one.named({"model": asked}), one.upstream.name) for one in candidates.models]
+    return [(one.get_model_name({"model": asked}), one.upstream.name) for one in candidates.models]
 
 
 @pytest.mark.parametrize(("model", "name"), [("gpt-5", "one"), ("claude-x", "two"), ("llama", "three")])
 def test_a_model_is_its_upstreams(model: str, name: str) -> None:
     """Under its own name, which stays in the body as it is."""
-    candidates = ModelTable(UPSTREAMS).of({"model": model})
+    candidates = ModelTable(UPSTREAMS).get_candidates({"model": model})
     assert (candidates.name, candidates.upstream, candidates.models[0].model) == (model, name, None)
     assert found(candidates, model) == [(model, name)]
 
@@ -36,23 +36,27 @@ def test_an_alias_is_what_it_lists() -> None:
     aliases = {"fast": [("gpt-5", None), ("gpt-5", "three"), ("fast", None), ("other", "two")], "other": [("x", None)]}
     table = ModelTable(UPSTREAMS, aliases=aliases)
     used = [("gpt-5", "one"), ("gpt-5", "three"), ("fast", "three"), ("other", "two")]
-    assert found(table.of({"model": "fast"})) == used
-    assert table.of({"model": "fast"}).name == "fast"
-    assert found(table.of({"model": "FAST"}), "FAST") == [("FAST", "three")]
+    assert found(table.get_candidates({"model": "fast"})) == used
+    assert table.get_candidates({"model": "fast"}).name == "fast"
+    assert found(table.get_candidates({"model": "FAST"}), "FAST") == [("FAST", "three")]
 
 
 def test_the_configured_model_may_be_an_alias() -> None:
     """It stands for whatever clients name. The configured upstream serves what names none itself."""
     table = ModelTable(UPSTREAMS, fixed="two", model="fast", aliases={"fast": [("gpt-5", None), ("gpt-5", "one")]})
     for body in ({"model": "llama"}, {}):
-        assert found(table.of(body)) == [("gpt-5", "two"), ("gpt-5", "one")]
-    assert found(ModelTable(UPSTREAMS, model="gpt-5").of({"model": "llama"})) == [("gpt-5", "one")]
+        assert found(table.get_candidates(body)) == [("gpt-5", "two"), ("gpt-5", "one")]
+    assert found(ModelTable(UPSTREAMS, model="gpt-5").get_candidates({"model": "llama"})) == [("gpt-5", "one")]
 
 
 def test_one_key_of_the_gateway_among_them_is_enough() -> None:
     """Then the client's credential may be its key for the gateway."""
     table = ModelTable(UPSTREAMS, aliases={"mixed": [("x", "three"), ("y", "two")], "plain": [("x", "three")]})
-    assert [table.of({"model": name}).has_key for name in ("mixed", "plain", "claude-x")] == [True, False, True]
+    assert [table.get_candidates({"model": name}).has_key for name in ("mixed", "plain", "claude-x")] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_without_upstreams_an_alias_has_nobody() -> None:
@@ -60,7 +64,7 @@ def test_without_upstreams_an_alias_has_nobody() -> None:
     table = ModelTable((), aliases={"fast": [("x", None)]})
     for model in ("fast", "x"):
         with pytest.raises(GatewayError, match="'upstreams'") as failed:
-            table.of({"model": model})
+            table.get_candidates({"model": model})
         assert failed.value.code == "upstream_unavailable"
 
 
@@ -68,8 +72,8 @@ def test_any_number_of_names_is_looked_up() -> None:
     """Also again: what an earlier name meant does not change what a later one means."""
     table = ModelTable(UPSTREAMS)
     names = [f"{kind}-{n}" for n in range(1500) for kind in ("claude", "llama")]
-    first = [table.of({"model": name}).upstream for name in names]
-    assert [table.of({"model": name}).upstream for name in names] == first
+    first = [table.get_candidates({"model": name}).upstream for name in names]
+    assert [table.get_candidates({"model": name}).upstream for name in names] == first
     assert set(zip(first, (name.split("-")[0] for name in names), strict=True)) == {
         ("two", "claude"),
         ("three", "llama"),

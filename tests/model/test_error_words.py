@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model.error_words import ErrorWords, is_error, words_of, words_of_answer
+from gateway.model.error_words import ErrorWords, is_error, parse_error_words, words_of_answer
 
 FASTAPI = (
     b'{"detail": [{"type": "missing", "loc": ["body", "messages"], "msg": "Field required"}, {"msg": "Too long"}]}'
@@ -69,7 +69,7 @@ def test_the_words_of_an_error(content: bytes, words: ErrorWords) -> None:
 def test_a_secret_is_nowhere_in_the_words() -> None:
     """Also where the message is cut behind it."""
     said = {"error": {"message": "x" * 1995 + "sk-secret", "param": "sk-secret", "code": "sk-secret"}}
-    words = words_of(said, secret="sk-secret")
+    words = parse_error_words(said, secret="sk-secret")
     assert "sk-" not in repr(words) and len(words.message) <= 2000 and words.code is None
 
 
@@ -77,8 +77,8 @@ def test_nesting_and_length_are_bounded() -> None:
     deep: object = "No."
     for _ in range(5000):
         deep = {"error": deep}
-    assert words_of(deep) == ErrorWords()
-    assert len(words_of({"errors": ["word"] * 10**6}).message) <= 2000
+    assert parse_error_words(deep) == ErrorWords()
+    assert len(parse_error_words({"errors": ["word"] * 10**6}).message) <= 2000
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from gateway.contracts.caller import LOCAL, Caller
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.model.listing import PAUSE_S, Asking
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import Script
 from tests.agent.models import SECRET, Models, models

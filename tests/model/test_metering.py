@@ -10,17 +10,17 @@ import pytest
 from gateways import until
 
 from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.model.metering import Metering
-from gateway.records import replace
+from gateway.contracts.records import replace
+from gateway.contracts.storage.store import Json
+from gateway.model.metering import ModelUsageRecorder
 from gateway.telemetry.counters import ContextCounters
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, event, serve
 from gateway.testing.upstream import Script
 from gateway.upstream.group import GroupRules, QueueRules
-from gateway.usage.tokens import Times, Tokens, Usage
+from gateway.usage.tokens import RequestUsage, Times, TokenCounts
 from tests.agent.doubles import samples
 from tests.agent.models import STREAM, Models, exchange, models, stream
 from tests.agent.models import chunk as said
@@ -38,11 +38,11 @@ class Counted:
     def __init__(self) -> None:
         self.heard: Heard = []
         self._counters = ContextCounters()
-        self.metering = Metering(self._counters, lambda *facts: self.heard.append(facts))
+        self.metering = ModelUsageRecorder(self._counters, lambda *facts: self.heard.append(facts))
 
     @property
-    def usage(self) -> list[Usage]:
-        return [facts[0] for facts in self.heard if isinstance(facts[0], Usage)]
+    def usage(self) -> list[RequestUsage]:
+        return [facts[0] for facts in self.heard if isinstance(facts[0], RequestUsage)]
 
     @property
     def counters(self) -> dict[str, float]:
@@ -77,17 +77,17 @@ def _bytes(one: Json) -> bytes:
 @pytest.mark.parametrize(
     ("usage", "tokens"),
     [
-        ([{"prompt_tokens": 11, "completion_tokens": 7}], Tokens(11, 0, 0, 7)),
-        ([{"prompt_tokens": 11, "completion_tokens": 0}], Tokens(11)),
-        ([{"prompt_tokens": 1}, {"prompt_tokens": 11, "completion_tokens": 7}], Tokens(11, 0, 0, 7)),
-        ([{"prompt_tokens": 11, "completion_tokens": 7}, {"prompt_tokens": "x"}, {}], Tokens(11, 0, 0, 7)),
+        ([{"prompt_tokens": 11, "completion_tokens": 7}], TokenCounts(11, 0, 0, 7)),
+        ([{"prompt_tokens": 11, "completion_tokens": 0}], TokenCounts(11)),
+        ([{"prompt_tokens": 1}, {"prompt_tokens": 11, "completion_tokens": 7}], TokenCounts(11, 0, 0, 7)),
+        ([{"prompt_tokens": 11, "completion_tokens": 7}, {"prompt_tokens": "x"}, {}], TokenCounts(11, 0, 0, 7)),
     ],
 )
-async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: Tokens) -> None:
+async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: TokenCounts) -> None:
     """Behind which nothing that can be no tokens counts."""
     words = [{"choices": [], "usage": one} for one in usage]
     found, _ = await counted(serve(stream(said("Hi"), said(finish="stop"), *words)))
-    assert found.usage == [Usage(tokens)]
+    assert found.usage == [RequestUsage(tokens)]
     assert found.counters == {kind: n for kind, n in (("prompt", tokens.input), ("completion", tokens.output)) if n}
 
 
@@ -104,8 +104,8 @@ async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: 
 )
 async def test_what_a_model_does_not_say_is_estimated(usage: object) -> None:
     found, answering = await counted(serve(stream(said("Hello there"), said(finish="stop", usage=usage))))
-    tokens = Tokens(asked_tokens(answering), output=3)
-    assert found.usage == [Usage(tokens, estimated=True)]
+    tokens = TokenCounts(asked_tokens(answering), output=3)
+    assert found.usage == [RequestUsage(tokens, estimated=True)]
     assert found.counters == {"prompt": tokens.input, "completion": 3}
 
 
@@ -113,9 +113,9 @@ async def test_an_answer_that_breaks_off_is_cut() -> None:
     found, answering = await counted(half(said("Hello there")), half(TOLD), sends(STREAM), times=3)
     asked = asked_tokens(answering)
     assert found.usage == [
-        Usage(Tokens(asked, output=3), cut=True, estimated=True),
-        Usage(Tokens(11, output=7), cut=True),
-        Usage(Tokens(asked), cut=True, estimated=True),
+        RequestUsage(TokenCounts(asked, output=3), cut=True, estimated=True),
+        RequestUsage(TokenCounts(11, output=7), cut=True),
+        RequestUsage(TokenCounts(asked), cut=True, estimated=True),
     ]
 
 
@@ -127,7 +127,7 @@ async def test_the_ledger_hears_who_answered() -> None:
         ("c", "t", "m", "up0", "context"),
         ("c", "t", "m", "up0", "context"),
     ]
-    assert found.usage[-1] == Usage(rejected=True)
+    assert found.usage[-1] == RequestUsage(rejected=True)
 
 
 async def test_a_call_that_is_refused_before_it_is_sent_names_its_model() -> None:
@@ -140,7 +140,7 @@ async def test_a_call_that_is_refused_before_it_is_sent_names_its_model() -> Non
             with pytest.raises(GatewayError):
                 await answering.ask(asked)
     assert [facts[3:5] for facts in found.heard] == [("m", "up0"), ("", ""), ("", "up0")]
-    assert found.usage == [Usage(rejected=True)] * 3
+    assert found.usage == [RequestUsage(rejected=True)] * 3
 
 
 async def test_the_times_of_an_answer() -> None:
@@ -166,7 +166,7 @@ async def test_a_call_that_nobody_can_take_is_rejected_once() -> None:
             await answering.ask(exchange(model="other-1"))
         with pytest.raises(GatewayError):
             await answering.ask()
-    assert found.usage == [Usage(rejected=True)] * 2
+    assert found.usage == [RequestUsage(rejected=True)] * 2
 
 
 async def test_a_style_that_an_upstream_refuses_is_no_request_of_its_own() -> None:
@@ -175,7 +175,7 @@ async def test_a_style_that_an_upstream_refuses_is_no_request_of_its_own() -> No
         serve(lambda asked: answer(400, refusal) if b"stream_options" in asked.payload else WHOLE)
     )
     assert len(answering.upstreams[0].requests) == 2
-    assert found.usage == [Usage(Tokens(11, output=7))]
+    assert found.usage == [RequestUsage(TokenCounts(11, output=7))]
 
 
 async def test_a_call_that_is_given_up_counts_once() -> None:
@@ -208,7 +208,7 @@ async def test_a_call_that_is_given_up_before_it_is_sent_has_cost_nothing() -> N
         await until(lambda: bool(answering.groups[0].queue))
         asking.cancel()
         await asyncio.wait({asking})
-        assert found.usage == [Usage(cut=True)]
+        assert found.usage == [RequestUsage(cut=True)]
         await first.release()
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.response_head import ResponseHead, ResponseHeads
-from gateway.model.refusal import no_answer, outcome_of, refusal
-from tests.model.test_target import target
+from gateway.model.refusal import get_call_outcome, no_answer, refusal
+from tests.model.test_upstream_client import target
 
 
 def head(status: int, *lines: bytes) -> ResponseHead:
@@ -49,5 +49,5 @@ def test_the_word_of_the_metric() -> None:
         GatewayError("upstream_error", ""),
         GatewayError("upstream_limited", ""),
     ]
-    assert [outcome_of(error) for error in errors] == ["timeout", "error", "ok"]
-    assert outcome_of(KeyError()) == "cancelled"
+    assert [get_call_outcome(error) for error in errors] == ["timeout", "error", "ok"]
+    assert get_call_outcome(KeyError()) == "cancelled"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
-from gateway.errors import GatewayError
-from gateway.model.answering import By
+from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.model.fallback_chain import By
 from gateway.model.traced import traced_model
-from gateway.trace_context import CURRENT, TraceContext
-from gateway.tracing.tracer import Record, Tracer
+from gateway.telemetry.tracing.tracer import Record, Tracer
 
 BODY = {
     "model": "m",

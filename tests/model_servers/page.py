@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.model.adaptation.quirks import ordered
+from gateway.model.adaptation.quirks import sort_quirks
 
 from .answers import Style
 from .calls import (
@@ -90,7 +90,7 @@ def _facts(room: Room) -> Iterator[str]:
     yield f"Seen: {room.version}."
     yield ""
     if room.refuses:
-        learnt = ", ".join(f"`{name}`" for name in ordered(room.learns))
+        learnt = ", ".join(f"`{name}`" for name in sort_quirks(room.learns))
         yield f"- adapted: it refuses {_listed(room.refuses)}" + (f" ({learnt})" if learnt else "")
     yield from (f"- read: {habit}" for habit in (*_habits(room.style), *room.habits))
     if room.too_long is not None:

@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from tests.e2e.talking import NO_WORKFLOWS, desk, stages
 
 from .answers import Answer, completion, written

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from tests.e2e.talking import NO_WORKFLOWS, desk, stages
 
 from .chaos import ChaoticServer, Plan, faults, plans
@@ -51,7 +51,7 @@ async def play(chosen: Sequence[Plan], folder: Path) -> Counter[str]:
                 )
                 outcomes["failed" if plan.must_fail else "whole"] += 1
                 outcomes["ran"] += has_run
-            assert "Traceback" not in gateway.logged()
+            assert "Traceback" not in gateway.get_log()
     return outcomes
 
 

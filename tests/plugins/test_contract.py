@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 
 from gateway.contracts.plugin import Plugin
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins import Kind, plugin_names
-from gateway.registry.find import find_plugin
+from gateway.registry.loader import find_plugin
 from gateway.testing import FakeHost, check_assessor, check_stage, check_tool, make_exchange
 from gateway.testing.contract import check_config
 

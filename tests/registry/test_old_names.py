@@ -9,8 +9,8 @@ import pytest
 import gateway.plugin
 from gateway import contracts
 from gateway.contracts.plugin import Plugin
+from gateway.contracts.units import positive_seconds
 from gateway.registry import old_names
-from gateway.units import positive_seconds
 
 MODULES = sorted(name for name, homes in old_names.MOVED.items() if homes)
 
@@ -40,7 +40,7 @@ def test_names_are_imported_from_an_old_module() -> None:
     """As plugins write it; the finder comes once, however often it is asked for."""
     old_names.install()
     assert sum(type(finder).__module__ == old_names.__name__ for finder in sys.meta_path) == 1
-    with pytest.warns(DeprecationWarning, match="gateway.units"):
+    with pytest.warns(DeprecationWarning, match="gateway.contracts.units"):
         found = importlib.import_module("gateway.wire.durations").positive_seconds
     assert found is positive_seconds
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.config import ConfigError, Settings, load
 from gateway.registry.check import check_plugins
-from gateway.registry.find import PluginProblem
-from gateway.registry.stores import build_store, scratch_store, store_address, store_at
+from gateway.registry.loader import PluginProblem
+from gateway.registry.stores import build_store, resolve_store, scratch_store, store_address
 
 SQLITE = Path(__file__).parents[2] / "plugins" / "stores" / "sqlite"
 
@@ -35,13 +35,13 @@ async def test_a_copy_of_the_store_under_another_scheme_needs_no_change_elsewher
     settings = load(file, environ={}, flags={}, checks=(check_plugins,)).settings
     assert settings.plugins.folder == plugins
     address = store_address(settings, folder=tmp_path)
-    assert (address.shown, address.file, address.problem()) == ("lite:///x.db", tmp_path / "x.db", None)
+    assert (address.redacted_url, address.file, address.problem()) == ("lite:///x.db", tmp_path / "x.db", None)
     store = build_store(settings, folder=tmp_path)
     await store.open()
     await store.put_prompt("p", "text", tenant="t", now_s=0.0)
     await store.close()
-    assert list(address.beside().audit_log(after=-1, size=10)) == []
-    address.beside().copy_to(str(tmp_path / "copy.db"), progress=lambda _remaining, _total: None)
+    assert list(address.get_reader().audit_log(after=-1, size=10)) == []
+    address.get_reader().write_copy(str(tmp_path / "copy.db"), progress=lambda _remaining, _total: None)
     assert (tmp_path / "copy.db").stat().st_size > 0
 
 
@@ -65,7 +65,7 @@ def test_a_scheme_without_a_plugin_is_a_problem_at_its_place(tmp_path: Path) -> 
     assert str(problem).startswith(f"{file}:2:8 store: no plugin 'postgresql' of kind 'stores'")
     assert "sqlite://" in problem.message and "hunter2" not in problem.message
     with pytest.raises(PluginProblem):
-        store_at("postgresql://me:hunter2@db/gateway", folder=tmp_path, plugins=None)
+        resolve_store("postgresql://me:hunter2@db/gateway", folder=tmp_path, plugins=None)
 
 
 async def test_a_scratch_store_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

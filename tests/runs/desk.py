@@ -8,12 +8,12 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.calls import CallOutcome, PlannedCall
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import Approval, Change, StoredRun, StoredStep
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.journal import Approval, Change, StoredRun, StoredStep
+from gateway.contracts.storage.store import StoreError
 from gateway.contracts.tools import ToolCall
-from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.recorder import RunRecorder
 from gateway.testing.clock import ManualClock

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.contracts.journal import Change, StoredRun
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.journal import Change, StoredRun
+from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Emit, Exchange, Reply
-from gateway.contracts.store import Json
-from gateway.runs.asking import RequestKey
+from gateway.contracts.storage.store import Json
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import GRACE_S, LiveRuns
 from gateway.runs.live_run import CALLS, EFFECTS, LiveRun
 from gateway.testing.clock import ManualClock

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import pytest
 from gateways import until
 
+from gateway.contracts.errors import CODES, GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply
-from gateway.contracts.journal import StoredRun
-from gateway.contracts.store import StoreError
-from gateway.errors import CODES, GatewayError
+from gateway.contracts.storage.journal import StoredRun
+from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import answer_log
-from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended
+from gateway.runs.answer_log import AnswerLogs, Recorded, build_end_entry, parse_end_entry
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import PARKED, STOPPING, LiveRun
 from gateway.runs.transcript import BEHIND_CHARS
@@ -79,7 +79,7 @@ class Office:
             self.said.put_nowait(chunk)
 
     async def log(self) -> list[bytes]:
-        return list(await self.store.answer_from("resp_1", tenant="acme", start=0, limit=1000))
+        return list(await self.store.answer_chunks("resp_1", tenant="acme", start=0, limit=1000))
 
     async def ends(self, state: str = "completed") -> None:
         """The run is over in the store."""
@@ -129,7 +129,7 @@ async def read(logs: AnswerLogs, *, start: int = 0) -> list[Chunk]:
     found: list[Chunk] = []
     async for chunks in logs.read("resp_1", tenant="acme", start=start):
         found += chunks
-    assert end_of(found[-1]) is not None
+    assert parse_end_entry(found[-1]) is not None
     return found[:-1]
 
 
@@ -386,14 +386,14 @@ async def test_closing_waits_for_what_was_said() -> None:
         await desk.logs.close()
         await desk.logs.close()
         assert not desk.logs.is_recording("resp_1")
-        assert [end_of(answer_log.orjson.loads(entry)) is None for entry in await desk.log()] == [True, False]
+        assert [parse_end_entry(answer_log.orjson.loads(entry)) is None for entry in await desk.log()] == [True, False]
 
 
 async def test_a_reader_of_a_long_log_gets_it_in_steps() -> None:
     """Each of so many entries."""
     async with office() as desk:
         answer = Recorded(response_id="resp_1", tenant="acme", fence=0)
-        await desk.logs.append(answer, [*map(str, range(1200)), ended(5.0, None)])
+        await desk.logs.append(answer, [*map(str, range(1200)), build_end_entry(5.0, None)])
         sizes = [len(chunks) async for chunks in desk.logs.read("resp_1", tenant="acme")]
         assert sizes == [500, 500, 201]
 
@@ -402,7 +402,7 @@ async def test_another_tenant_reads_nothing() -> None:
     """As if there were no log."""
     async with office() as desk:
         answer = Recorded(response_id="resp_1", tenant="acme", fence=0)
-        await desk.logs.append(answer, ["one", ended(5.0, None)])
+        await desk.logs.append(answer, ["one", build_end_entry(5.0, None)])
         reading = desk.logs.read("resp_1", tenant="other")
         assert await anext(reading) == []
         await reading.aclose()  # type: ignore[attr-defined]
@@ -410,15 +410,15 @@ async def test_another_tenant_reads_nothing() -> None:
 
 def test_an_end_is_told_from_a_chunk() -> None:
     """With its time and its error; a code that is not known any more is a fault of the gateway."""
-    assert end_of(ended(5.0, None)) == (5.0, None)
+    assert parse_end_entry(build_end_entry(5.0, None)) == (5.0, None)
     for chunk in ("text", {}, {"choices": []}, {"context": None}, {"context": {"type": "tool.started"}}):
-        assert end_of(chunk) is None
+        assert parse_end_entry(chunk) is None
     for code in CODES:
-        found = end_of(ended(5.0, GatewayError(code, "why", param="x")))
+        found = parse_end_entry(build_end_entry(5.0, GatewayError(code, "why", param="x")))
         assert found is not None and found[1] is not None and found[1].code == code
-    entry = ended(5.0, GatewayError("upstream_error", "why"))
+    entry = build_end_entry(5.0, GatewayError("upstream_error", "why"))
     entry["context"]["error"]["code"] = "of_a_later_version"
-    found = end_of(entry)
+    found = parse_end_entry(entry)
     assert found is not None and found[1] is not None and found[1].code == "internal_error"
 
 
@@ -428,6 +428,6 @@ async def _last(desk: Office) -> Chunk:
 
 
 def _end(chunk: Chunk) -> GatewayError | None:
-    found = end_of(chunk)
+    found = parse_end_entry(chunk)
     assert found is not None
     return found[1]

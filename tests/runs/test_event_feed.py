@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 from gateways import until, until_still
 
-from gateway.contracts.journal import Change, RunEvent
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.journal import Change, RunEvent
+from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import event_feed as module
 from gateway.runs.event_feed import BATCH, EventFeed
@@ -62,7 +62,7 @@ async def test_what_happens_is_heard_in_order(store: Watched, feed: EventFeed) -
     """Also where another process wrote it, which nobody here is told of; nothing of before."""
     await happens(store, "before")
     heard: list[str] = []
-    async with feed.listening(lambda one: heard.append(one.type)):
+    async with feed.subscribe(lambda one: heard.append(one.type)):
         await happens(store, "a", "b")
         await until(lambda: len(heard) == 2)
         await happens(store, "c")
@@ -75,7 +75,7 @@ async def test_a_nudge_is_heard_at_once(store: Watched, feed: EventFeed, monkeyp
     """However rarely the store is looked at."""
     monkeypatch.setattr(module, "LOOK_S", 3600.0)
     heard = asyncio.Event()
-    async with feed.listening(lambda _: heard.set(), run_id="run_1"):
+    async with feed.subscribe(lambda _: heard.set(), run_id="run_1"):
         await happens(store, "a")
         feed.nudge()
         await asyncio.wait_for(heard.wait(), 120)
@@ -88,7 +88,7 @@ async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, feed: Eve
         for name, run_id in (("first", "run_1"), ("second", "run_1"), ("other", "run_2"), ("all", None)):
             told = heard[name]
             await stack.enter_async_context(
-                feed.listening(lambda one, told=told: told.append(one.run_id), run_id=run_id)  # type: ignore[misc]
+                feed.subscribe(lambda one, told=told: told.append(one.run_id), run_id=run_id)  # type: ignore[misc]
             )
         await happens(store, "a")
         await happens(store, "b", run_id="run_2")
@@ -110,7 +110,7 @@ async def test_many_who_wait_are_one_query(store: Watched, feed: EventFeed, monk
 
     async with AsyncExitStack() as stack:
         for i in range(len(counts)):
-            await stack.enter_async_context(feed.listening(counting(i), run_id="run_1"))
+            await stack.enter_async_context(feed.subscribe(counting(i), run_id="run_1"))
         before = store.asked
         await happens(store, "a", "b")
         feed.nudge()
@@ -123,13 +123,13 @@ async def test_nobody_waits_nobody_asks(store: Watched, feed: EventFeed, monkeyp
     monkeypatch.setattr(module, "LOOK_S", 0.005)
     assert store.asked == 0
     before = asyncio.all_tasks()
-    async with feed.listening(lambda _: None):
+    async with feed.subscribe(lambda _: None):
         await until(lambda: store.asked > 1)
         assert asyncio.all_tasks() > before
     await until(lambda: asyncio.all_tasks() == before)
     heard: list[str] = []
     await happens(store, "meanwhile")
-    async with feed.listening(lambda one: heard.append(one.type)):
+    async with feed.subscribe(lambda one: heard.append(one.type)):
         await happens(store, "a")
         await until(lambda: bool(heard))
     assert heard == ["a"]
@@ -139,7 +139,7 @@ async def test_more_than_one_query_takes_is_heard_whole(store: Watched, feed: Ev
     """Each once, in order."""
     heard: list[str] = []
     kinds = [f"e{i}" for i in range(2 * BATCH + 7)]
-    async with feed.listening(lambda one: heard.append(one.type)):
+    async with feed.subscribe(lambda one: heard.append(one.type)):
         await happens(store, *kinds)
         feed.nudge()
         await until(lambda: len(heard) == len(kinds))
@@ -153,7 +153,7 @@ async def test_a_store_that_fails_for_a_while_loses_nothing(
     monkeypatch.setattr(module, "STORE_PAUSE_S", 3600.0)
     monkeypatch.setattr(module, "LOOK_S", 0.002)
     heard: list[str] = []
-    async with feed.listening(lambda one: heard.append(one.type)):
+    async with feed.subscribe(lambda one: heard.append(one.type)):
         await until(lambda: store.asked > 0)
         store.broken = True
         await happens(store, "a")
@@ -172,11 +172,11 @@ async def test_who_cannot_begin_to_wait_is_told(store: Watched, feed: EventFeed)
     """It would miss something; the next one begins as if nothing had been."""
     store.broken = True
     with pytest.raises(StoreError):
-        async with feed.listening(lambda _: None, run_id="run_1"):
+        async with feed.subscribe(lambda _: None, run_id="run_1"):
             raise AssertionError
     store.broken = False
     heard: list[str] = []
-    async with feed.listening(lambda one: heard.append(one.type), run_id="run_1"):
+    async with feed.subscribe(lambda one: heard.append(one.type), run_id="run_1"):
         await happens(store, "a")
         await until(lambda: bool(heard))
 
@@ -188,7 +188,7 @@ async def test_one_who_fails_deafens_nobody_else(store: Watched, feed: EventFeed
     def fails(_event: RunEvent) -> None:
         raise KeyError
 
-    async with feed.listening(fails), feed.listening(lambda one: heard.append(one.type)):
+    async with feed.subscribe(fails), feed.subscribe(lambda one: heard.append(one.type)):
         for kind in "ab":
             await happens(store, kind)
             feed.nudge()
@@ -198,8 +198,8 @@ async def test_one_who_fails_deafens_nobody_else(store: Watched, feed: EventFeed
 async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, feed: EventFeed) -> None:
     """Of the same run, too."""
     heard: list[str] = []
-    async with feed.listening(lambda one: heard.append(one.type), run_id="run_1"):
-        async with feed.listening(lambda _: None, run_id="run_1"):
+    async with feed.subscribe(lambda one: heard.append(one.type), run_id="run_1"):
+        async with feed.subscribe(lambda _: None, run_id="run_1"):
             pass
         await happens(store, "a")
         await until(lambda: heard == ["a"])
@@ -210,7 +210,7 @@ async def test_a_closed_tail_is_silent(store: Watched) -> None:
     feed, before = EventFeed(store), asyncio.all_tasks()
     await feed.close()
     heard: list[str] = []
-    async with feed.listening(lambda one: heard.append(one.type)):
+    async with feed.subscribe(lambda one: heard.append(one.type)):
         assert asyncio.all_tasks() > before
         await feed.close()
         await feed.close()

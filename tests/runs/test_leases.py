@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from gateways import until, until_read, until_still
 
-from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.journal import Change, ConflictError, RunState, StoredRun
+from gateway.contracts.storage.store import StoreError
 from gateway.runs import leases as module
 from gateway.runs.lease import LEASE_S
 from gateway.runs.leases import AT_ONCE, GIVEN_BACK, OWED, Leases

@@ -8,13 +8,13 @@ import pytest
 from functional.through import breathe
 from gateways import until
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.runs import live_run
 from gateway.runs.live import KEPT, KEPT_BYTES, LiveRuns
 from gateway.runs.live_run import PARKED, STOPPING, WAITS, cancelled_again
-from gateway.runs.owed import JOINABLE_S
+from gateway.runs.undelivered_answers import JOINABLE_S
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 from tests.scripted_replies import reply_of
@@ -26,12 +26,12 @@ async def test_whoever_joins_gets_the_answer_from_its_first_byte() -> None:
     """The handler runs once; the mark of an effect is no part of the answer."""
     work = Work()
     runs, run = begun(work, key="k")
-    await run.begun()
+    await run.wait_for_reply()
     assert runs.find(request_key(key="k")) is run
     runs.join(run)
     work.go.set()
     assert list(await asyncio.gather(whole(run), whole(run))) == [[TEXT, TEXT]] * 2
-    await run.ended()
+    await run.wait_until_ended()
     assert (work.calls, work.released) == (1, 1)
     runs.leave(run, whole=True)
     runs.leave(run, whole=True)
@@ -43,9 +43,9 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     """At once; the same request begins anew."""
     work = Work(effects=False)
     runs, run = begun(work)
-    await run.begun()
+    await run.wait_for_reply()
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), 120)
+    await asyncio.wait_for(run.wait_until_ended(), 120)
     assert work.released == 1
     assert runs.find(request_key(repeats=True)) is None
 
@@ -73,7 +73,7 @@ async def test_a_run_that_nobody_comes_back_for_is_stopped() -> None:
     await until(lambda: run.transcript.chunks)
     runs.leave(run, whole=False)
     alarms.ring()
-    await run.ended()
+    await run.wait_until_ended()
     assert run.interrupted and work.released == 1
     joined = runs.find(request_key(repeats=True))
     assert joined is run
@@ -90,7 +90,7 @@ async def test_a_failure_before_any_effect_begins_anew() -> None:
         work.go.set()
         with pytest.raises(GatewayError):
             await whole(run)
-        await run.ended()
+        await run.wait_until_ended()
         runs.leave(run, whole=True)
         assert (runs.find(request_key(key="k")) is run) is effects
 
@@ -127,7 +127,7 @@ async def test_a_question_whose_client_left_is_found_on_record() -> None:
         runs, run = begun(Asks(), time)
         await until(lambda run=run: run.waits)
         runs.leave(run, whole=False)
-        await run.ended()
+        await run.wait_until_ended()
         time.advance(waited_s)
         assert runs.waiting.find(request_key("other").fingerprint) is None
         assert runs.waiting.find(request_key().fingerprint) == run.exchange.id
@@ -161,10 +161,10 @@ async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None
     refused = Work(error=GatewayError("upstream_refused", "No.").after_effects())
     refused.go.set()
     failed = runs.begin(exchange("run_2"), request_key(), refused, detached=True, request_id="run_3")
-    await failed.ended()
+    await failed.wait_until_ended()
     assert runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is None
     done = runs.begin(exchange("run_2"), request_key(), work, detached=True, request_id="run_4")
-    await done.ended()
+    await done.wait_until_ended()
     assert not runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is done
 
 
@@ -223,7 +223,7 @@ async def test_a_run_that_still_goes_on_is_not_forgotten() -> None:
     going = runs.begin(exchange("run_1"), request_key("1"), slow, detached=True)
     over = runs.begin(exchange("run_2"), request_key("2"), quick, detached=True)
     quick.go.set()
-    await over.ended()
+    await over.wait_until_ended()
     clock.advance(JOINABLE_S + 1)
     assert runs.find(request_key("2", repeats=True)) is None
     assert runs.find(request_key("1", repeats=True)) is going
@@ -239,12 +239,12 @@ async def test_a_large_run_that_still_goes_on_takes_nobodys_place() -> None:
     going = runs.begin(exchange("run_1"), replace(request_key("1"), size_bytes=2 * KEPT_BYTES), large, detached=True)
     over = runs.begin(exchange("run_2"), request_key("2"), small)
     runs.join(over)
-    await over.ended()
+    await over.wait_until_ended()
     runs.leave(over, whole=False)
     assert runs.find(request_key("1", repeats=True)) is going
     assert runs.find(request_key("2", repeats=True)) is over
     large.go.set()
-    await going.ended()
+    await going.wait_until_ended()
     assert runs.find(request_key("1", repeats=True)) is None, "it counts from its end on"
     assert runs.find(request_key("2", repeats=True)) is over
     await runs.close()
@@ -268,7 +268,7 @@ async def test_finished_runs_are_forgotten_after_a_while() -> None:
     runs, run = begun(work, clock)
     work.go.set()
     await whole(run)
-    await run.ended()
+    await run.wait_until_ended()
     runs.leave(run, whole=True)
     clock.advance(JOINABLE_S - 1)
     assert runs.find(request_key(repeats=True)) is run
@@ -286,7 +286,7 @@ async def test_only_so_many_runs_are_kept() -> None:
         run = runs.begin(exchange(f"run_{n}"), request_key(str(n)), work)
         runs.join(run)
         made.append(run)
-    await asyncio.gather(*(run.ended() for run in made))
+    await asyncio.gather(*(run.wait_until_ended() for run in made))
     for run in made[1:]:
         runs.leave(run, whole=True)
     assert [runs.find(request_key(str(n), repeats=True)) for n in range(5)] == [None, None, None, made[3], made[4]]
@@ -305,7 +305,7 @@ async def test_so_many_bytes_are_kept() -> None:
         work.go.set()
         run = runs.begin(exchange(f"run_{n}"), replace(request_key(str(n)), size_bytes=size), work)
         runs.join(run)
-        await run.ended()
+        await run.wait_until_ended()
         runs.leave(run, whole=True)
         found.append([runs.find(request_key(str(m), repeats=True)) is not None for m in range(n + 1)])
     assert found == [
@@ -344,5 +344,5 @@ async def test_a_cancelled_run_that_goes_on_is_left_behind(
     await runs.close()  # which does not wait for it once more
     assert caplog.text.count("was cancelled and goes on, in test_a_cancelled_run_that_goes_on_is_left_behind") == 1
     may.set()
-    await run.ended()
+    await run.wait_until_ended()
     assert run.transcript.chunks == [] and reasons == [(STOPPING,)]

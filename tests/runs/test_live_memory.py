@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import orjson
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.runs.live import KEPT_BYTES, LiveRuns
 from gateway.runs.live_run import EFFECTS, LiveRun
 from gateway.runs.transcript import PARSED_BYTES, Transcript
@@ -47,9 +47,9 @@ async def test_what_a_run_says_without_a_client_counts(*, detached: bool) -> Non
         if not detached:
             runs.join(run)
             runs.leave(run, whole=False)
-            run.joined()  # its model may talk
+            run.mark_attended()  # its model may talk
         work.go.set()
-        await run.ended()
+        await run.wait_until_ended()
         alarms.ring()  # its timer knows it
         made.append(weakref.ref(run))
         del run, work

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 import pytest
 from gateways import until
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.runs.live_run import EFFECTS, RECORDED, LiveRun
-from gateway.runs.owed import JOINABLE_S
+from gateway.runs.undelivered_answers import JOINABLE_S
 from gateway.testing.clock import ManualClock
 
 from .living import TEXT, Work, begun, exchange, request_key, whole
@@ -39,7 +39,7 @@ async def test_whoever_waits_for_the_record_hears_when_it_is_there(mark: str) ->
     work = Recorded(mark=mark)
     runs, run = begun(work)
     waiting = asyncio.create_task(run.on_record())
-    await run.begun()
+    await run.wait_for_reply()
     await asyncio.sleep(0)
     assert not waiting.done()
     work.writes.set()
@@ -60,7 +60,7 @@ async def test_a_run_that_ends_before_it_is_on_record_tells_what_with() -> None:
         work.go.set()
         if fails is None:
             await run.on_record()
-            await run.ended()
+            await run.wait_until_ended()
             await run.on_record()
         else:
             with pytest.raises(GatewayError, match="No"):
@@ -75,13 +75,13 @@ async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
     work.writes.set()
     await run.on_record()
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), 120)
+    await asyncio.wait_for(run.wait_until_ended(), 120)
     assert runs.find(request_key(repeats=True)) is None
     failing = Recorded(error=GatewayError("upstream_error", "No."))
     runs, run = begun(failing)
     failing.writes.set()
     failing.go.set()
-    await run.ended()
+    await run.wait_until_ended()
     runs.leave(run, whole=True)
     assert runs.find(request_key(repeats=True)) is None
 
@@ -101,7 +101,7 @@ async def test_a_run_that_somebody_else_took_says_so() -> None:
     await until(lambda: run.transcript.chunks)
     assert run._task is not None
     run._task.cancel()
-    await run.ended()
+    await run.wait_until_ended()
     with pytest.raises(GatewayError, match="was cancelled or is driven by another process") as told:
         await whole(run)
     assert (told.value.code, told.value.facts.status) == ("run_cancelled", 422)

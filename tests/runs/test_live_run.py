@@ -7,7 +7,7 @@ import pytest
 from functional.through import breathe
 from gateways import until
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.runs.live_run import CALLS, EFFECTS
 from gateway.runs.transcript import BEHIND_CHARS
 
@@ -42,7 +42,7 @@ async def test_a_dropped_call_that_nobody_comes_back_for_ends_the_run() -> None:
     await until(lambda: len(run.transcript.chunks) == 2)
     runs.leave(run, whole=False)
     alarms.ring()
-    await run.ended()
+    await run.wait_until_ended()
     assert run.interrupted and work.said == 1 and work.released == 1
 
 
@@ -136,5 +136,5 @@ async def test_a_run_that_waits_for_its_client_ends_with_it() -> None:
     await until(lambda: len(run.transcript.chunks) > 1)
     reading.cancel()
     runs.leave(run, whole=False)
-    await run.ended()
+    await run.wait_until_ended()
     assert len(heard) == work.released == 1 and run.interrupted

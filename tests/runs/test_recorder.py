@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from gateway.contracts.calls import CallOutcome
-from gateway.contracts.canonical import call_sha256
 from gateway.contracts.exchange import Resume
+from gateway.jsontext.canonical import call_sha256
 from gateway.runs.lease import LEASE_S
-from gateway.runs.snapshot import RESULT_CHARS, exchange_of, request_of
+from gateway.runs.request_snapshot import RESULT_CHARS, dump_request, load_exchange
 from tests.agent.doubles import Clock
 
 from .desk import DONE, EXCHANGE, Desk, full, planned
@@ -20,10 +20,10 @@ from .desk import DONE, EXCHANGE, Desk, full, planned
 async def test_nothing_is_written_of_a_run_that_does_nothing(desk: Desk) -> None:
     """It may end however it likes."""
     desk.recorder.plan([], round_=0)
-    await desk.recorder.refused()
+    await desk.recorder.record_refusals()
     await desk.recorder.end("completed", answer=b"{}")
     await desk.recorder.leave(stopping=False)
-    assert await desk.run() is None and desk.store.changes == [] and not desk.recorder.begun and desk.outcome == []
+    assert await desk.run() is None and desk.store.changes == [] and not desk.recorder.is_stored and desk.outcome == []
 
 
 async def test_a_run_is_on_record_before_its_first_call(desk: Desk) -> None:
@@ -45,9 +45,9 @@ async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> No
     """A workflow is, from its first step on; if it cannot be written down, it does not begin."""
     desk.store.failing = 1
     await full(desk.recorder.begin)
-    assert not desk.recorder.begun and await desk.run() is None
+    assert not desk.recorder.is_stored and await desk.run() is None
     await desk.recorder.begin()
-    assert desk.recorder.begun and desk.outcome == ["hold", "wrote"]
+    assert desk.recorder.is_stored and desk.outcome == ["hold", "wrote"]
     run = await desk.run()
     assert run is not None
     assert (run.state, run.kind, run.effects, run.owner) == ("running", "chat", False, "worker_1")
@@ -78,7 +78,7 @@ async def test_the_last_call_and_the_end_are_one_line(desk: Desk) -> None:
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
     await desk.recorder.finish(0, DONE, ok=True, is_last=True)
-    await desk.recorder.refused()
+    await desk.recorder.record_refusals()
     await desk.recorder.end("completed", answer=b"{}")
     assert [change.run.state for change in desk.store.changes] == ["running", "completed"]
     (step,), run = await desk.steps(), await desk.run()
@@ -123,14 +123,14 @@ async def test_a_run_that_ends_keeps_no_long_conversation(desk: Desk) -> None:
 
 async def test_no_credential_and_no_header_is_stored(desk: Desk) -> None:
     """A run that goes on has those of the request that brings it; everything else is as it was."""
-    assert b"sk-secret" not in request_of(EXCHANGE) and b"User-Agent" not in request_of(EXCHANGE)
+    assert b"sk-secret" not in dump_request(EXCHANGE) and b"User-Agent" not in dump_request(EXCHANGE)
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
     run = await desk.run()
     assert run is not None and orjson.loads(run.request)["credential"] is True
-    resumed = exchange_of(Resume(run), approvals="hold", header=EXCHANGE.header, credential=EXCHANGE.credential)
+    resumed = load_exchange(Resume(run), approvals="hold", header=EXCHANGE.header, credential=EXCHANGE.credential)
     assert replace(resumed, resume=None) == EXCHANGE
-    alone = exchange_of(Resume(run), approvals="turn")
+    alone = load_exchange(Resume(run), approvals="turn")
     assert (alone.credential, alone.header, alone.approvals) == (b"", b"", "turn")
 
 
@@ -143,7 +143,7 @@ async def test_a_call_that_cannot_be_written_down_does_not_run(desk: Desk) -> No
     before = list(desk.recorder.steps)
     desk.store.failing = 1
     await full(lambda: desk.recorder.start(0, approval=None))
-    assert desk.recorder.steps == before and not desk.recorder.begun and await desk.run() is None
+    assert desk.recorder.steps == before and not desk.recorder.is_stored and await desk.run() is None
     assert desk.outcome == []
     await desk.recorder.start(0, approval=None)
     assert await desk.kinds() == ["tool.started"] and await desk.audit() == [(0, "verdict"), (0, "started")]

@@ -8,8 +8,8 @@ import pytest
 from functional.through import breathe
 
 from gateway.contracts.calls import CallOutcome
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.runs.lease import LEASE_S
 from gateway.runs.leases import abandon
 from tests.agent.doubles import Clock
@@ -169,7 +169,7 @@ async def test_who_is_cancelled_while_it_writes_knows_what_was_written(desk: Des
     desk.store.hold.set()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert desk.recorder.begun and desk.outcome == ["hold", "wrote"]
+    assert desk.recorder.is_stored and desk.outcome == ["hold", "wrote"]
     assert [step.state for step in await desk.steps()] == ["started"]
 
 
@@ -180,7 +180,7 @@ async def test_a_call_that_policy_refuses_by_now_is_refused_for_good(desk: Desk)
     """Whoever goes on with the run next must not take it for one that may run."""
     desk.recorder.plan([planned(x=1), planned(x=2)], round_=0)
     await desk.recorder.start(1, approval=None)
-    desk.recorder.judged(0, planned(decision="deny", refusal="Not run: refused by policy.", x=1))
+    desk.recorder.record_verdict(0, planned(decision="deny", refusal="Not run: refused by policy.", x=1))
     await desk.recorder.finish(1, DONE, ok=True)
     refused, _ = await desk.steps()
     assert (refused.state, refused.decision, refused.result) == ("refused", "deny", "Not run: refused by policy.")

@@ -7,10 +7,10 @@ from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.tools import ToolCall, ToolSpec
+from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.runs.request_snapshot import build_run_record
 from gateway.runs.run_span import send_failed, send_refused
-from gateway.runs.snapshot import first_of
-from gateway.trace_context import RunTrace, TraceContext
-from gateway.tracing.tracer import Record, Tracer
+from gateway.telemetry.tracing.tracer import Record, Tracer
 
 CONTEXT = TraceContext("0" * 31 + "1", "0" * 15 + "2", sampled=True, state="congo=t61", parent_id="0" * 15 + "3")
 EXCHANGE = Exchange(
@@ -21,7 +21,7 @@ EXCHANGE = Exchange(
 def sent_for(context: TraceContext | None) -> list[Record]:
     sent: list[Record] = []
     trace = None if context is None else RunTrace(context, 1000.0)
-    run = first_of(replace(EXCHANGE, trace=trace), now_s=1005.0)  # written when it first had to be
+    run = build_run_record(replace(EXCHANGE, trace=trace), now_s=1005.0)  # written when it first had to be
     tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
     send_failed(run, tracer, waiting=(), error="internal_error", now_s=1010.0)
     send_failed(run, None, waiting=(), error="internal_error", now_s=1010.0)

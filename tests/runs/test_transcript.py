@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.runs import transcript as module
 from gateway.runs.transcript import BEHIND_CHARS, Transcript
 

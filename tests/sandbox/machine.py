@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from gateway.sandbox.levels import ACCEPTED, READ_ONLY, at
-from gateway.sandbox.order import Level, Limits, Order
+from gateway.sandbox.confinement import ACCEPTED, READ_ONLY, with_level
+from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.run import Finished, run
-from gateway.testing.processes import living
+from gateway.testing.processes import list_processes
 
 ROOT = Path(__file__).parents[2]
 #: The interpreter itself, for commands that need more than a shell, and what it has to read.
@@ -28,7 +28,7 @@ def order(
     *argv: str,
     level: Level,
     timeout_s: float = 120.0,
-    limits: Limits | None = None,
+    limits: ProcessLimits | None = None,
     read_only: bool = False,
 ) -> Order:
     wanted = Order(
@@ -37,11 +37,11 @@ def order(
         level=level,
         timeout_s=timeout_s,
         grace_s=0.2,
-        limits=limits or Limits(),
+        limits=limits or ProcessLimits(),
         readable=READABLE,
         read_only=read_only,
     )
-    return at(wanted, level=level)
+    return with_level(wanted, level=level)
 
 
 async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> Finished:
@@ -70,7 +70,7 @@ def in_child(code: str) -> str:
 def survivors(cwd: Path) -> list[int]:
     """The living processes whose home is `cwd`: commands that were started there."""
     found = []
-    for pid in living():
+    for pid in list_processes():
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:

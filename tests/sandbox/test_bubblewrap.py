@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from gateway.sandbox.bubblewrap import arguments
-from gateway.sandbox.order import Order
+from gateway.sandbox.launch_messages import Order
 
 ORDER = Order(argv=("ls",), cwd="/home/x", level="bubblewrap", timeout_s=1, bubblewrap="/usr/bin/bwrap")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gateways import until
 
-from gateway.sandbox.order import Level, Limits
+from gateway.sandbox.launch_messages import Level, ProcessLimits
 from tests.sandbox.machine import (
     CONFINED,
     EVERY_LEVEL,
@@ -292,7 +292,7 @@ async def test_a_background_child_does_not_outlive_its_command(level: Level, cwd
 async def test_a_fork_bomb_is_stopped(level: Level, cwd: Path) -> None:
     """Here one that stops by itself at 2^9: either it cannot fork any more, or the count ends it."""
     bomb = "f() { [ $1 -gt 8 ] || { f $(($1+1)) & f $(($1+1)) & }; sleep 30; }; f 0"
-    wanted = order(cwd, "/bin/sh", "-c", bomb, level=level, timeout_s=120, limits=Limits(processes=24))
+    wanted = order(cwd, "/bin/sh", "-c", bomb, level=level, timeout_s=120, limits=ProcessLimits(processes=24))
     finished = await run_order(wanted)
     assert finished.outcome.end in ("processes", "timeout") or finished.outcome.code != 0
     assert survivors(cwd) == []
@@ -302,7 +302,7 @@ async def test_a_fork_bomb_is_stopped(level: Level, cwd: Path) -> None:
 async def test_what_has_ended_and_was_not_reaped_counts_as_a_process(level: Level, cwd: Path) -> None:
     """The machine has so many numbers for processes, and the kernel's own limit does not hold for root."""
     code = "import os, time\nfor _ in range(400):\n    os.fork() or os._exit(0)\ntime.sleep(60)"
-    wanted = order(cwd, PYTHON, "-I", "-S", "-c", code, level=level, limits=Limits(processes=24))
+    wanted = order(cwd, PYTHON, "-I", "-S", "-c", code, level=level, limits=ProcessLimits(processes=24))
     finished = await run_order(wanted)
     assert finished.outcome.end == "processes" or "BlockingIOError" in finished.stderr, finished
     assert survivors(cwd) == []
@@ -311,7 +311,7 @@ async def test_what_has_ended_and_was_not_reaped_counts_as_a_process(level: Leve
 @every_level
 async def test_cpu_time_is_limited(level: Level, cwd: Path) -> None:
     """By the kernel, whatever the clock says."""
-    wanted = order(cwd, PYTHON, "-S", "-c", "while True: pass", level=level, limits=Limits(cpu_s=1))
+    wanted = order(cwd, PYTHON, "-S", "-c", "while True: pass", level=level, limits=ProcessLimits(cpu_s=1))
     finished = await run_order(wanted)
     assert (finished.outcome.end, finished.outcome.code) in (("exited", 128 + 24), ("exited", 128 + 9))
 
@@ -320,7 +320,9 @@ async def test_cpu_time_is_limited(level: Level, cwd: Path) -> None:
 async def test_memory_is_limited(level: Level, cwd: Path) -> None:
     """Of one process by its address space."""
     code = "try:\n    b'x' * (1 << 29)\nexcept MemoryError:\n    print('no memory')"
-    finished = await run_order(order(cwd, PYTHON, "-S", "-c", code, level=level, limits=Limits(memory_bytes=256 << 20)))
+    finished = await run_order(
+        order(cwd, PYTHON, "-S", "-c", code, level=level, limits=ProcessLimits(memory_bytes=256 << 20))
+    )
     assert finished.stdout == "no memory\n"
 
 
@@ -328,7 +330,7 @@ async def test_memory_of_all_processes_together_is_limited(cwd: Path) -> None:
     """Many that are each below the limit."""
     code = "import os, time\n[0 for _ in range(3) if os.fork()]\nx = bytearray(b'x') * (40 << 20)\ntime.sleep(30)"
     finished = await run_order(
-        order(cwd, PYTHON, "-S", "-c", code, level="none", limits=Limits(memory_bytes=200 << 20))
+        order(cwd, PYTHON, "-S", "-c", code, level="none", limits=ProcessLimits(memory_bytes=200 << 20))
     )
     assert finished.outcome.end == "memory"
     assert survivors(cwd) == []
@@ -337,7 +339,7 @@ async def test_memory_of_all_processes_together_is_limited(cwd: Path) -> None:
 @every_level
 async def test_the_size_of_files_is_limited(level: Level, cwd: Path) -> None:
     """A disk is not filled by one of them."""
-    wanted = order(cwd, "/bin/sh", "-c", "yes >big", level=level, limits=Limits(file_bytes=1 << 20))
+    wanted = order(cwd, "/bin/sh", "-c", "yes >big", level=level, limits=ProcessLimits(file_bytes=1 << 20))
     await run_order(wanted)
     assert (cwd / "big").stat().st_size == 1 << 20
 

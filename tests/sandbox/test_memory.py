@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.sandbox.launch_messages import Level, ProcessLimits
 from gateway.sandbox.memory import UNBOUNDED, held_bytes, numbers, shown_bytes
-from gateway.sandbox.order import Level, Limits
 from tests.sandbox.machine import CONFINED, EVERY_LEVEL, PYTHON, order, run_order
 
 confined = pytest.mark.parametrize("level", CONFINED)
-LIMITS = Limits(memory_bytes=256 << 20)
+LIMITS = ProcessLimits(memory_bytes=256 << 20)
 
 MEMFD = """
 import os, time

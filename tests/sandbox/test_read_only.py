@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.sandbox.launch_messages import Level, ProcessLimits
 from gateway.sandbox.namespaces import AS_IT_IS
-from gateway.sandbox.order import Level, Limits
 from tests.sandbox.machine import (
     PYTHON,
     READ_ONLY_LEVELS,
@@ -114,7 +114,9 @@ with open(os.environ["TMPDIR"] + "/big", "wb") as file:
 held = bytearray(b"x") * (84 << 20)
 time.sleep(60)
 """
-    wanted = order(cwd, PYTHON, "-ISBc", code, level=level, limits=Limits(memory_bytes=100 << 20), read_only=True)
+    wanted = order(
+        cwd, PYTHON, "-ISBc", code, level=level, limits=ProcessLimits(memory_bytes=100 << 20), read_only=True
+    )
     assert (await run_order(wanted)).outcome.end == "memory"
 
 
@@ -420,7 +422,7 @@ async def test_the_other_limits_hold(level: Level, cwd: Path) -> None:
     finished = await shell(cwd, "trap '' TERM; while :; do sleep 61; done", level=level, timeout_s=0.4, read_only=True)
     assert finished.outcome.end == "timeout"
     crowd = order(cwd, "/bin/sh", "-c", "for n in 1 2 3 4 5 6 7 8 9; do sleep 61 & done; wait", level=level)
-    few = order(cwd, *crowd.argv, level=level, limits=Limits(processes=4), read_only=True)
+    few = order(cwd, *crowd.argv, level=level, limits=ProcessLimits(processes=4), read_only=True)
     finished = await run_order(few)
     assert finished.outcome.end == "processes" or finished.outcome.code != 0
     assert survivors(cwd) == []

@@ -8,15 +8,15 @@ from gateways import until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sandbox.order import Level
-from gateway.sandbox.run import Excerpt, run
+from gateway.sandbox.launch_messages import Level
+from gateway.sandbox.run import OutputExcerpt, run
 from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell, survivors
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(2, 50))
 def test_an_excerpt_is_the_beginning_and_the_end(pieces: list[bytes], limit_bytes: int) -> None:
     """All of what fits, else both halves and the count of what is between."""
-    excerpt = Excerpt(limit_bytes=limit_bytes)
+    excerpt = OutputExcerpt(limit_bytes=limit_bytes)
     for piece in pieces:
         excerpt.add(piece)
     whole, half = b"".join(pieces), limit_bytes // 2

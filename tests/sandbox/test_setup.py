@@ -7,7 +7,7 @@ import pytest
 from gateways import until
 
 from gateway.sandbox import setup
-from gateway.sandbox.order import Level
+from gateway.sandbox.launch_messages import Level
 from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell, survivors
 
 

@@ -16,11 +16,11 @@ from gateways import exchange, fetch, scrape, until
 
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.plugins.tools.execute_command import ExecuteCommand
-from gateway.sandbox.order import Level
+from gateway.sandbox.launch_messages import Level
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.sandbox.machine import READ_ONLY_LEVELS
@@ -175,7 +175,7 @@ async def test_a_reload_changes_upstreams_keys_limits_and_names() -> None:
         assert (await exchange(client, get(b"/v1/x", b"X: " + b"a" * 3000))).status == 431
         ready = get(b"/health/ready").replace(b"gw.example", b"gateway.example")
         assert (await ask(gateway, ready)).status == 200
-        assert '"status":431' in gateway.logged().replace(" ", "")
+        assert '"status":431' in gateway.get_log().replace(" ", "")
         counts = await scrape(gateway)
     upstreams = {name.partition('upstream="')[2].partition('"')[0] for name in counts if "upstream_up" in name}
     assert upstreams == {"two"}
@@ -252,14 +252,14 @@ def test_a_gateway_without_services_never_imports_what_they_need() -> None:
     """Neither the SDK, which costs seconds, nor what stands around it."""
     code = """
 import asyncio, sys
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import connect
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import connect
 async def main():
     async with LocalGateway({"store": "sqlite:///:memory:"}) as gateway, connect("127.0.0.1", gateway.port) as client:
         await client.send(b"GET /health/ready HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
         assert (await client.read_response()).status == 200
 asyncio.run(main())
-needed = ("mcp", "gateway.mcp.service", "gateway.mcp.session", "gateway.mcp.transport")
+needed = ("mcp", "gateway.mcp.service", "gateway.mcp.server_supervisor", "gateway.mcp.transport")
 print([name for name in sys.modules if name.startswith(tuple(f"{one}." for one in needed)) or name in needed])
 """
     done = subprocess.run(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.check_config import described
+from gateway.cli.check_config import describe_config
 from gateway.config import load
 from gateway.server.banner import TRUST, banner
 
@@ -69,7 +69,7 @@ def test_what_the_gate_trusts_is_said_alike(trust: str) -> None:
     """By the start and by check-config."""
     text = f"risk: {{trust_llm: {trust}}}"
     assert lines(text)["trust"] == TRUST[trust]
-    checked = list(described(load(Path("gateway.yaml"), environ={}, flags={})))
+    checked = list(describe_config(load(Path("gateway.yaml"), environ={}, flags={})))
     assert f"  trust       {TRUST[trust]}" in checked
 
 

@@ -8,27 +8,27 @@ import pytest
 from agent.doubles import Clock
 from tools.toolbox import Toolbox
 
+from gateway.auth.active_keys import KeysInUse
+from gateway.auth.keyring import StoredKeys
 from gateway.config import ConfigError, Settings
 from gateway.contracts.caller import LOCAL, Caller
-from gateway.contracts.journal import StoredRun
-from gateway.errors import GatewayError
-from gateway.keys.in_use import KeysInUse
-from gateway.lanes.keys import StoredKeys
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import StoredRun
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.runs.owed import JOINABLE_S
-from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
+from gateway.runs.undelivered_answers import JOINABLE_S
+from gateway.server.context_lane import Assembled, WorkerServices, build_context_lane, make_servers, open_store
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
-from gateway.tools.in_use import Equipment, InUse
+from gateway.tools.active_config import Equipment, InUse
 from gateway.tools.results import READ_RESULT, Results
 from gateway.usage.ledger import Ledger
 from tests.limits.limiting import in_dollars
@@ -49,7 +49,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
         settings,
         groups=build_groups(settings.upstreams, metrics=Metrics(), clock=ManualClock()),
         keys=key_ring(settings),
-        shared=Shared(
+        shared=WorkerServices(
             store=store,
             runs=LiveRuns(clock=CLOCK),
             feed=EventFeed(store),
@@ -99,7 +99,7 @@ async def test_the_default_configuration_is_the_four_stages_in_order(tmp_path: P
     ]
     assert made.enhancer is made.lane.chains["assistant"].links[2].stage
     assert await made.prompts.text("default", tenant="local") == "You are a helpful assistant."
-    shown = await made.enhancer.enhanced("default", tenant="local")
+    shown = await made.enhancer.enhance_prompt("default", tenant="local")
     assert shown is not None and READ_RESULT not in shown.text  # without tools there is nothing to read on
 
 
@@ -118,7 +118,7 @@ async def test_every_chain_is_built_as_it_is_listed(tmp_path: Path) -> None:
 async def test_tools_of_plugins_are_offered_and_closed_with_the_lane(tmp_path: Path) -> None:
     """With `read_result` behind them; once, however many tools a source has."""
     made = await assembled(tmp_path, tools={"mine": toolbox("look", "find"), "yours": toolbox("other")})
-    shown = await made.enhancer.enhanced("default", tenant="local") if made.enhancer else None
+    shown = await made.enhancer.enhance_prompt("default", tenant="local") if made.enhancer else None
     assert shown is not None
     for name in ("look", "find", "other", READ_RESULT):
         assert f"<name>{name}</name>" in shown.text
@@ -210,7 +210,7 @@ async def test_a_service_among_the_tools_is_a_problem(tmp_path: Path) -> None:
 async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) -> None:
     """Only the names of its tools count."""
     made = await assembled(tmp_path, tools={"read_result": toolbox("look")})
-    shown = await made.enhancer.enhanced("default", tenant="local") if made.enhancer else None
+    shown = await made.enhancer.enhance_prompt("default", tenant="local") if made.enhancer else None
     assert shown is not None and "<name>look</name>" in shown.text and f"<name>{READ_RESULT}</name>" in shown.text
 
 
@@ -287,6 +287,6 @@ async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: Sqli
 async def test_chains_say_where_a_run_goes_on(tmp_path: Path) -> None:
     """At their agent loop; one without runs no tools."""
     made = await assembled(tmp_path, chains={"tools": [{"use": "memory"}, {"use": "agent_loop"}], "none": []})
-    assert made.lane.chains["tools"].resumed() is made.lane.chains["tools"].handlers[1]
-    assert made.lane.chains["none"].resumed() is None
+    assert made.lane.chains["tools"].find_resume_handler() is made.lane.chains["tools"].handlers[1]
+    assert made.lane.chains["none"].find_resume_handler() is None
     await made.lane.retire()

@@ -6,9 +6,9 @@ import pytest
 from tools.toolbox import Toolbox
 
 from gateway.config import ConfigError, Problem, Settings, load
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.registry.check import check_plugins
-from gateway.server.context_tools import gate_of, load_tools
+from gateway.server.context_tools import build_gate, load_tools
 from gateway.tools.gate import RiskClaim
 from gateway.tools.results import Results
 
@@ -44,7 +44,7 @@ async def test_an_assessor_follows_the_tool_that_is_used(
     settings = Settings.model_validate({"tools": tools, "risk": {"profile": "hardened"}}, context={"folder": tmp_path})
     found: list[Problem] = []
     catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
-    gate = gate_of(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # as above
+    gate = build_gate(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # as above
     (spec,) = [spec for source in catalog.sources for spec in await source.list_tools() if spec.name == use]
     judged = [gate.judge(spec, RiskClaim(arguments), tainted=False) for arguments in (harmless, harmful)]
     assert found == [] and [verdict.decision for verdict in judged] == ["auto", "confirm"], judged
@@ -72,7 +72,7 @@ async def test_an_assessor_adds_to_a_built_in_one_only(tmp_path: Path) -> None:
         context={"folder": tmp_path},
     )
     found: list[Problem] = []
-    gate_of(settings, None, found)  # type: ignore[arg-type]  # no host
+    build_gate(settings, None, found)  # type: ignore[arg-type]  # no host
     (problem,) = found
     assert problem.path == "risk.assessors.docs.search.adds"
     assert "'docs.search' has no built-in assessor" in str(problem) and "execute_sql" in str(problem)
@@ -84,7 +84,7 @@ async def test_what_adds_changes_the_policy_of_its_tool(tmp_path: Path) -> None:
     for adds in (False, True):
         risk = {"assessors": {"http_request": {"use": "http", "adds": adds}}}
         settings = Settings.model_validate({"tools": {"http_request": {}}, "risk": risk}, context={"folder": tmp_path})
-        hashes.add(gate_of(settings, None, []).configured["http_request"])  # type: ignore[arg-type]  # no host
+        hashes.add(build_gate(settings, None, []).configured["http_request"])  # type: ignore[arg-type]  # no host
     assert len(hashes) == 2
 
 
@@ -163,9 +163,9 @@ def of_file(text: str) -> Settings:
 async def judged(settings: Settings, tool: str, arguments: Json) -> tuple[str, str]:
     found: list[Problem] = []
     catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
-    gate = gate_of(settings, None, found, at_hand=True, names=catalog.by_key())  # type: ignore[arg-type]  # as above
+    gate = build_gate(settings, None, found, at_hand=True, names=catalog.by_key())  # type: ignore[arg-type]  # as above
     assert found == []
-    entry = catalog.named(tool)
+    entry = catalog.find_by_name(tool)
     assert entry is not None
     verdict = gate.judge(entry.spec, RiskClaim(arguments), tainted=False)
     return verdict.decision, verdict.rule
@@ -216,7 +216,7 @@ def test_a_declared_assessor_that_is_not_there_is_a_problem_of_the_configuration
     assert str(problem).startswith("gateway.yaml:2:3 tools.k8s: the plugin 'kubectl' declares the assessor 'kubctl': ")
     settings = Settings.model_validate({"tools": {"kubectl": {}}}, context={"folder": site})
     found: list[Problem] = []
-    gate_of(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # no host
+    build_gate(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # no host
     assert [each.path for each in found] == ["tools.kubectl.use"]
 
 
@@ -236,7 +236,7 @@ def test_settings_of_an_assessor_that_cannot_be_read_stop_the_start(
     tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
     tool.write_text(TOOL.replace(declared, wrong))
     found: list[Problem] = []
-    gate_of(of_file("tools: {kubectl: {}}\n"), None, found, at_hand=True)  # type: ignore[arg-type]  # no host
+    build_gate(of_file("tools: {kubectl: {}}\n"), None, found, at_hand=True)  # type: ignore[arg-type]  # no host
     assert f"the settings of its assessor cannot be read: {told}" in found[0].message
 
 
@@ -246,7 +246,7 @@ def test_a_tool_that_changes_while_it_is_loaded_is_not_left_without_its_assessor
     settings = of_file("tools: {k8s: {use: kubectl}}\n")
     (site / "plugins" / "tools" / "kubectl" / "assessor.py").chmod(0o666)
     found: list[Problem] = []
-    gate_of(settings, None, found, at_hand=True, names={"k8s": ["look"]})  # type: ignore[arg-type]  # no host
+    build_gate(settings, None, found, at_hand=True, names={"k8s": ["look"]})  # type: ignore[arg-type]  # no host
     (problem,) = found
     assert problem.path == "tools.k8s" and "can be written by others" in problem.message
 
@@ -256,7 +256,7 @@ def test_another_assessor_in_the_folder_of_a_tool_is_another_policy(site: Path) 
     settings, hashes = of_file("tools: {kubectl: {}}\n"), set()
     for source in (ASSESSOR, ASSESSOR.replace('"auto", "whitelist"', '"confirm", "default"'), ASSESSOR):
         (site / "plugins" / "tools" / "kubectl" / "assessor.py").write_text(source)
-        gate = gate_of(settings, None, [], at_hand=True, names={"kubectl": ["look"]})  # type: ignore[arg-type]  # no host
+        gate = build_gate(settings, None, [], at_hand=True, names={"kubectl": ["look"]})  # type: ignore[arg-type]  # no host
         hashes.add(gate.policy_hash("look"))
     assert len(hashes) == 2
 

@@ -8,7 +8,7 @@ import pytest
 from functional.through import breathe
 from gateways import until, until_read
 
-from gateway.contracts.store import StoreError
+from gateway.contracts.storage.store import StoreError
 from gateway.server import pruning as module
 from gateway.server.pruning import DUTY, DUTY_S, KEPT_S, Pruner
 from gateway.testing.clock import ManualClock

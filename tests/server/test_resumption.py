@@ -5,7 +5,7 @@ from pathlib import Path
 import aiohttp
 from gateways import until_read
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 
 async def test_a_response_of_the_background_goes_on_in_the_next_process(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateways import Stopwatch, config, exchange, until
 
 from gateway.server.sockets import ListenError, Listening, listen, reachable, steer_to_successor, stop_steering
-from gateway.testing.peer import Peer, connect
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
 

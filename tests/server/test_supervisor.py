@@ -12,7 +12,7 @@ from functional.through import get
 from gateways import all_workers, config, exchange, fetch, key, scrape, until, until_refused, workers_of
 
 from gateway.testing import processes
-from gateway.testing.peer import PEER_LEFT, Peer, connect
+from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, chunk, head, ok
 from gateway.testing.upstream import FakeUpstream

@@ -10,7 +10,7 @@ from functional.through import get, post
 from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_read, until_refused
 
 from gateway.testing.messages import Response
-from gateway.testing.peer import Peer, connect
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream

@@ -10,12 +10,12 @@ from gateway.telemetry.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT,
 
 def test_nothing_counted_is_nothing_shown() -> None:
     """A gateway without context requests has no series of them."""
-    assert list(ContextCounters().counted()) == []
+    assert list(ContextCounters().collect_counts()) == []
 
 
 def test_every_metric_comes_out_by_its_name_and_labels() -> None:
     """The page is valid for the parser and for promtool, and holds each metric of the tables, explained."""
-    text = page_of(busy_context().counted()).decode()
+    text = page_of(busy_context().collect_counts()).decode()
     check_by_promtool(text.encode())
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families.keys() == {f"gateway_{name}" for name in (*COUNTERS, *HISTOGRAMS)}
@@ -57,7 +57,7 @@ def test_a_count_that_the_table_does_not_know_fails_where_it_is_made(name: str, 
         counters.count(name, **labels)
     with pytest.raises(KeyError):
         counters.observe("tool_duration_seconds", 1.0, **labels, stage="x")
-    assert list(counters.counted()) == []
+    assert list(counters.collect_counts()) == []
 
 
 def test_too_many_label_values_share_one() -> None:

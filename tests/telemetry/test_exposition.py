@@ -27,7 +27,7 @@ async def page(metrics: Metrics) -> bytes:
 
 def summed(*workers: Metrics) -> bytes:
     """The counts of these workers on one page."""
-    each = [{key: tuple(map(float, values)) for key, values in metrics.counted()} for metrics in workers]
+    each = [{key: tuple(map(float, values)) for key, values in metrics.collect_counts()} for metrics in workers]
     return page_of(merged_counts(each).items())
 
 
@@ -123,7 +123,7 @@ def test_a_reload_counts_once_however_many_workers_did_it() -> None:
 
 def test_four_workers_have_the_series_of_one() -> None:
     """The bound on series holds for the merged page."""
-    assert samples(summed(*[busy()] * 4)).keys() == samples(page_of(busy().counted())).keys()
+    assert samples(summed(*[busy()] * 4)).keys() == samples(page_of(busy().collect_counts())).keys()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.metrics, self.counters, self.clock, self.waiting = Metrics(), ContextCounters(), Wall(), 0
-        self.metrics.further.append(self.counters.counted)
+        self.metrics.further.append(self.counters.collect_counts)
         self.history = History(Exposition(self.metrics).counts, lambda: self.waiting, clock=self.clock)
 
     def answered(self, code: int, *, overhead_s: float) -> None:

@@ -10,11 +10,11 @@ from typing import TextIO
 
 import pytest
 
+from gateway.contracts.trace_context import CURRENT, TraceContext
 from gateway.telemetry.logs import (
     BACKLOG_LIMIT,
     DirectSink,
 )
-from gateway.trace_context import CURRENT, TraceContext
 
 from .logging_to import BOTH, FACTS, SECRET, Log, logger_to
 

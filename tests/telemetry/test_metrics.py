@@ -8,7 +8,7 @@ import pytest
 from metrics_page import busy, busy_context, check_by_promtool, page_of, samples
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway import errors
+from gateway.contracts import errors
 from gateway.telemetry.metrics import (
     CODES,
     DURATION_BUCKETS_S,
@@ -24,7 +24,7 @@ OWN = (("chat", "context"), ("health", "own"), ("polling", "own"), ("pages", "ow
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
-    return samples(page_of(metrics.counted()))[name, tuple(sorted(labels.items()))]
+    return samples(page_of(metrics.collect_counts()))[name, tuple(sorted(labels.items()))]
 
 
 def test_everything_that_is_counted_comes_out() -> None:
@@ -51,7 +51,7 @@ def test_everything_that_is_counted_comes_out() -> None:
 @pytest.mark.parametrize("metrics", [Metrics(), busy()], ids=["idle", "busy"])
 def test_the_page_is_valid(metrics: Metrics) -> None:
     """For the parser and for promtool; every metric is ours by name and explained, no `_created` doubles the series."""
-    text = page_of(metrics.counted())
+    text = page_of(metrics.collect_counts())
     check_by_promtool(text)
     for family in text_string_to_metric_families(text.decode()):
         assert family.name.startswith("gateway_") and family.documentation and family.type != "unknown"
@@ -65,7 +65,7 @@ def test_labels_are_escaped() -> None:
     metrics.upstream(odd).outcomes["ok"] += 1
     metrics.route(odd, "passthrough").codes("GET")[200] += 1
     assert value(metrics, "gateway_upstream_requests_total", upstream=odd, outcome="ok") == 1
-    check_by_promtool(page_of(metrics.counted()))
+    check_by_promtool(page_of(metrics.collect_counts()))
 
 
 # Histograms.
@@ -80,10 +80,10 @@ def test_bounds_rise(bounds: tuple[float, ...]) -> None:
 def test_a_histogram_counts_up_to_and_including_each_bound() -> None:
     """Behind the last bound, too."""
     histogram = Histogram((1.0, 2.5))
-    assert not histogram.used
+    assert not histogram.has_samples
     for observed in (0.0, 0.5, 1.0, 1.1, 2.5, 2.6, 1e9):
         histogram.observe(observed)
-    assert histogram.used
+    assert histogram.has_samples
     assert histogram.values() == [3, 2, 2, pytest.approx(1e9 + 7.7)]
 
 
@@ -107,13 +107,13 @@ def test_a_histogram_agrees_with_counting_by_hand() -> None:
 def test_each_upstream_has_so_many_series() -> None:
     """Whatever becomes of requests to it: 27, and three gauges."""
     metrics = Metrics()
-    few = len(samples(page_of(metrics.counted())))
+    few = len(samples(page_of(metrics.collect_counts())))
     for i in range(200):
         tally = metrics.upstream(f"upstream {i}")
         for outcome in ("ok", "error", "connect", "timeout", "reset", "truncated", "invalid", "cancelled"):
             tally.outcomes[outcome] += 1
         tally.retries["stale"] += 1
-    assert len(samples(page_of(metrics.counted()))) - few <= 200 * 27
+    assert len(samples(page_of(metrics.collect_counts()))) - few <= 200 * 27
 
 
 def test_a_tally_is_bound_once() -> None:
@@ -134,7 +134,9 @@ def test_unusual_methods_and_codes_share_a_label() -> None:
     for method in (*METHODS, "BREW", "PROPFIND"):
         for code in range(100, 1000):
             tally.codes(method)[code] += 1
-    counted = {k: v for k, v in samples(page_of(metrics.counted())).items() if k[0] == "gateway_http_requests_total"}
+    counted = {
+        k: v for k, v in samples(page_of(metrics.collect_counts())).items() if k[0] == "gateway_http_requests_total"
+    }
     labels = [dict(key[1]) for key in counted]
     assert sum(counted.values()) == (len(METHODS) + 2) * 900
     assert {one["method"] for one in labels} <= METHODS | {"other"}
@@ -154,7 +156,9 @@ def test_routes_beyond_the_limit_share_a_label() -> None:
     for number in range(1000):
         metrics.route(f"/r{number}/", "passthrough").codes("GET")[200] += 1
     routes = {
-        dict(key[1])["route"]: v for key, v in samples(page_of(metrics.counted())).items() if "requests" in key[0]
+        dict(key[1])["route"]: v
+        for key, v in samples(page_of(metrics.collect_counts())).items()
+        if "requests" in key[0]
     }
     assert routes["other"] == 1000 - (len(routes) - 1) and routes["/r0/"] == 1
 
@@ -163,7 +167,7 @@ def test_the_series_are_bounded_whatever_is_thrown_at_them() -> None:
     """L16: 50,000 distinct combinations of route, method and status: at most 4,500 series and 1 MB, none uncounted."""
     rng = Random(16)
     metrics = busy()
-    metrics.further[:] = [busy_context(values=1000).counted]
+    metrics.further[:] = [busy_context(values=1000).collect_counts]
     known = sorted(METHODS)
     ours = sorted({facts.status for facts in errors.CODES.values()} | {101, 200, 201, 202, 204, 405, 499})
     seen = set()
@@ -176,7 +180,7 @@ def test_the_series_are_bounded_whatever_is_thrown_at_them() -> None:
         tally = metrics.route(route, mode)
         tally.codes(method)[code] += 1
         rng.choice((tally.answered, tally.streamed, tally.overhead)).observe(rng.random())
-    text = page_of(metrics.counted())
+    text = page_of(metrics.collect_counts())
     found = samples(text)
     print(f"\n50,000 distinct requests: {len(found):,} series, {len(text):,} bytes")
     assert sum(count for key, count in found.items() if key[0] == "gateway_http_requests_total") >= 50_000

@@ -12,7 +12,7 @@ FACTS = {"a": Facts("A: \\ and\nline", ("x",)), "h": Facts("H", ("x",), (0.5, 1)
 def test_counters_and_histograms() -> None:
     """Buckets are cumulative; names come as they are counted, without those that nothing was counted of."""
     odd = 'q"\\\n'
-    text = PageText(FACTS).of({("a", (odd,)): (3,), ("h", ("v",)): (1, 2, 4, 9.5)}, ())
+    text = PageText(FACTS).render({("a", (odd,)): (3,), ("h", ("v",)): (1, 2, 4, 9.5)}, ())
     check_by_promtool(text.replace(b"a_total", b"gateway_a_total"))
     assert samples(text) == {
         ("a_total", (("x", odd),)): 3,
@@ -30,7 +30,7 @@ def test_openmetrics_has_the_same_series() -> None:
     counts = {("a", (odd,)): (3.0,), ("h", ("v",)): (1.0, 2.0, 4.0, 9.5)}
     gauges = [("g", 'G "quoted"', [("x", odd)], 1.5)]
     page = PageText(FACTS)
-    text = page.of(counts, gauges, openmetrics=True)
+    text = page.render(counts, gauges, openmetrics=True)
     assert text.endswith(b"# EOF\n")
     families = {family.name: family for family in parse_openmetrics(text.decode())}
     assert {name: family.type for name, family in families.items()} == {"a": "counter", "h": "histogram", "g": "gauge"}
@@ -40,18 +40,18 @@ def test_openmetrics_has_the_same_series() -> None:
         for family in families.values()
         for sample in family.samples
     }
-    assert found == samples(page.of(counts, gauges))
+    assert found == samples(page.render(counts, gauges))
 
 
 def test_gauges_of_one_name_stand_together() -> None:
     """In whatever order they come; a page twice is the same page."""
     page = PageText(FACTS)
     gauges = [("g", "G", [("x", "1")], 1.5), ("f", "F", [], 2.0), ("g", "G", [("x", "2")], float("inf"))]
-    text = page.of({("z", ()): (1,)}, gauges)
+    text = page.render({("z", ()): (1,)}, gauges)
     assert samples(text) == {
         ("z_total", ()): 1,
         ("g", (("x", "1"),)): 1.5,
         ("g", (("x", "2"),)): float("inf"),
         ("f", ()): 2,
     }
-    assert text.count(b"# TYPE") == 3 and page.of({("z", ()): (1,)}, gauges) == text
+    assert text.count(b"# TYPE") == 3 and page.render({("z", ()): (1,)}, gauges) == text

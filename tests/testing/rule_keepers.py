@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from gateway.contracts.exchange import Exchange, Handler, Reply
 from gateway.contracts.plugin import Plugin
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.testing import ContractError, check_assessor
 
 from .rule_keepers import Short, plugin_of

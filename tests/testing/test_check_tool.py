@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 from gateway.testing import ContractError, check_tool
 

@@ -12,7 +12,7 @@ import pytest
 from gateways import until
 
 from gateway.testing import processes
-from gateway.testing.forkserver import OWNER, SOCKET, forked
+from gateway.testing.forkserver import OWNER, SOCKET, fork_gateway
 
 CONFIG = {"upstreams": [], "listen": "127.0.0.1:0"}
 
@@ -31,7 +31,7 @@ async def test_it_has_the_askers_folder_environment_and_streams(output: Path, mo
     with output.open("wb") as stream:
         for url in ("http://127.0.0.1:9/v1", "no url"):
             monkeypatch.setenv("UP_URL", url)
-            asked = await forked(["check-config"], stdout=stream.fileno(), stderr=stream.fileno())
+            asked = await fork_gateway(["check-config"], stdout=stream.fileno(), stderr=stream.fileno())
             codes.append(await asked.wait())
     assert codes == [0, 1]
     assert "upstreams[0].base_url: a URL has no spaces" in output.read_text()
@@ -41,7 +41,7 @@ async def test_it_leads_a_session_and_is_no_child_of_the_asker(output: Path) -> 
     """Its family is that of an executed gateway; a signal that kills it is its negative exit code."""
     with output.open("wb") as stream:
         arguments = ["run", "-c", str(output.parent / "gateway.yaml")]
-        gateway = await forked(arguments, stdout=stream.fileno(), stderr=stream.fileno())
+        gateway = await fork_gateway(arguments, stdout=stream.fileno(), stderr=stream.fileno())
     leader = processes.living_process(gateway.pid)
     assert leader is not None and leader.parent != os.getpid()
     assert gateway.returncode is None
@@ -56,7 +56,7 @@ async def test_many_at_once(output: Path) -> None:
     """Each has its own exit code."""
     with output.open("wb") as stream:
         commands = [["version"] if n % 2 else ["no-such-command"] for n in range(10)]
-        started = [forked(command, stdout=stream.fileno(), stderr=stream.fileno()) for command in commands]
+        started = [fork_gateway(command, stdout=stream.fileno(), stderr=stream.fileno()) for command in commands]
         codes = [await gateway.wait() for gateway in await asyncio.gather(*started)]
     assert codes[0::2] == [2] * 5
 
@@ -74,7 +74,7 @@ async def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
     await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True, env=environment
     )
-    await until(lambda: not any(path.encode() in command for command in map(command_line, processes.living())))
+    await until(lambda: not any(path.encode() in command for command in map(command_line, processes.list_processes())))
 
 
 def command_line(pid: int) -> bytes:

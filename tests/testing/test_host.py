@@ -27,11 +27,11 @@ async def test_it_is_a_host() -> None:
 def test_tools_are_those_that_a_request_may_use() -> None:
     """By name or glob, as in the catalog."""
     host = FakeHost(tools=[spec("read_file"), spec("write_file"), spec("now")])
-    assert [tool.name for tool in host.tools.offered(make_exchange(only_tools=("*_file",)))] == [
+    assert [tool.name for tool in host.tools.get_offered(make_exchange(only_tools=("*_file",)))] == [
         "read_file",
         "write_file",
     ]
-    assert len(host.tools.offered(make_exchange())) == 3 and host.tools.n_asked == 2
+    assert len(host.tools.get_offered(make_exchange())) == 3 and host.tools.n_asked == 2
 
 
 async def test_prompts_wait_for_their_gate() -> None:

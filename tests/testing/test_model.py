@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gateway.testing import ScriptedModel, answer_of, connect, make_exchange
-from gateway.testing.local import LocalGateway
+from gateway.testing import ScriptedModel, collect_answer, connect, make_exchange
+from gateway.testing.local_gateway import LocalGateway
 
 USED = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
 
@@ -17,10 +17,10 @@ async def pass_on(exchange, call_next):  # type: ignore[no-untyped-def]
 async def test_it_answers_in_turn() -> None:
     """Texts, chunks, errors; it shows what it got and how many replies were released."""
     model = ScriptedModel("one", ["t", "wo"], ValueError("three"))
-    assert await answer_of(pass_on, make_exchange("a"), model) == ["one"]
-    assert await answer_of(pass_on, make_exchange("b"), model) == ["t", "wo"]
+    assert await collect_answer(pass_on, make_exchange("a"), model) == ["one"]
+    assert await collect_answer(pass_on, make_exchange("b"), model) == ["t", "wo"]
     with pytest.raises(ValueError, match="three"):
-        await answer_of(pass_on, make_exchange("c"), model)
+        await collect_answer(pass_on, make_exchange("c"), model)
     assert [exchange.body["messages"][0]["content"] for exchange in model.exchanges] == ["a", "b", "c"]
     assert model.n_released == 2
 
@@ -28,7 +28,7 @@ async def test_it_answers_in_turn() -> None:
 async def test_a_request_too_many_is_told() -> None:
     """With the next step."""
     with pytest.raises(AssertionError, match="got request 1 and the test scripted 0 answers: pass one more"):
-        await answer_of(pass_on, make_exchange(), ScriptedModel())
+        await collect_answer(pass_on, make_exchange(), ScriptedModel())
 
 
 def test_an_exchange_is_made_of_what_matters() -> None:

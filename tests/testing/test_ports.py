@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
+from gateway.testing.raw_connection import connect
 
 
 async def test_a_free_port_can_be_listened_on() -> None:

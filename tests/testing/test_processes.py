@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gateways import until
 
-from gateway.testing.processes import family, living, living_process, still_living
+from gateway.testing.processes import family, list_processes, living_process, still_living
 
 # A child in a session of its own and one in ours, both waiting for ever; then the parent waits for a line.
 PARENT = """
@@ -47,7 +47,7 @@ async def test_a_family_is_found_while_the_parent_lives_and_after_it_ended() -> 
 
 def test_a_process_number_that_was_given_anew_is_a_stranger() -> None:
     """It is not in the family, and it is not still living."""
-    me = living()[os.getpid()]
+    me = list_processes()[os.getpid()]
     earlier = replace(me, started=me.started - 1)
     assert family(earlier) == set() and still_living({earlier}) == []
     assert still_living({me}) == [me]

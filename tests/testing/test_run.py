@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from gateways import until
 
-from gateway.testing.peer import connect
 from gateway.testing.processes import living_process
+from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))

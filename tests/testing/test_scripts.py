@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.testing.messages import Request, dechunk
-from gateway.testing.peer import PEER_LEFT, connect
+from gateway.testing.raw_connection import PEER_LEFT, connect
 from gateway.testing.scripts import answer, chunk, event, head, ok, serve, sse, sse_answer
 from gateway.testing.upstream import FakeUpstream
 

@@ -7,7 +7,7 @@ import ssl
 import pytest
 from certificates import Certificates
 
-from gateway.testing.peer import Peer, connect
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.scripts import ok, serve
 from gateway.testing.streams import require_loopback
 from gateway.testing.upstream import FakeUpstream

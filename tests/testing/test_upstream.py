@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from gateway.testing.peer import Peer, connect
+from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.scripts import answer, ok, serve
 from gateway.testing.upstream import FakeUpstream
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.text.ask_before import wants_ask_before
+from gateway.text.ask_before import find_ask_request
 from gateway.text.phrases import Spans, fold
 
 NOTHING = Spans(())
@@ -34,7 +34,7 @@ NOTHING = Spans(())
 )
 def test_a_wish_to_be_asked_is_found(text: str) -> None:
     """In both languages."""
-    assert wants_ask_before(fold(text).text, shown=NOTHING) is not None
+    assert find_ask_request(fold(text).text, shown=NOTHING) is not None
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_wish_to_be_asked_is_found(text: str) -> None:
 )
 def test_the_opposite_and_other_sentences_are_not(text: str) -> None:
     """A user who does not want to be asked is not asked."""
-    assert wants_ask_before(fold(text).text, shown=NOTHING) is None
+    assert find_ask_request(fold(text).text, shown=NOTHING) is None
 
 
 def test_a_quoted_wish_is_none() -> None:
     """Only what the message itself says counts."""
-    assert wants_ask_before("ask me first", shown=Spans([(0, 12)])) is None
+    assert find_ask_request("ask me first", shown=Spans([(0, 12)])) is None

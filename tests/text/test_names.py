@@ -7,7 +7,7 @@ import pytest
 from config.folder import Folder
 from keys.keyring import ROOT, Keyring, keyring
 
-from gateway.text.names import RESERVED_FOR_CALLERS, imitated, unfit
+from gateway.text.names import RESERVED_FOR_CALLERS, find_imitated_name, unfit
 
 HIDDEN = "has a character that does not show"
 #: Each with what is said of it: marks of direction, joiners, blanks; letters of scripts that look like Latin ones.
@@ -50,8 +50,8 @@ def test_names_of_one_script_are_fit() -> None:
 )
 def test_a_name_imitates_one_that_looks_like_it(name: str, other: str) -> None:
     """What joins the words is a part of how a name looks."""
-    assert imitated(name, ["x", other]) == other
-    assert imitated(name, [name]) is None and imitated("ci-1", ["ci_1", "ci.1", "ci 1"]) is None
+    assert find_imitated_name(name, ["x", other]) == other
+    assert find_imitated_name(name, [name]) is None and find_imitated_name("ci-1", ["ci_1", "ci.1", "ci 1"]) is None
 
 
 @pytest.mark.parametrize(("name", "reason"), BAD.items())

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 
 Does = Callable[[ToolCall], Awaitable[ToolResult]]

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import ServiceStatus
-from gateway.contracts.store import Json, ServiceState
+from gateway.contracts.service import ServiceStatus
+from gateway.contracts.storage.store import Json, ServiceState
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 from .doubles import spec

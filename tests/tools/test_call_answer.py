@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from gateway.contracts.tools import ToolResult
-from gateway.tools.call_answer import ANSWER_BYTES, answer_of, result_of
+from gateway.tools.call_answer import ANSWER_BYTES, dump_answer, load_result
 
 IMAGE = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
 
@@ -22,36 +22,36 @@ def parts_of(answer: bytes | None) -> Any:
 
 @pytest.mark.parametrize("parts", [None, [], [text("a")]])
 def test_nothing_is_stored_of_what_the_text_says_whole(parts: list[dict[str, Any]] | None) -> None:
-    assert answer_of(ToolResult("a", True, parts), shown="a", whole="a") is None
+    assert dump_answer(ToolResult("a", True, parts), shown="a", whole="a") is None
 
 
 def test_blocks_and_structured_content_come_back() -> None:
     parts = [text("a", annotations={"priority": 1}), IMAGE]
-    answer = answer_of(ToolResult("a", True, parts, {"n": 1}), shown="a", whole="a")
-    assert result_of(answer, "a", ok=True) == ToolResult("a", True, parts, {"n": 1})
-    assert result_of(None, "a", ok=False) == ToolResult("a", False)
+    answer = dump_answer(ToolResult("a", True, parts, {"n": 1}), shown="a", whole="a")
+    assert load_result(answer, "a", ok=True) == ToolResult("a", True, parts, {"n": 1})
+    assert load_result(None, "a", ok=False) == ToolResult("a", False)
     unfit = ToolResult("a", unfit="there is none")
-    assert result_of(answer_of(unfit, shown="a", whole="a"), "a", ok=True) == unfit
+    assert load_result(dump_answer(unfit, shown="a", whole="a"), "a", ok=True) == unfit
 
 
 def test_text_that_is_shortened_is_shortened_in_its_blocks() -> None:
     """Blocks that are no text stay, and so does the structured content, which a client may demand."""
     inside = {"type": "resource", "resource": {"uri": "file:///a", "text": "b" * 99}}
     result = ToolResult("a" * 99, True, [text("a" * 99), IMAGE, inside], {"n": 1})
-    answer = answer_of(result, shown="a...", whole="a" * 99)
+    answer = dump_answer(result, shown="a...", whole="a" * 99)
     assert parts_of(answer) == [text("a..."), IMAGE]
 
 
 def test_control_and_invisible_characters_are_taken_out() -> None:
     """Also where JSON escapes them; line ends, tabs and backslashes stay."""
     words = 'a\x00\x1b\x7f\u202e\U000e0041\u200bb\n\t\r \\u0000 \\b \\\\ " \b\f/c'
-    answer = answer_of(ToolResult("", True, [IMAGE], {words: [words]}), shown="", whole="")
+    answer = dump_answer(ToolResult("", True, [IMAGE], {words: [words]}), shown="", whole="")
     clean = 'ab\n\t\r \\u0000 \\b \\\\ " /c'
-    assert result_of(answer, "", ok=True).structured == {clean: [clean]}
+    assert load_result(answer, "", ok=True).structured == {clean: [clean]}
 
 
 def test_what_is_too_large_or_unreadable_is_left_out() -> None:
     """The text has a note about it."""
     large = {**IMAGE, "data": "A" * ANSWER_BYTES}
-    assert answer_of(ToolResult("[image]", True, [large]), shown="[image]", whole="[image]") is None
-    assert answer_of(ToolResult("a", True, None, {"n": "\ud800"}), shown="a", whole="a") is None
+    assert dump_answer(ToolResult("[image]", True, [large]), shown="[image]", whole="[image]") is None
+    assert dump_answer(ToolResult("a", True, None, {"n": "\ud800"}), shown="a", whole="a") is None

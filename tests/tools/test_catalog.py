@@ -22,8 +22,8 @@ async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
     tools = await load_catalog(
         {"one": Configured(Source(spec("b"), spec("a", priority=3))), "two": Configured(Source(spec("c")))}
     )
-    assert [tool.name for tool in tools.offered(exchange())] == ["b", "a", "c"]
-    assert tools.offered(exchange())[1] == spec("a", priority=3)
+    assert [tool.name for tool in tools.get_offered(exchange())] == ["b", "a", "c"]
+    assert tools.get_offered(exchange())[1] == spec("a", priority=3)
     assert not tools.services()
 
 
@@ -31,7 +31,7 @@ async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
 async def test_tools_are_not_copied_for_a_request(only: tuple[str, ...]) -> None:
     """There may be a thousand of them."""
     tools = await catalog("read_file", "read_mail", "now")
-    first, second = tools.offered(exchange(*only)), tools.offered(exchange(*only))
+    first, second = tools.get_offered(exchange(*only)), tools.get_offered(exchange(*only))
     assert first and [id(tool) for tool in first] == [id(tool) for tool in second]
 
 
@@ -44,7 +44,7 @@ async def test_the_operators_flags_add_to_what_a_tool_says_of_itself() -> None:
             "wary": Configured(Source(spec("wary", requires_approval=True, untrusted=True))),
         }
     )
-    flags = {tool.name: (tool.requires_approval, tool.untrusted) for tool in tools.offered(exchange())}
+    flags = {tool.name: (tool.requires_approval, tool.untrusted) for tool in tools.get_offered(exchange())}
     assert flags == {"plain": (False, False), "asked": (True, True), "wary": (True, True)}
 
 
@@ -64,7 +64,7 @@ async def test_a_request_narrows_the_tools(only: tuple[str, ...], offered: list[
     """By names and globs; what is not offered cannot be found either."""
     tools = await catalog("read_file", "read_mail", "now")
     asked = exchange(*only)
-    assert [tool.name for tool in tools.offered(asked)] == offered
+    assert [tool.name for tool in tools.get_offered(asked)] == offered
     found = [name for name in ("read_file", "read_mail", "now") if tools.find(name, asked)]
     assert found == offered
 
@@ -72,7 +72,7 @@ async def test_a_request_narrows_the_tools(only: tuple[str, ...], offered: list[
 async def test_a_tool_is_found_by_the_name_that_the_model_knows_and_by_its_own() -> None:
     """`service.tool` is `service__tool` towards models; globs are about its own name."""
     tools = await catalog("files.read", "now")
-    assert [tool.name for tool in tools.offered(exchange("files.*"))] == ["files__read"]
+    assert [tool.name for tool in tools.get_offered(exchange("files.*"))] == ["files__read"]
     for name in ("files__read", "files.read"):
         entry = tools.find(name, exchange())
         assert entry is not None
@@ -148,10 +148,10 @@ async def test_services_come_and_go() -> None:
     come.now.append(running("time", "look"))
     entry = tools.find("time__look", exchange())
     assert entry is not None and (entry.spec.name, entry.spec.untrusted, entry.changed) == ("time.look", True, False)
-    assert [one.name for one in tools.services()] == ["time"] and tools.named("time.look") == entry
-    assert [one.name for one in tools.offered(exchange())] == ["now"]
+    assert [one.name for one in tools.services()] == ["time"] and tools.find_by_name("time.look") == entry
+    assert [one.name for one in tools.get_offered(exchange())] == ["now"]
     come.now[0].becomes("stopped")
-    assert tools.named("time.look") is None and tools.not_running("time__look") == "time"
+    assert tools.find_by_name("time.look") is None and tools.not_running("time__look") == "time"
     come.now.clear()
     assert not tools.services() and tools.not_running("time__look") is None
     assert len(tools.sources) == 1
@@ -174,11 +174,13 @@ async def test_services_are_read_once_as_long_as_nothing_changes() -> None:
     now = [Configured(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     for _ in range(9):
-        assert tools.named("time.look") is not None and tools.services() and tools.not_running("time.look") is None
+        assert (
+            tools.find_by_name("time.look") is not None and tools.services() and tools.not_running("time.look") is None
+        )
     assert service.reads == 1
     service.becomes("running", look="1", listen="2")
     now = [*now]
-    assert tools.named("time.listen") is not None and service.reads == 2
+    assert tools.find_by_name("time.listen") is not None and service.reads == 2
 
 
 async def test_a_service_that_has_not_reported_its_end_yet() -> None:
@@ -186,9 +188,9 @@ async def test_a_service_that_has_not_reported_its_end_yet() -> None:
     service = running("time", "look")
     now = [Configured(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
-    assert tools.named("time.look") is not None
+    assert tools.find_by_name("time.look") is not None
     service.state = "stopped"
-    assert tools.named("time.look") is None and tools.not_running("time.look") == "time"
+    assert tools.find_by_name("time.look") is None and tools.not_running("time.look") == "time"
 
 
 class Steady(Managed):
@@ -207,7 +209,7 @@ async def test_a_tool_of_a_service_is_made_once() -> None:
     now = [Configured(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     first = tools.find("time__look", exchange())
-    assert first is not None and tools.named("time.look") is first
+    assert first is not None and tools.find_by_name("time.look") is first
     service.looks = spec("look", untrusted=True, requires_approval=True)
     second = tools.find("time__look", exchange())
     assert second is not None and second.spec.requires_approval and not first.spec.requires_approval
@@ -218,7 +220,7 @@ async def test_a_changed_definition_is_known() -> None:
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
     tools = Catalog((), further=Come(service))
-    changed = {name: entry.changed for name in ("look", "listen") if (entry := tools.named(f"time.{name}"))}
+    changed = {name: entry.changed for name in ("look", "listen") if (entry := tools.find_by_name(f"time.{name}"))}
     assert changed == {"look": True, "listen": False}
 
 
@@ -227,7 +229,7 @@ async def test_a_changed_definition_says_nothing_to_a_model() -> None:
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
     asks = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look", "time.listen")))
-    look, listen = Catalog((), further=Come(service)).intended(asks)
+    look, listen = Catalog((), further=Come(service)).get_intended(asks)
     assert "has changed" in look.description and "has changed" not in listen.description
 
 
@@ -238,11 +240,11 @@ async def test_services_that_a_request_names_are_offered() -> None:
     tools = await load_catalog({"s": Configured(Source(spec("now"), spec("git.log")))}, further=further)
 
     def names(*services: str, only: tuple[str, ...] = ()) -> list[str]:
-        return [tool.name for tool in tools.offered(replace(exchange(*only), services=services))]
+        return [tool.name for tool in tools.get_offered(replace(exchange(*only), services=services))]
 
     assert names("git", "time") == ["now", "git__log", "git__push", "time__look", "time__listen"]
     assert names("time", only=("time.look", "git.*")) == ["git__log", "time__look"]
-    assert tools.offered(replace(exchange(), services=("time",)))[-1].parameters == {"type": "object"}
+    assert tools.get_offered(replace(exchange(), services=("time",)))[-1].parameters == {"type": "object"}
     git.becomes("stopped")
     assert names("git", "gone") == ["now", "git__log"]
 
@@ -253,21 +255,21 @@ async def test_tools_of_services_are_not_copied_for_a_request() -> None:
     now = [Configured(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     asked = replace(exchange(), services=("time",))
-    first, second = tools.offered(asked), tools.offered(asked)
+    first, second = tools.get_offered(asked), tools.get_offered(asked)
     assert first and [id(tool) for tool in first] == [id(tool) for tool in second]
     service.becomes("running", look="2")
     now = [*now]
-    assert [tool.name for tool in tools.offered(asked)] == ["time__look"]
+    assert [tool.name for tool in tools.get_offered(asked)] == ["time__look"]
 
 
 async def test_a_request_may_have_no_tools() -> None:
     """None is offered, found or named as the nearest."""
     tools = await load_catalog({"s": Configured(Source(spec("now")))}, further=Come(running("time", "look")))
     none = replace(exchange(), no_tools=True, services=("time",))
-    assert not tools.offered(none) and not tools.listed(none) and tools.nearest("nox", none) == []
+    assert not tools.get_offered(none) and not tools.get_entries(none) and tools.nearest("nox", none) == []
     assert tools.find("now", none) is None and tools.find("time.look", none) is None
     intended = replace(none, intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
-    assert not tools.intended(intended)
+    assert not tools.get_intended(intended)
 
 
 async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
@@ -275,7 +277,7 @@ async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
     tools = await load_catalog({"s": Configured(Source(spec("a.now")))}, further=Come(service))
-    listed = tools.listed(replace(exchange(), services=("time",)))
+    listed = tools.get_entries(replace(exchange(), services=("time",)))
     assert [(entry.spec.name, entry.service and entry.service.name) for entry in listed] == [
         ("a.now", None),
         ("time.look", "time"),
@@ -291,7 +293,8 @@ async def test_a_tool_is_of_the_service_whose_name_it_begins_with() -> None:
     further = Come(running("my.server", "a.b"), stopped)
     tools = await load_catalog({"s": Configured(Source(spec("my.own")))}, further=further)
     of = {
-        name: tools.service_of(name) for name in ("my.server.a.b", "my__server__a__b", "my.x", "my.own", "my__own", "z")
+        name: tools.find_service_name(name)
+        for name in ("my.server.a.b", "my__server__a__b", "my.x", "my.own", "my__own", "z")
     }
     assert list(of.values()) == ["my.server", "my.server", "my", None, None, None]
     assert tools.own_names() == ["my.own"]
@@ -348,16 +351,16 @@ async def test_one_name_towards_models_is_one_tool() -> None:
         entry = tools.find(wanted, exchange())
         assert entry is not None and entry.spec.name == inside
     for shadowed in ("a.b__c", "now.x", "a.e"):
-        assert tools.named(shadowed) is None
+        assert tools.find_by_name(shadowed) is None
     assert [one.name for one in tools.services()] == ["a__b", "a", "now"]
-    assert type(tools.named("a.d").source) is Source  # type: ignore[union-attr]
+    assert type(tools.find_by_name("a.d").source) is Source  # type: ignore[union-attr]
 
 
 async def test_services_of_the_configuration_come_first() -> None:
     """They are this catalog's own: it is asked who is to be closed."""
     own, other = running("time", "look"), running("time", "listen")
     tools = await load_catalog({"s": Configured(own)}, further=Come(other))
-    assert tools.named("time.look") is not None and tools.named("time.listen") is None
+    assert tools.find_by_name("time.look") is not None and tools.find_by_name("time.listen") is None
     assert tools.sources == [own]
 
 
@@ -366,9 +369,9 @@ async def test_tools_beside_services_are_offered_with_them() -> None:
     come = Come()
     tools = await load_catalog({}, further=come, beside={"r": Configured(Source(spec("read")))})
     without = tools.version
-    assert not tools.offered(exchange()) and tools.find("read", exchange()) is not None
+    assert not tools.get_offered(exchange()) and tools.find("read", exchange()) is not None
     come.now.append(running("time"))
-    assert [one.name for one in tools.offered(exchange())] == ["read"] and tools.version != without
+    assert [one.name for one in tools.get_offered(exchange())] == ["read"] and tools.version != without
     come.now.append(running("git"))
     assert tools.version == (await catalog("read")).version
 
@@ -395,7 +398,7 @@ async def test_a_tool_of_a_service_imitates_no_other(
     come = Come(box, odd)
     tools = await load_catalog({"s": Configured(Source(spec("read_file")))}, further=come)
     for _ in range(2):
-        assert tools.named(f"{service}.{tool}") is None and tools.named(f"{service}.fine") is not None
+        assert tools.find_by_name(f"{service}.{tool}") is None and tools.find_by_name(f"{service}.fine") is not None
         assert f"{service}.{tool}" not in tools.names() and f"{service}.{tool}" not in tools.in_use()
         assert list(tools.services()[1].tools) == ["fine"]
     assert caplog.messages == [
@@ -411,4 +414,4 @@ async def test_the_service_of_a_tool_is_known_before_it_runs(service: str) -> No
     (towards,) = tools.in_use().values()
     one.becomes("starting")
     assert tools.not_running(towards) == service and tools.is_starting(towards)
-    assert tools.service_of(towards) == service and tools.service_of(f"{service}.look") == service
+    assert tools.find_service_name(towards) == service and tools.find_service_name(f"{service}.look") == service

@@ -29,7 +29,7 @@ RULES = DecisionRules(
 )
 def test_the_highest_number_that_fits_counts(tool: str, level: str | None, required: int) -> None:
     """A level in any spelling; one that is none counts as the highest."""
-    assert RULES.required(tool, level) == required
+    assert RULES.count_required(tool, level) == required
 
 
 def test_what_the_rules_say_of_a_tool_is_a_part_of_its_policy() -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.verdicts import ASSESSORS, DATA
 
 CALLS: Final[list[Json]] = [json.loads(line) for line in (DATA / "everyday.jsonl").read_text().splitlines()]

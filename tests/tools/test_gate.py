@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.contracts.risk import Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.tools.gate import ABSENT, Gate, Policy, RiskClaim, Rule, take_risk_level
 

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from gateway.contracts.tools import ToolResult
-from gateway.tools.results import READ_RESULT, ReadsOnly, Results, clean, owner_of
+from gateway.tools.results import READ_RESULT, ReadsOnly, Results, clean, get_owner
 
 from .doubles import call, exchange
 
-OURS: Final = owner_of(exchange())
+OURS: Final = get_owner(exchange())
 
 
 def id_in(shown: str) -> str:
@@ -102,7 +102,7 @@ async def test_the_oldest_results_go_first() -> None:
 async def test_the_results_of_one_key_push_out_no_others() -> None:
     """Whatever end users it names: a flood of long results is at the cost of the key that they are of."""
     results, other = Results(kept_chars=1000), replace(exchange(tenant="other"), user=None)
-    theirs = id_in(results.shorten("a" * 300, owner=owner_of(other), limit_chars=10))
+    theirs = id_in(results.shorten("a" * 300, owner=get_owner(other), limit_chars=10))
     users = [f"user {number}" for number in range(20)]
     ours = [id_in(results.shorten("b" * 200, owner=(*OURS[:2], user), limit_chars=10)) for user in users]
     assert (await results.call(call(READ_RESULT, id=theirs), other)).content == "a" * 300
@@ -133,11 +133,11 @@ async def test_it_is_remembered_who_wrote_a_result() -> None:
     """For its tenant, as long as it is kept; an id that means nothing is nobody's."""
     results = Results(kept_chars=100)
     theirs = id_in(results.shorten("x" * 100, owner=OURS, limit_chars=10, untrusted=True))
-    assert results.untrusted(theirs, owner=OURS) and not results.untrusted(theirs, owner=("other", *OURS[1:]))
+    assert results.is_untrusted(theirs, owner=OURS) and not results.is_untrusted(theirs, owner=("other", *OURS[1:]))
     ours = id_in(results.shorten("y" * 100, owner=OURS, limit_chars=10))
-    assert not results.untrusted(ours, owner=OURS)
+    assert not results.is_untrusted(ours, owner=OURS)
     for gone in (theirs, "res_0000000000000000", None, {}):
-        assert not results.untrusted(gone, owner=OURS)
+        assert not results.is_untrusted(gone, owner=OURS)
 
 
 async def test_reading_a_result_needs_nobody() -> None:

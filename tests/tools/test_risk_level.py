@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.tools.risk_level import declared_names, level_beside, raised_within, raises, resembles
+from gateway.contracts.storage.store import Json
+from gateway.tools.risk_level import declared_names, find_outer_level, raised_within, raises, resembles
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_deep_arguments_are_read_to_their_end() -> None:
 )
 def test_the_strictest_level_beside_the_arguments(holders: list[dict[str, object]], level: object) -> None:
     """Raised ones first, then those that are none; one that would lower is no word at all."""
-    assert level_beside(*holders) == level
+    assert find_outer_level(*holders) == level

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.tools.schema import PROBLEMS_LIMIT, Schemas, with_defaults
@@ -122,4 +122,4 @@ def test_defaults_that_do_not_fit_are_left_out() -> None:
     """A definition that contradicts itself must not break a call that fits."""
     schemas = Schemas()
     broken = spec(parameters={"type": "object", "properties": {"n": {"type": "integer", "default": "ten"}}})
-    assert schemas.filled(broken, {}) == {}
+    assert schemas.fill_defaults(broken, {}) == {}

@@ -6,8 +6,8 @@ from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group, GroupRules
-from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 

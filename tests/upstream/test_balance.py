@@ -53,6 +53,6 @@ def test_failures_count_as_requests_under_way() -> None:
     assert choose([one, two], "least_loaded", b"") is two
     two.inflight = 3
     assert choose([one, two], "least_loaded", b"") is one
-    one.breaker.failed(CLOCK(), None)
+    one.breaker.record_failure(CLOCK(), None)
     two.inflight = 1
     assert choose([one, two], "least_loaded", b"") is one

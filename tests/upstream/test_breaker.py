@@ -10,16 +10,16 @@ RULES = BreakerRules(failures=3, open_s=10.0, longest_s=25.0)
 def opened(rules: BreakerRules = RULES) -> Breaker:
     breaker = Breaker(rules)
     for _ in range(rules.failures):
-        breaker.failed(0.0, breaker.begin(0.0))
+        breaker.record_failure(0.0, breaker.begin(0.0))
     return breaker
 
 
 def test_it_opens_at_the_last_of_so_many_failures_in_a_row() -> None:
     """Not before, and not for failures with an answer between them."""
     breaker = Breaker(RULES)
-    assert [breaker.failed(0.0, breaker.begin(0.0)) for _ in range(2)] == [False, False]
-    breaker.succeeded(breaker.begin(0.0))
-    assert [breaker.failed(0.0, breaker.begin(0.0)) for _ in range(3)] == [False, False, True]
+    assert [breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(2)] == [False, False]
+    breaker.record_success(breaker.begin(0.0))
+    assert [breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(3)] == [False, False, True]
     assert (breaker.state(0.0), breaker.admits(9.9), breaker.waits_s(4.0)) == ("open", False, 6.0)
 
 
@@ -29,9 +29,9 @@ def test_an_endpoint_that_flaps_is_ejected_too() -> None:
     opens = []
     for n in range(WINDOW * RULES.failures):
         if n % 2:
-            opens.append(breaker.failed(0.0, breaker.begin(0.0)))
+            opens.append(breaker.record_failure(0.0, breaker.begin(0.0)))
         else:
-            breaker.succeeded(breaker.begin(0.0))
+            breaker.record_success(breaker.begin(0.0))
     assert opens == [False] * (len(opens) - 1) + [True]
 
 
@@ -41,7 +41,7 @@ def test_half_open_it_lets_one_request_through_at_a_time() -> None:
     assert breaker.admits(10.0) and breaker.state(10.0) == "half-open"
     probe = breaker.begin(10.0)
     assert probe is not None and not breaker.admits(10.0)
-    breaker.left(probe)
+    breaker.record_client_left(probe)
     assert breaker.admits(10.0)
 
 
@@ -50,18 +50,18 @@ def test_a_good_answer_to_the_probe_closes_it(whole: bool) -> None:
     """A head is enough, but then one failure opens it again; a whole answer begins anew."""
     breaker = opened()
     probe = breaker.begin(10.0)
-    assert breaker.answered(probe)
+    assert breaker.record_answer(probe)
     assert breaker.state(10.0) == "closed"
     if whole:
-        breaker.succeeded(probe)
-    assert breaker.failed(11.0, breaker.begin(11.0)) is not whole
+        breaker.record_success(probe)
+    assert breaker.record_failure(11.0, breaker.begin(11.0)) is not whole
 
 
 def test_each_failed_probe_doubles_the_time_up_to_the_longest() -> None:
     """10 s, 20 s, and then 25 s each time."""
     breaker, now_s, lengths = opened(), 10.0, []
     for _ in range(3):
-        assert breaker.failed(now_s, breaker.begin(now_s))
+        assert breaker.record_failure(now_s, breaker.begin(now_s))
         lengths.append(breaker.waits_s(now_s))
         now_s += lengths[-1]
     assert lengths == [20.0, 25.0, 25.0]
@@ -70,8 +70,8 @@ def test_each_failed_probe_doubles_the_time_up_to_the_longest() -> None:
 def test_what_began_before_it_opened_changes_nothing() -> None:
     """Neither a late failure nor a late success."""
     breaker = opened()
-    assert not breaker.failed(9.0, None)
-    breaker.succeeded(None)
+    assert not breaker.record_failure(9.0, None)
+    breaker.record_success(None)
     assert breaker.waits_s(0.0) == 10.0
 
 
@@ -81,20 +81,20 @@ def test_a_probe_without_an_outcome_gives_its_turn_away() -> None:
     silent = breaker.begin(10.0)
     assert (breaker.admits(19.9), breaker.waits_s(12.0), breaker.admits(20.0)) == (False, 8.0, True)
     second = breaker.begin(20.0)
-    assert not breaker.failed(21.0, silent) and not breaker.admits(21.0)
-    assert breaker.succeeded(second) and breaker.state(22.0) == "closed"
-    assert [breaker.failed(23.0, silent) for _ in range(9)] == [False] * 9
+    assert not breaker.record_failure(21.0, silent) and not breaker.admits(21.0)
+    assert breaker.record_success(second) and breaker.state(22.0) == "closed"
+    assert [breaker.record_failure(23.0, silent) for _ in range(9)] == [False] * 9
 
 
 def test_the_answer_of_a_probe_counts_however_late_it_is() -> None:
     """Else an endpoint that takes longer than its breaker waits would never be back. Not after a new opening."""
     breaker = opened()
     slow, second = breaker.begin(10.0), breaker.begin(20.0)
-    assert breaker.answered(slow) and not breaker.answered(second)
+    assert breaker.record_answer(slow) and not breaker.record_answer(second)
     breaker = opened()
     slow, second = breaker.begin(10.0), breaker.begin(20.0)
-    assert breaker.failed(21.0, second) and not breaker.succeeded(slow) and breaker.state(21.0) == "open"
-    assert not breaker.failed(60.0, slow) and breaker.state(60.0) == "half-open"
+    assert breaker.record_failure(21.0, second) and not breaker.record_success(slow) and breaker.state(21.0) == "open"
+    assert not breaker.record_failure(60.0, slow) and breaker.state(60.0) == "half-open"
 
 
 def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
@@ -102,11 +102,11 @@ def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
     breaker = opened()
     slow, other = breaker.begin(10.0, whole=False), breaker.begin(10.0, whole=False)
     assert slow is not None and other is not None and breaker.admits(10.0)
-    breaker.sent(slow, 15.0)
-    breaker.sent(other, 16.0)
+    breaker.record_sent(slow, 15.0)
+    breaker.record_sent(other, 16.0)
     assert not breaker.admits(24.9) and breaker.admits(25.0)
-    assert not breaker.failed(17.0, other) and breaker.failed(17.0, slow)
-    assert breaker.failed(40.0, breaker.begin(40.0, whole=False))
+    assert not breaker.record_failure(17.0, other) and breaker.record_failure(17.0, slow)
+    assert breaker.record_failure(40.0, breaker.begin(40.0, whole=False))
 
 
 def test_one_probe_a_second_is_not_whole() -> None:
@@ -115,18 +115,18 @@ def test_one_probe_a_second_is_not_whole() -> None:
     assert breaker.admits(10.0, whole=False)
     slow = breaker.begin(10.0, whole=False)
     assert not breaker.admits(10.9, whole=False) and breaker.admits(10.9)
-    breaker.left(slow)
+    breaker.record_client_left(slow)
     assert breaker.admits(10.9, whole=False)
     breaker.begin(10.9, whole=False)
     assert not breaker.admits(11.8, whole=False) and breaker.admits(11.9, whole=False)
-    breaker.failed(11.9, breaker.begin(11.9))
+    breaker.record_failure(11.9, breaker.begin(11.9))
     assert breaker.admits(40.0, whole=False)
 
 
 def test_without_rules_it_never_opens() -> None:
     """And health checks can close one at any time."""
     breaker = Breaker(None)
-    assert not any(breaker.failed(0.0, breaker.begin(0.0)) for _ in range(100))
+    assert not any(breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(100))
     other = opened()
     other.close()
     assert other.admits(0.0)

@@ -11,7 +11,7 @@ def test_when_everything_fails_the_upstream_sees_a_fifth_more() -> None:
     clock = ManualClock()
     budget, again = RetryBudget(0.2, clock=clock), 0
     for _ in range(3000):
-        budget.requested()
+        budget.record_request()
         again += budget.take() + budget.take()
         clock.advance(0.01)
     assert 590 <= again <= 600
@@ -22,7 +22,7 @@ def test_failures_after_a_good_time_stay_within_the_part_of_all() -> None:
     rng, clock = random.Random(3), ManualClock()
     budget, again = RetryBudget(0.2, clock=clock), 0
     for requests in range(1, 5001):
-        budget.requested()
+        budget.record_request()
         clock.advance(rng.expovariate(50.0 if rng.random() < 0.5 else 10.0))
         if rng.random() < 0.4:
             again += budget.take()
@@ -33,7 +33,7 @@ def test_a_few_may_always_be_sent_again() -> None:
     """A part of one request would be none. They come back with the time."""
     clock = ManualClock()
     budget = RetryBudget(0.2, clock=clock)
-    budget.requested()
+    budget.record_request()
     assert [budget.take() for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
     clock.advance(3 * HALVED_EVERY_S)
     assert budget.take()
@@ -42,16 +42,16 @@ def test_a_few_may_always_be_sent_again() -> None:
 def test_a_budget_of_nothing_is_none() -> None:
     """Also for the first few."""
     budget = RetryBudget(0.0, clock=ManualClock())
-    budget.requested()
+    budget.record_request()
     assert not budget.take() and not budget.take(apart=True)
 
 
 def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
     """They save time; a retry saves the request."""
     budget = RetryBudget(0.2, clock=ManualClock())
-    assert [budget.take_beside() for _ in range(ALWAYS)] == [True] * (ALWAYS // 2) + [False] * (ALWAYS // 2)
+    assert [budget.take_hedge() for _ in range(ALWAYS)] == [True] * (ALWAYS // 2) + [False] * (ALWAYS // 2)
     assert [budget.take() for _ in range(ALWAYS // 2 + 1)] == [True] * (ALWAYS // 2) + [False]
-    assert not budget.take_beside()
+    assert not budget.take_hedge()
 
 
 def test_requests_that_fail_because_of_their_clients_count_apart() -> None:

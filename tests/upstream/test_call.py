@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.errors import GatewayError
-from gateway.testing.peer import Peer
+from gateway.contracts.errors import GatewayError
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, head, ok, serve
 from gateway.testing.upstream import Script
 from gateway.upstream.call import TURN_BYTES, Take, UpstreamCall

@@ -6,7 +6,7 @@ import socket
 import pytest
 from functional.through import breathe
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.upstream.connection import HIGH_WATER_BYTES, reset
 
 from .turns import NotingTurn, connected, pooled
@@ -73,7 +73,7 @@ async def test_what_a_new_connection_says_first_is_for_its_first_turn(leaves: bo
     async with pooled(greets) as (pool, upstream, _):
         connection, turn = await pool.connect(), NotingTurn()
         async with asyncio.timeout(120):
-            while not (connection.lost if leaves else connection.early):
+            while not (connection.is_lost if leaves else connection.early):
                 await asyncio.sleep(0)
         connection.begin(turn, b"GET / HTTP/1.1\r\n\r\n")
         await turn.until("data")

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from upstream.groups import group, group_of, member
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.testing.clock import ManualClock
+from gateway.upstream.attempts import Tries
 from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group, QueueRules, RetryRules
-from gateway.upstream.member import Member
-from gateway.upstream.tries import Tries
 
 CLOCK = ManualClock()
 
@@ -25,7 +25,7 @@ async def waiting(of: Group, order: list[str], name: str) -> None:
     await of.place(tries)
     order.append(name)
     await asyncio.sleep(0)
-    tries.ended(failed=False)
+    tries.end(failed=False)
 
 
 async def test_those_who_wait_are_served_in_their_order() -> None:
@@ -37,8 +37,8 @@ async def test_those_who_wait_are_served_in_their_order() -> None:
     await asyncio.sleep(0)
     with pytest.raises(GatewayError, match="as many requests as they may") as refused:
         Tries(of, twice=False).begin() or await of.place(Tries(of, twice=False))
-    assert (refused.value.code, refused.value.retry_after_s, of.queued) == ("overloaded", 1.0, 2)
-    first.ended(failed=False)
+    assert (refused.value.code, refused.value.retry_after_s, of.queue_length) == ("overloaded", 1.0, 2)
+    first.end(failed=False)
     await asyncio.gather(*tasks)
     assert (order, of.members[0].inflight) == (["x", "y"], 0)
 
@@ -50,10 +50,10 @@ async def test_whoever_leaves_the_queue_frees_the_place() -> None:
     first.begin()
     leaving = asyncio.create_task(of.place(second))
     await asyncio.sleep(0)
-    first.ended(failed=False)
+    first.end(failed=False)
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
-    assert (of.members[0].inflight, of.queued) == (0, 0)
+    assert (of.members[0].inflight, of.queue_length) == (0, 0)
 
 
 async def test_the_wait_ends_with_an_error_that_names_the_setting() -> None:
@@ -62,7 +62,7 @@ async def test_the_wait_ends_with_an_error_that_names_the_setting() -> None:
     Tries(of, twice=False).begin()
     with pytest.raises(GatewayError, match=r"within 0\.01 s \(queue\.wait\)"):
         await of.place(Tries(of, twice=False))
-    assert (of.queued, of.tally.refused["wait"]) == (0, 1)
+    assert (of.queue_length, of.tally.refused["wait"]) == (0, 1)
 
 
 @pytest.mark.parametrize("goes_out", ["breaker", "health", "pause"])

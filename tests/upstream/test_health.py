@@ -7,13 +7,13 @@ from gateways import until
 
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer
 from gateway.testing.upstream import FakeUpstream
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
 from gateway.upstream.health import HealthChecks, HealthRules
-from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 RULES = HealthRules(path=b"/ping", interval_s=10.0, timeout_s=30.0, fall=2, rise=2)

@@ -12,8 +12,8 @@ from gateways import until
 from host_names import host_names
 from unanswered_ports import refusing_port, silent_port
 
-from gateway.errors import GatewayError
-from gateway.testing.peer import Peer
+from gateway.contracts.errors import GatewayError
+from gateway.testing.raw_connection import Peer
 from gateway.testing.upstream import FakeUpstream
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.pool import IDLE_LIMIT_S, Pool

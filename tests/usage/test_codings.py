@@ -8,7 +8,7 @@ import brotli
 import pytest
 
 from gateway.usage.codings import WINDOW_LOG, new_brotli, new_zstandard, zstd
-from gateway.usage.decoding import STEP_BYTES, Decoder
+from gateway.usage.decompression import STEP_BYTES, Decoder
 
 LONG = bytes(random.Random(7).choices(b"abcdefgh ", k=1 << 20))
 

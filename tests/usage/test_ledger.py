@@ -10,15 +10,15 @@ from gateways import until, until_read
 from metrics_page import check_by_promtool, page_of
 from metrics_page import samples as metric_samples
 
-from gateway.contracts.store import StoreError
-from gateway.contracts.usage import DIMENSIONS, StoredUsage
-from gateway.model_names import EVERY, OTHER, counts_for
+from gateway.contracts.model_names import EVERY, OTHER, is_usage_match
+from gateway.contracts.storage.store import StoreError
+from gateway.contracts.storage.usage import DIMENSIONS, StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.usage.ledger import COMBINED, MODELS, MODELS_OF_TENANT, Ledger, day_of
+from gateway.usage.ledger import COMBINED, MODELS, MODELS_OF_TENANT, Ledger, format_day
 from gateway.usage.prices import Price, Prices
-from gateway.usage.tokens import Times, Tokens, Usage, times_of
+from gateway.usage.tokens import RequestUsage, Times, TokenCounts, build_times
 from tests.limits.limiting import WallClock
 
 #: 2026-11-26 23:59:58 UTC.
@@ -57,9 +57,9 @@ async def test_what_is_recorded_is_summed_and_stored(store: FailingStore) -> Non
     """By who used what; each request counts as what became of it."""
     clock = ManualClock(LATE_S)
     one = ledger(store, clock)
-    one.recorded(Usage(Tokens(10, 4, 1, 7, 3)), *WHO)
-    one.recorded(Usage(Tokens(5), cut=True, estimated=True), *WHO)
-    one.recorded(Usage(rejected=True), "alice", "acme", "", "openai", "passthrough")
+    one.record(RequestUsage(TokenCounts(10, 4, 1, 7, 3)), *WHO)
+    one.record(RequestUsage(TokenCounts(5), cut=True, estimated=True), *WHO)
+    one.record(RequestUsage(rejected=True), "alice", "acme", "", "openai", "passthrough")
     await one.flush()
     first = StoredUsage(
         "2026-11-26", "acme", *("alice", "gpt-4.1", "openai", "passthrough", ""), 2, 0, 1, 1, 15, 4, 7, 3
@@ -67,7 +67,7 @@ async def test_what_is_recorded_is_summed_and_stored(store: FailingStore) -> Non
     rejected = StoredUsage("2026-11-26", "acme", "alice", "", "openai", "passthrough", "", 1, 1)
     assert await rows(store) == [rejected, first]
     await one.flush()
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.flush()
     assert (await rows(store))[1].input == 16
 
@@ -77,7 +77,7 @@ async def test_workers_add_up(store: FailingStore) -> None:
     clock = ManualClock(LATE_S)
     workers = [ledger(store, clock, writer=str(number)) for number in range(3)]
     for worker in workers:
-        worker.recorded(Usage(Tokens(7)), *WHO)
+        worker.record(RequestUsage(TokenCounts(7)), *WHO)
     await asyncio.gather(*(worker.flush() for worker in workers))
     assert [row.input for row in await rows(store)] == [21]
 
@@ -86,14 +86,14 @@ async def test_a_day_ends_at_midnight_utc(store: FailingStore) -> None:
     """By the time at which a request ended, not by that at which it is stored."""
     clock = ManualClock(LATE_S)
     one = ledger(store, clock)
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     clock.advance(1.9)
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     clock.advance(0.1)
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.flush()
     assert [(row.day, row.input) for row in await rows(store)] == [("2026-11-26", 2), ("2026-11-27", 1)]
-    assert day_of(LATE_S + 2) == "2026-11-27"
+    assert format_day(LATE_S + 2) == "2026-11-27"
 
 
 async def test_the_day_is_that_of_the_clock_also_when_it_is_set_back(store: FailingStore) -> None:
@@ -101,7 +101,7 @@ async def test_the_day_is_that_of_the_clock_also_when_it_is_set_back(store: Fail
     one = ledger(store, clock)
     for days in (0, 3, 1):
         clock.set_s = days * 86400
-        one.recorded(Usage(Tokens(1)), *WHO)
+        one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.flush()
     assert [row.day for row in await rows(store)] == ["2026-11-26", "2026-11-27", "2026-11-29"]
 
@@ -112,10 +112,10 @@ async def test_usage_waits_for_a_store_that_fails(store: FailingStore, caplog: p
     one = ledger(store, ManualClock(LATE_S))
     store.fails = True
     for _ in range(3):
-        one.recorded(Usage(Tokens(2)), *WHO)
+        one.record(RequestUsage(TokenCounts(2)), *WHO)
         await one.flush()
     store.fails = False
-    one.recorded(Usage(Tokens(2)), *WHO)
+    one.record(RequestUsage(TokenCounts(2)), *WHO)
     await one.flush()
     assert [row.input for row in await rows(store)] == [8]
     assert [record.getMessage() for record in caplog.records] == [
@@ -127,11 +127,11 @@ async def test_usage_waits_for_a_store_that_fails(store: FailingStore, caplog: p
 async def test_prices_count_from_the_request_on_that_follows(store: FailingStore) -> None:
     """What was recorded before has no cost, or its old one."""
     one = ledger(store, ManualClock(LATE_S))
-    one.recorded(Usage(Tokens(10)), *WHO)
+    one.record(RequestUsage(TokenCounts(10)), *WHO)
     one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
-    one.recorded(Usage(Tokens(10)), *WHO)
+    one.record(RequestUsage(TokenCounts(10)), *WHO)
     one.prices = Prices("EUR", [Price(model="gpt-*", input=3, cached=1, cache_write=2, output=8)])
-    one.recorded(Usage(Tokens(10)), *WHO)
+    one.record(RequestUsage(TokenCounts(10)), *WHO)
     await one.flush()
     assert [(row.currency, row.cost) for row in await rows(store)] == [("", 0), ("EUR", 30_000), ("USD", 20_000)]
 
@@ -140,7 +140,7 @@ async def test_an_upstream_that_invents_models_fills_neither_memory_nor_store(st
     """Beyond so many they share a row."""
     one = ledger(store, ManualClock(LATE_S))
     for number in range(MODELS_OF_TENANT + 50):
-        one.recorded(Usage(Tokens(1)), "alice", "acme", f"m{number}", "openai", "passthrough")
+        one.record(RequestUsage(TokenCounts(1)), "alice", "acme", f"m{number}", "openai", "passthrough")
     await one.flush()
     found = await rows(store)
     assert len(found) == MODELS_OF_TENANT + 1
@@ -153,13 +153,13 @@ async def test_a_tenant_spends_no_names_of_another(store: FailingStore) -> None:
     one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
     for tenant in range(MODELS // MODELS_OF_TENANT):
         for number in range(MODELS_OF_TENANT):
-            one.recorded(Usage(Tokens(1)), "k", f"t{tenant}", f"t{tenant}-{number}", "up", "passthrough")
+            one.record(RequestUsage(TokenCounts(1)), "k", f"t{tenant}", f"t{tenant}-{number}", "up", "passthrough")
         if not tenant:
-            one.recorded(Usage(Tokens(1)), "k", "t0", "gpt-4.1", "up", "passthrough")
-            one.recorded(Usage(Tokens(1)), *WHO)
-    one.recorded(Usage(Tokens(10)), "k", "late", "gpt-5", "up", "passthrough")
-    one.recorded(Usage(Tokens(10)), "k", "late", "gpt-4.1", "up", "passthrough")
-    one.recorded(Usage(Tokens(10)), "k", "late", "llama", "up", "passthrough")
+            one.record(RequestUsage(TokenCounts(1)), "k", "t0", "gpt-4.1", "up", "passthrough")
+            one.record(RequestUsage(TokenCounts(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(10)), "k", "late", "gpt-5", "up", "passthrough")
+    one.record(RequestUsage(TokenCounts(10)), "k", "late", "gpt-4.1", "up", "passthrough")
+    one.record(RequestUsage(TokenCounts(10)), "k", "late", "llama", "up", "passthrough")
     await one.flush()
     found = await rows(store)
     assert [(row.tenant, row.model) for row in found if row.model.startswith("gpt")] == [
@@ -180,15 +180,15 @@ async def test_there_are_so_many_rows_that_models_of_several_budgets_share(store
     letters = "abcdefghij"
     one.budgets = [f"*{letter}*" for letter in letters]
     for number in range(MODELS_OF_TENANT):
-        one.recorded(Usage(Tokens(1)), "k", "t", str(number), "up", "passthrough")
+        one.record(RequestUsage(TokenCounts(1)), "k", "t", str(number), "up", "passthrough")
     for number in range(2 ** len(letters)):
         model = "".join(letter for place, letter in enumerate(letters) if number >> place & 1)
-        one.recorded(Usage(Tokens(1000)), "k", "t", f"-{model}", "up", "passthrough")
+        one.record(RequestUsage(TokenCounts(1000)), "k", "t", f"-{model}", "up", "passthrough")
     await one.flush()
     shared = [row for row in await rows(store) if row.input >= 1000]
     assert len(shared) == COMBINED + len(letters) + 2
     for letter in letters:
-        counted = sum(row.input for row in shared if counts_for(row.model, f"*{letter}*"))
+        counted = sum(row.input for row in shared if is_usage_match(row.model, f"*{letter}*"))
         assert counted >= 1000 * 2 ** (len(letters) - 1)
 
 
@@ -197,7 +197,7 @@ async def test_a_model_is_not_named_as_a_row_that_others_share(store: FailingSto
     one = ledger(store, ManualClock(LATE_S))
     one.budgets = ["o*", "gpt-*"]
     for model in (OTHER, EVERY, "cheap | gpt-*", "gpt-4.1 | o*"):
-        one.recorded(Usage(Tokens(1)), "k", "t", model, "up", "passthrough")
+        one.record(RequestUsage(TokenCounts(1)), "k", "t", model, "up", "passthrough")
     await one.flush()
     assert [(row.model, row.requests) for row in await rows(store)] == [("gpt-*", 1), ("o*", 1), (OTHER, 2)]
 
@@ -212,11 +212,11 @@ async def test_usage_without_a_price_has_the_highest_cost_and_no_currency(store:
             Price(model="b", input=5, cached=0, cache_write=1, output=1),
         ],
     )
-    one.recorded(Usage(Tokens(10, 3, 2, 7)), *WHO)
+    one.record(RequestUsage(TokenCounts(10, 3, 2, 7)), *WHO)
     await one.flush()
     (row,) = await rows(store)
     assert (row.currency, row.cost) == ("", 1000 * (5 * 5 + 3 * 1 + 2 * 3 + 7 * 8))
-    one.recorded(Usage(Tokens(10), asked=True), "alice", "acme", "a", "openai", "passthrough")
+    one.record(RequestUsage(TokenCounts(10), asked=True), "alice", "acme", "a", "openai", "passthrough")
     await one.flush()
     first = (await rows(store))[0]
     assert (first.model, first.currency, first.cost) == ("a", "", 50_000)
@@ -228,8 +228,8 @@ async def test_audio_without_a_price_has_no_cost(store: FailingStore) -> None:
     speaks = Price(model="speaks", input=1, cached=1, cache_write=1, output=1, audio_input=30, audio_output=60)
     one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=3, output=8), speaks])
     for model in ("gpt-4.1", "speaks"):
-        one.recorded(Usage(Tokens(10, audio_input=10)), "k", "t", model, "up", "passthrough")
-    one.recorded(Usage(Tokens(10)), *WHO)
+        one.record(RequestUsage(TokenCounts(10, audio_input=10)), "k", "t", model, "up", "passthrough")
+    one.record(RequestUsage(TokenCounts(10)), *WHO)
     await one.flush()
     found = {(row.model, row.currency): row.cost for row in await rows(store)}
     assert found == {("gpt-4.1", ""): 300_000, ("speaks", "USD"): 300_000, ("gpt-4.1", "USD"): 20_000}
@@ -240,11 +240,11 @@ async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: Fa
     clock = ManualClock(LATE_S)
     one = ledger(store, clock)
     one.start()
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     while not await rows(store):
         await asyncio.sleep(0)
     assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.close()
     assert [row.input for row in await rows(store)] == [2]
     assert await store.lost_usage(before_s=LATE_S + 1) == []
@@ -254,7 +254,7 @@ async def test_a_process_that_was_killed_is_noticed(store: FailingStore, caplog:
     """By the next one, with the time from which on something may be missing."""
     clock = ManualClock(LATE_S)
     killed = ledger(store, clock, writer="killed")
-    killed.recorded(Usage(Tokens(1)), *WHO)
+    killed.record(RequestUsage(TokenCounts(1)), *WHO)
     await killed.flush()
     clock.advance(60)
     after = ledger(store, clock, writer="after")
@@ -272,10 +272,10 @@ async def test_the_last_usage_of_a_failing_store_is_said_to_be_lost(
 ) -> None:
     """And its mark stays."""
     one = ledger(store, ManualClock(LATE_S))
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.flush()
     store.fails = True
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.close()
     assert "the usage of the last moments is lost" in caplog.text
     assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
@@ -287,7 +287,7 @@ async def test_what_waits_is_recorded_before_anything_depends_on_it(store: Faili
 
     def catch_up() -> None:
         while waiting:
-            one.recorded(Usage(Tokens(waiting.pop())), *WHO)
+            one.record(RequestUsage(TokenCounts(waiting.pop())), *WHO)
 
     counters, clock = ContextCounters(), ManualClock(LATE_S)
     one = Ledger(store, writer="w", counters=counters, clock=clock, catch_up=catch_up)
@@ -303,8 +303,8 @@ async def test_what_waits_is_recorded_before_anything_depends_on_it(store: Faili
 
 async def test_requests_that_became_the_same_are_recorded_as_one_sum(store: FailingStore) -> None:
     one = ledger(store, ManualClock(LATE_S))
-    one.recorded(Usage(Tokens(10, 4, 1, 7, 3), requests=3), *WHO)
-    one.recorded(Usage(Tokens(4), cut=True, estimated=True, requests=2), *WHO)
+    one.record(RequestUsage(TokenCounts(10, 4, 1, 7, 3), requests=3), *WHO)
+    one.record(RequestUsage(TokenCounts(4), cut=True, estimated=True, requests=2), *WHO)
     await one.flush()
     first = StoredUsage(
         "2026-11-26", "acme", *("alice", "gpt-4.1", "openai", "passthrough", ""), 5, 0, 2, 2, 14, 4, 7, 3
@@ -316,11 +316,11 @@ async def test_metrics_count_what_is_stored(store: FailingStore) -> None:
     """By lane and model; a request that was cut is no other one."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
-    one.recorded(Usage(Tokens(10, 4, 0, 7, 3)), *WHO)
-    one.recorded(Usage(Tokens(1), cut=True, estimated=True), *WHO)
-    one.recorded(Usage(rejected=True), "alice", "acme", "", "openai", "passthrough")
+    one.record(RequestUsage(TokenCounts(10, 4, 0, 7, 3)), *WHO)
+    one.record(RequestUsage(TokenCounts(1), cut=True, estimated=True), *WHO)
+    one.record(RequestUsage(rejected=True), "alice", "acme", "", "openai", "passthrough")
     await one.flush()
-    assert {(family, labels): values for (family, labels), values in counters.counted()} == {
+    assert {(family, labels): values for (family, labels), values in counters.collect_counts()} == {
         ("gateway_usage_requests", ("passthrough", "gpt-4.1", "ok")): (1,),
         ("gateway_usage_requests", ("passthrough", "gpt-4.1", "cut")): (1,),
         ("gateway_usage_requests", ("passthrough", "other", "rejected")): (1,),
@@ -342,12 +342,12 @@ async def test_metrics_count_costs_by_their_currency(store: FailingStore) -> Non
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
     one.prices = Prices("EUR", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
-    one.recorded(Usage(Tokens(250_000, output=125_000)), *WHO)
-    one.recorded(Usage(Tokens(1000)), "alice", "acme", "unknown", "openai", "passthrough")
+    one.record(RequestUsage(TokenCounts(250_000, output=125_000)), *WHO)
+    one.record(RequestUsage(TokenCounts(1000)), "alice", "acme", "unknown", "openai", "passthrough")
     await one.flush()
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.flush()
-    costs = {labels: values for (family, labels), values in counters.counted() if family == "gateway_usage_cost"}
+    costs = {labels: values for (family, labels), values in counters.collect_counts() if family == "gateway_usage_cost"}
     assert costs == {("EUR", "passthrough", "gpt-4.1"): (pytest.approx(1.500002),)}
 
 
@@ -356,12 +356,14 @@ async def test_metrics_name_a_model_once_it_has_answered(store: FailingStore) ->
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
     for number in range(100):
-        one.recorded(Usage(rejected=True), "k", "t", f"made up {number}", "up", "context")
+        one.record(RequestUsage(rejected=True), "k", "t", f"made up {number}", "up", "context")
     await one.flush()
-    one.recorded(Usage(Tokens(1)), "k", "t", "there", "up", "context")
-    one.recorded(Usage(rejected=True), "k", "t", "there", "up", "context")
+    one.record(RequestUsage(TokenCounts(1)), "k", "t", "there", "up", "context")
+    one.record(RequestUsage(rejected=True), "k", "t", "there", "up", "context")
     await one.flush()
-    counts = {labels: values for (family, labels), values in counters.counted() if family == "gateway_usage_requests"}
+    counts = {
+        labels: values for (family, labels), values in counters.collect_counts() if family == "gateway_usage_requests"
+    }
     assert counts == {
         ("context", "other", "rejected"): (100,),
         ("context", "there", "rejected"): (1,),
@@ -374,10 +376,10 @@ async def test_metrics_have_the_times_of_models(store: FailingStore) -> None:
     """By the name of their row, as soon as they are recorded."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
-    one.recorded(Usage(Tokens(1), requests=2), *WHO, Times([0.1, 0.2], [1.0, 2.0]))
-    one.recorded(Usage(Tokens(1)), *WHO, times_of(5.0, 6.0, 8.0, streamed_tokens=5))
-    one.recorded(Usage(rejected=True), *WHO)
-    sums = {family: values[-1] for (family, _), values in counters.counted()}
+    one.record(RequestUsage(TokenCounts(1), requests=2), *WHO, Times([0.1, 0.2], [1.0, 2.0]))
+    one.record(RequestUsage(TokenCounts(1)), *WHO, build_times(5.0, 6.0, 8.0, streamed_tokens=5))
+    one.record(RequestUsage(rejected=True), *WHO)
+    sums = {family: values[-1] for (family, _), values in counters.collect_counts()}
     assert sums == {
         "gateway_model_time_to_first_byte_seconds": pytest.approx(1.3),
         "gateway_model_duration_seconds": 6.0,
@@ -395,11 +397,11 @@ async def test_metrics_are_bounded_whatever_keys_and_models_are_called(store: Fa
     keys = [*hostile, *(f"k{number}" for number in range(1000 - len(hostile)))]
     for number, (key, model) in enumerate(zip(keys, models, strict=True)):
         facts = key, f"t{number % 100}", model, "up", ("passthrough", "context")[number % 2]
-        one.recorded(Usage(Tokens(10, 4, 1, 7, 3), estimated=True), *facts, Times([0.1], [0.2], [0.01]))
-        one.recorded(Usage(rejected=True), *facts)
-        one.recorded(Usage(Tokens(1), cut=True), *facts)
+        one.record(RequestUsage(TokenCounts(10, 4, 1, 7, 3), estimated=True), *facts, Times([0.1], [0.2], [0.01]))
+        one.record(RequestUsage(rejected=True), *facts)
+        one.record(RequestUsage(TokenCounts(1), cut=True), *facts)
     await one.flush()
-    text = page_of(counters.counted())
+    text = page_of(counters.collect_counts())
     check_by_promtool(text)
     found = metric_samples(text)
     print(f"\n{len(found)} series of 1,000 keys and 1,000 models")
@@ -422,7 +424,7 @@ async def test_an_error_that_nobody_has_thought_of_does_not_end_the_storing(
     clock = ManualClock(LATE_S)
     one = Ledger(store, writer="w", counters=ContextCounters(), clock=clock, catch_up=catch_up)
     one.start()
-    one.recorded(Usage(Tokens(1)), *WHO)
+    one.record(RequestUsage(TokenCounts(1)), *WHO)
     await until_read(lambda: rows(store), lambda found: [row.input for row in found] == [1])
     assert "LookupError: once" in caplog.text
     await one.close()
@@ -432,7 +434,7 @@ async def test_what_a_token_cost_lately_is_known_before_it_is_stored(store: Fail
     """And until the next usage is. Of others it is a guess by the prices."""
     one = ledger(store, ManualClock(LATE_S))
     one.prices = Prices("USD", [Price(model="gpt-4.1", input=10, cached=0, cache_write=0, output=40)])
-    one.recorded(Usage(Tokens(20, 0, 0, 10)), *WHO)
+    one.record(RequestUsage(TokenCounts(20, 0, 0, 10)), *WHO)
 
     def cost(of: str) -> float:
         return one.cost_of_token(lambda tenant, key, model, upstream: of in (tenant, key, model, upstream))
@@ -452,7 +454,7 @@ async def test_what_is_complete_is_noted_before_it_is_stored(store: FailingStore
         return lambda: told.append("stored")
 
     one.storing = storing
-    one.recorded(Usage(Tokens(10)), *WHO)
+    one.record(RequestUsage(TokenCounts(10)), *WHO)
     store.fails = True
     await one.flush()
     assert told == ["complete"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.usage.prices import Price, Prices
-from gateway.usage.tokens import Tokens
+from gateway.usage.tokens import TokenCounts
 
 MINI = Price(model="gpt-4.1-mini*", input=0.4, cached=0.1, cache_write=0.4, output=1.6)
 SPEAKS = Price(model="gpt-audio*", input=2, cached=1, cache_write=2, output=8, audio_input=32, audio_output=64)
@@ -15,28 +15,28 @@ CLAUDE = Price(model="claude-*", input=3, cached=0.3, cache_write=3.75, output=1
 @pytest.mark.parametrize(
     ("price", "tokens", "billionths"),
     [
-        (MINI, Tokens(1_000_000), 400_000_000),
-        (MINI, Tokens(1), 400),
-        (MINI, Tokens(1000, 400, 0, 10, 9), 600 * 400 + 400 * 100 + 10 * 1600),
-        (CLAUDE, Tokens(2121, 2000, 100, 393), 21 * 3000 + 2000 * 300 + 100 * 3750 + 393 * 15000),
-        (MINI, Tokens(), 0),
-        (CLAUDE, Tokens(100, 0, 100, 0, written_1h=70), 100 * 3750),
-        (replace(CLAUDE, cache_write_1h=6), Tokens(100, 0, 100, 0, written_1h=70), 30 * 3750 + 70 * 6000),
-        (SPEAKS, Tokens(100, 10, 0, 50, 0, 60, 40), 30 * 2000 + 10 * 1000 + 60 * 32000 + 10 * 8000 + 40 * 64000),
-        (SPEAKS, Tokens(100, 80, 0, 0, 0, 60), 80 * 1000 + 20 * 32000),
-        (MINI, Tokens(100, 0, 0, 50, 0, 60, 40), 100 * 400 + 50 * 1600),
-        (Price(model="*", input=0.0004, cached=0, cache_write=0, output=0), Tokens(1), 0),
-        (Price(model="*", input=0.0006, cached=0, cache_write=0, output=0), Tokens(1), 1),
+        (MINI, TokenCounts(1_000_000), 400_000_000),
+        (MINI, TokenCounts(1), 400),
+        (MINI, TokenCounts(1000, 400, 0, 10, 9), 600 * 400 + 400 * 100 + 10 * 1600),
+        (CLAUDE, TokenCounts(2121, 2000, 100, 393), 21 * 3000 + 2000 * 300 + 100 * 3750 + 393 * 15000),
+        (MINI, TokenCounts(), 0),
+        (CLAUDE, TokenCounts(100, 0, 100, 0, written_1h=70), 100 * 3750),
+        (replace(CLAUDE, cache_write_1h=6), TokenCounts(100, 0, 100, 0, written_1h=70), 30 * 3750 + 70 * 6000),
+        (SPEAKS, TokenCounts(100, 10, 0, 50, 0, 60, 40), 30 * 2000 + 10 * 1000 + 60 * 32000 + 10 * 8000 + 40 * 64000),
+        (SPEAKS, TokenCounts(100, 80, 0, 0, 0, 60), 80 * 1000 + 20 * 32000),
+        (MINI, TokenCounts(100, 0, 0, 50, 0, 60, 40), 100 * 400 + 50 * 1600),
+        (Price(model="*", input=0.0004, cached=0, cache_write=0, output=0), TokenCounts(1), 0),
+        (Price(model="*", input=0.0006, cached=0, cache_write=0, output=0), TokenCounts(1), 1),
     ],
 )
-def test_the_cost_of_an_answer(price: Price, tokens: Tokens, billionths: int) -> None:
+def test_the_cost_of_an_answer(price: Price, tokens: TokenCounts, billionths: int) -> None:
     """Each kind of token has its own price; none counts twice."""
     assert price.cost(tokens) == billionths
 
 
 def test_audio_is_covered_by_its_own_price_alone() -> None:
-    heard, spoken = Tokens(9, audio_input=5), Tokens(output=9, audio_output=5)
-    assert SPEAKS.covers(heard) and SPEAKS.covers(spoken) and MINI.covers(Tokens(9, output=9))
+    heard, spoken = TokenCounts(9, audio_input=5), TokenCounts(output=9, audio_output=5)
+    assert SPEAKS.covers(heard) and SPEAKS.covers(spoken) and MINI.covers(TokenCounts(9, output=9))
     assert not (MINI.covers(heard) or MINI.covers(spoken) or replace(SPEAKS, audio_output=None).covers(spoken))
     dearest = Prices("USD", [MINI, SPEAKS, replace(CLAUDE, cache_write_1h=6)]).dearest
     assert dearest is not None
@@ -47,11 +47,11 @@ def test_the_first_glob_that_matches_counts() -> None:
     """And a model without one has no price."""
     rest = Price(model="gpt-*", input=1, cached=1, cache_write=1, output=1)
     prices = Prices("USD", [MINI, CLAUDE, rest])
-    assert prices.of("gpt-4.1-mini-2025-04-14") is MINI
-    assert prices.of("gpt-4.1") is rest
-    assert prices.of("llama3") is None is prices.of("")
-    assert Prices().of("gpt-4.1") is None
-    assert prices.of("llama3") is None and not prices.has_all
+    assert prices.find_price("gpt-4.1-mini-2025-04-14") is MINI
+    assert prices.find_price("gpt-4.1") is rest
+    assert prices.find_price("llama3") is None is prices.find_price("")
+    assert Prices().find_price("gpt-4.1") is None
+    assert prices.find_price("llama3") is None and not prices.has_all
     assert Prices("USD", [MINI, Price(model="*", input=0, cached=0, cache_write=0, output=0)]).has_all
     assert Prices().dearest is None
     assert prices.dearest == Price(model="*", input=3, cached=1, cache_write=3.75, output=15)

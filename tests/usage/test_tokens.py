@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.usage.tokens import MOST, Tokens, tokens_of
+from gateway.usage.tokens import MOST, TokenCounts, parse_tokens
 
 SHAPES = {
     "openai chat": (
@@ -13,7 +13,7 @@ SHAPES = {
             "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 128, "accepted_prediction_tokens": 0},
         },
-        Tokens(2006, 1920, 0, 300, 128),
+        TokenCounts(2006, 1920, 0, 300, 128),
     ),
     "openai audio": (
         {
@@ -22,11 +22,11 @@ SHAPES = {
             "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 60},
             "completion_tokens_details": {"audio_tokens": 99},
         },
-        Tokens(100, 0, 0, 50, 0, 60, 50),
+        TokenCounts(100, 0, 0, 50, 0, 60, 50),
     ),
     "openai transcription of audio": (
         {"type": "tokens", "input_tokens": 14, "output_tokens": 45, "input_token_details": {"audio_tokens": 14}},
-        Tokens(14, 0, 0, 45, 0, 14),
+        TokenCounts(14, 0, 0, 45, 0, 14),
     ),
     "anthropic with a cache of an hour": (
         {
@@ -35,7 +35,7 @@ SHAPES = {
             "output_tokens": 3,
             "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 70},
         },
-        Tokens(121, 0, 100, 3, written_1h=70),
+        TokenCounts(121, 0, 100, 3, written_1h=70),
     ),
     "openai response": (
         {
@@ -45,14 +45,14 @@ SHAPES = {
             "output_tokens_details": {"reasoning_tokens": 7},
             "total_tokens": 380,
         },
-        Tokens(328, 64, 0, 52, 7),
+        TokenCounts(328, 64, 0, 52, 7),
     ),
-    "openai embeddings": ({"prompt_tokens": 8, "total_tokens": 8}, Tokens(8)),
+    "openai embeddings": ({"prompt_tokens": 8, "total_tokens": 8}, TokenCounts(8)),
     "openai transcription": (
         {"type": "tokens", "input_tokens": 14, "output_tokens": 45, "input_token_details": {"text_tokens": 10}},
-        Tokens(14, 0, 0, 45),
+        TokenCounts(14, 0, 0, 45),
     ),
-    "anthropic": ({"input_tokens": 10, "output_tokens": 25}, Tokens(10, 0, 0, 25)),
+    "anthropic": ({"input_tokens": 10, "output_tokens": 25}, TokenCounts(10, 0, 0, 25)),
     "anthropic with its cache": (
         {
             "input_tokens": 21,
@@ -62,31 +62,31 @@ SHAPES = {
             "cache_creation": {"ephemeral_5m_input_tokens": 100},
             "service_tier": "standard",
         },
-        Tokens(2121, 2000, 100, 393),
+        TokenCounts(2121, 2000, 100, 393),
     ),
     "vllm": (
         {"prompt_tokens": 34, "total_tokens": 94, "completion_tokens": 60, "prompt_tokens_details": None},
-        Tokens(34, 0, 0, 60),
+        TokenCounts(34, 0, 0, 60),
     ),
-    "ollama": ({"prompt_tokens": 26, "completion_tokens": 298, "total_tokens": 324}, Tokens(26, 0, 0, 298)),
+    "ollama": ({"prompt_tokens": 26, "completion_tokens": 298, "total_tokens": 324}, TokenCounts(26, 0, 0, 298)),
     "deepseek": (
         {"prompt_tokens": 100, "completion_tokens": 9, "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36},
-        Tokens(100, 64, 0, 9),
+        TokenCounts(100, 64, 0, 9),
     ),
-    "a reranker": ({"total_tokens": 815}, Tokens(815)),
-    "whole numbers with a fraction": ({"prompt_tokens": 12.0, "completion_tokens": 3.0}, Tokens(12, 0, 0, 3)),
+    "a reranker": ({"total_tokens": 815}, TokenCounts(815)),
+    "whole numbers with a fraction": ({"prompt_tokens": 12.0, "completion_tokens": 3.0}, TokenCounts(12, 0, 0, 3)),
     "more cached than asked": (
         {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}},
-        Tokens(5, 5, 0, 1),
+        TokenCounts(5, 5, 0, 1),
     ),
-    "one half only": ({"completion_tokens": 4}, Tokens(0, 0, 0, 4)),
+    "one half only": ({"completion_tokens": 4}, TokenCounts(0, 0, 0, 4)),
 }
 
 
 @pytest.mark.parametrize(("told", "tokens"), SHAPES.values(), ids=SHAPES)
-def test_every_api_says_the_same_in_its_own_words(told: object, tokens: Tokens) -> None:
+def test_every_api_says_the_same_in_its_own_words(told: object, tokens: TokenCounts) -> None:
     """Cached and written tokens are a part of the input, reasoning a part of the output."""
-    assert tokens_of(told) == tokens
+    assert parse_tokens(told) == tokens
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_every_api_says_the_same_in_its_own_words(told: object, tokens: Tokens) 
 )
 def test_what_says_no_tokens_is_no_usage(told: object) -> None:
     """Nothing is made of it: the request is estimated."""
-    assert tokens_of(told) is None
+    assert parse_tokens(told) is None
 
 
 def test_a_detail_that_is_no_number_is_none() -> None:
     """The rest counts."""
     told = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": "4"}}
-    assert tokens_of({**told, "completion_tokens_details": [9]}) == Tokens(5, 0, 0, 2)
+    assert parse_tokens({**told, "completion_tokens_details": [9]}) == TokenCounts(5, 0, 0, 2)

@@ -34,7 +34,7 @@ def test_the_schema_is_a_form() -> None:
         "required": ["sql"],
         "additionalProperties": False,
     }
-    assert Parameter(type="boolean", default=False).schema_of("dry-run") == {
+    assert Parameter(type="boolean", default=False).build_schema("dry-run") == {
         "type": "boolean",
         "title": "Dry run",
         "default": False,

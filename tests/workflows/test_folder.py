@@ -6,7 +6,7 @@ import pytest
 from config.folder import Folder
 
 from gateway.config import ConfigError
-from gateway.config.schema.context import Workflows as Section
+from gateway.config.schema.context import WorkflowsSettings as Section
 from gateway.workflows.folder import MAX_FILE_BYTES, MAX_FILES, MAX_STEPS, FoundWorkflows, load_workflows
 
 HEAD = "name: w\ndescription: x\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.workflows.definition import Workflow
-from gateway.workflows.invocation import parameters_of, workflow_call_in
+from gateway.workflows.invocation import check_parameters, find_workflow_call
 from tests.api.workflow_pages import ALL
 
 
@@ -23,7 +23,7 @@ from tests.api.workflow_pages import ALL
 )
 def test_a_chat_message_calls_a_workflow(text: str, name: str, parameters: dict[str, object]) -> None:
     """`/name` is its first word; the rest are the parameters."""
-    assert workflow_call_in(text, ALL) == (ALL[name], parameters)
+    assert find_workflow_call(text, ALL) == (ALL[name], parameters)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_a_chat_message_calls_a_workflow(text: str, name: str, parameters: dict[
 )
 def test_an_unknown_name_is_ordinary_text(text: str) -> None:
     """And so is a name that is not the first word."""
-    assert workflow_call_in(text, ALL) is None
+    assert find_workflow_call(text, ALL) is None
 
 
 def test_a_chat_message_with_wrong_parameters_is_refused() -> None:
     """The error names the parameter, as that of the page does."""
     for text, param in (("/translate", "text"), ("/translate times=x hi", "times"), ("/deploy now", "now")):
         with pytest.raises(GatewayError) as error:
-            workflow_call_in(text, ALL)
+            find_workflow_call(text, ALL)
         assert (error.value.code, error.value.param) == ("invalid_parameters", param)
-    assert parameters_of(Workflow.model_validate(ALL["deploy"].definition()), {}) == {}
+    assert check_parameters(Workflow.model_validate(ALL["deploy"].definition()), {}) == {}

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from measuring import Effort
 
-from gateway.workflows.parameters import PROBLEMS_LIMIT, Json, ParameterError, checked, converted, read_arguments
+from gateway.workflows.parameters import (
+    PROBLEMS_LIMIT,
+    Json,
+    ParameterError,
+    convert_parameters,
+    read_arguments,
+    validate_parameters,
+)
 
 
 def schema(*required: str, **properties: Any) -> Json:
@@ -28,9 +35,13 @@ def refused(name: str, text: str, of: Json) -> str:
 
 def test_defaults_are_put_in_in_the_order_of_the_schema() -> None:
     """What is neither given nor has a default stays absent."""
-    assert list(checked({"text": "x"}, TEXT).items()) == [("language", "English"), ("text", "x")]
-    assert checked({"count": 2, "text": "x", "language": ""}, TEXT) == {"language": "", "text": "x", "count": 2}
-    assert checked({}, schema(x={"type": "boolean", "default": False})) == {"x": False}
+    assert list(validate_parameters({"text": "x"}, TEXT).items()) == [("language", "English"), ("text", "x")]
+    assert validate_parameters({"count": 2, "text": "x", "language": ""}, TEXT) == {
+        "language": "",
+        "text": "x",
+        "count": 2,
+    }
+    assert validate_parameters({}, schema(x={"type": "boolean", "default": False})) == {"x": False}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +66,7 @@ def test_defaults_are_put_in_in_the_order_of_the_schema() -> None:
 def test_an_error_names_the_parameter_and_what_would_fit(given: Json, of: Json, name: str, problem: str) -> None:
     """Never the value, which may be long or private."""
     with pytest.raises(ParameterError) as error:
-        checked(given, of)
+        validate_parameters(given, of)
     assert error.value.name == name
     assert f"Parameter {name!r}: " in str(error.value) and problem in str(error.value)
 
@@ -63,17 +74,17 @@ def test_an_error_names_the_parameter_and_what_would_fit(given: Json, of: Json, 
 def test_several_problems_are_told_at_once() -> None:
     """Each parameter once, and not all of a hundred."""
     with pytest.raises(ParameterError, match=r"Parameter 'i': .*\. Parameter 'b': ") as error:
-        checked({"i": "x", "b": "secret"}, ALL)
+        validate_parameters({"i": "x", "b": "secret"}, ALL)
     assert error.value.name == "i" and "secret" not in str(error.value)
     with pytest.raises(ParameterError) as error:
-        checked({}, schema(*(f"p{i}" for i in range(100))))
+        validate_parameters({}, schema(*(f"p{i}" for i in range(100))))
     assert str(error.value).count("required") == PROBLEMS_LIMIT
 
 
 def test_a_long_name_is_cut() -> None:
     """It is a stranger's word."""
     with pytest.raises(ParameterError) as error:
-        checked({"é\n" * 1000: 1}, ALL)
+        validate_parameters({"é\n" * 1000: 1}, ALL)
     assert len(error.value.name) == 64 and len(str(error.value)) < 500 and "\n" not in str(error.value)
 
 
@@ -94,7 +105,7 @@ def test_a_long_name_is_cut() -> None:
 )
 def test_a_written_value_gets_the_type_of_its_parameter(name: str, text: str, value: object) -> None:
     """Numbers in plain digits, arrays and objects as JSON."""
-    found = converted({name: text}, ALL)[name]
+    found = convert_parameters({name: text}, ALL)[name]
     assert (found, type(found)) == (value, type(value))
 
 
@@ -124,7 +135,7 @@ def test_a_written_value_gets_the_type_of_its_parameter(name: str, text: str, va
 def test_a_written_value_that_does_not_fit_is_refused(name: str, text: str) -> None:
     """With the parameter's name, and without the value."""
     with pytest.raises(ParameterError) as error:
-        converted({name: text}, ALL)
+        convert_parameters({name: text}, ALL)
     assert error.value.name == name and f"Parameter {name!r}: " in str(error.value)
 
 

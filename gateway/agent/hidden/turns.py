@@ -4,24 +4,32 @@ The messages of a run that its client never saw are counted from its beginning. 
 go in front of the question. The messages that follow from the question go behind it, or in front of the answer to the
 request that decided.
 
-An answer is recognised by its keys (gateway/agent/hidden/keys.py). Every turn of an end user or a named conversation
-is recorded, with a hidden part or not, so that an answer that could be of two turns is known to be ambiguous. A hidden
-turn is put back once. An ambiguous answer gets nothing, and what is recognised by its meaning never leaves the end user
-and the named conversation.
+An answer is recognised by its keys (gateway/agent/hidden/answer_keys.py). Every turn of an end user or a named
+conversation is recorded, with a hidden part or not, so that an answer that could be of two turns is known to be
+ambiguous. A hidden turn is put back once. An ambiguous answer gets nothing, and what is recognised by its meaning never
+leaves the end user and the named conversation.
 """
 
 import hashlib
 import logging
 from collections.abc import Sequence
 
-from gateway.agent.hidden.keys import KeyReader, Keys, Scope, issued_keys, keys_of, read_keys, to_last_answer
-from gateway.agent.hidden.marks import TaintMarks
-from gateway.agent.hidden.places import Places, find_places, put_back
-from gateway.agent.progress import Progress, Question
+from gateway.agent.hidden.answer_keys import (
+    AnswerKeys,
+    KeyReader,
+    Scope,
+    build_answer_keys,
+    issued_keys,
+    read_keys,
+    to_last_answer,
+)
+from gateway.agent.hidden.answer_positions import HiddenTurnMap, find_places, put_back
+from gateway.agent.hidden.taint_marks import TaintMarks
+from gateway.agent.progress import Question, RunProgress
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import StoredStep
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
+from gateway.contracts.storage.journal import StoredStep
+from gateway.contracts.storage.store import HiddenTurn, Json, Store, StoreError
 from gateway.runs.call_events import with_results
 
 log = logging.getLogger("gateway")
@@ -38,7 +46,7 @@ class HiddenTurns:
     `remarks` say what was put back and what was not, for a request that is only explained.
     """
 
-    def __init__(self, run: Exchange, progress: Progress, *, store: Store, clock: Clock, counters: Counters) -> None:
+    def __init__(self, run: Exchange, progress: RunProgress, *, store: Store, clock: Clock, counters: Counters) -> None:
         self._run = run
         self._progress = progress
         self._store = store
@@ -73,7 +81,7 @@ class HiddenTurns:
             return messages
         if not (known or run.dry):
             return messages
-        places = find_places(keys, known, conversation=run.conversation) if known else Places()
+        places = find_places(keys, known, conversation=run.conversation) if known else HiddenTurnMap()
         self._note(places, is_asked=bool(keys))
         if self.marks.find_any(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
             progress.read_tainted = True
@@ -109,13 +117,13 @@ class HiddenTurns:
         start, hidden = progress.start, self._unseen(hidden)
         if self._run.shows_calls:
             hidden, start = (), 0
-            if progress.tainted:
+            if progress.is_tainted:
                 await self.marks.mark_ids({call["id"] for call in tool_calls})
         elif question is not None:
             said = "".join(progress.said)
             await self._store_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
             start, answer_id = 0, ""  # a client that repeats the request gets this answer, and never saw the question
-        has_keys = self._scope.has_meaning or progress.tainted
+        has_keys = self._scope.has_meaning or progress.is_tainted
         if not (hidden or has_keys):
             return
         ids: Sequence[str] = ()
@@ -135,7 +143,7 @@ class HiddenTurns:
 
     async def store_plain(self) -> None:
         """Record an answer that no loop has read, so that an equal one is known to be ambiguous."""
-        self._progress.said.append(self.marks.told.said)
+        self._progress.said.append(self.marks.told.answer_text)
         await self.store((), ())
 
     def retold(self) -> str:
@@ -148,13 +156,13 @@ class HiddenTurns:
         if asked is None:
             progress.said += [question.retold] if question.retold else []
             return question.retold
-        is_seen = any(keys.prefix == question.prefix for keys in keys_of(asked, self._scope).values())
+        is_seen = any(keys.prefix == question.prefix for keys in build_answer_keys(asked, self._scope).values())
         progress.question, progress.start = None, progress.kept if is_seen else 0
         progress.shown = progress.asked_behind
         return ""
 
     async def _store_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
-        keys = Keys(tuple(question.ids), question.prefix, question.place)
+        keys = AnswerKeys(tuple(question.ids), question.prefix, question.place)
         await self._put(
             question.prefix, keys.ids, keys.by_meaning, hidden, start=question.start, split=question.split, told=told
         )
@@ -176,7 +184,7 @@ class HiddenTurns:
         """
         run = self._run
         before, behind = hidden[start:split], [*hidden[split:], *told]
-        tainted = bool(hidden or told) and self._progress.tainted
+        tainted = bool(hidden or told) and self._progress.is_tainted
         is_empty = not (before or behind or tainted)
         keys = (*(() if is_empty else ids), *(by_meaning if self._scope.has_meaning else ()))
         if run.dry:
@@ -205,7 +213,7 @@ class HiddenTurns:
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
-    async def _read(self, messages: Sequence[Json]) -> dict[int, Keys]:
+    async def _read(self, messages: Sequence[Json]) -> dict[int, AnswerKeys]:
         """Return the keys of the answers of a conversation, and keep the reader behind the last one."""
         answered = to_last_answer(messages)
         if not answered:
@@ -214,7 +222,7 @@ class HiddenTurns:
         self._n_read = len(answered)
         return await read_keys(answered, self._scope, reader=reader, answer_ids=self._run.answer_ids)
 
-    async def _read_answer(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> Keys:
+    async def _read_answer(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> AnswerKeys:
         """Return the keys of the answer of this turn."""
         resume = self._run.resume
         messages, reader = self._run.body["messages"], self._reader
@@ -224,13 +232,13 @@ class HiddenTurns:
             rest, reader = messages, KeyReader(self._scope)
         else:
             rest, reader = messages[self._n_read :], reader.copy()
-        reader.has_marks = self._progress.tainted
+        reader.has_marks = self._progress.is_tainted
         answer: Json = {"role": "assistant", "content": "".join(self._progress.said)}
         if tool_calls:
             answer["tool_calls"] = tool_calls
         return (await read_keys([*rest, answer], self._scope, reader=reader))[len(rest)]
 
-    def _note(self, places: Places, *, is_asked: bool) -> None:
+    def _note(self, places: HiddenTurnMap, *, is_asked: bool) -> None:
         """Count what was put back and what was not, or say so of a request that is only explained."""
         n_turns = sum(map(len, places.turns.values()))
         if not self._run.dry:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 
 def new_call_id() -> str:
@@ -33,7 +33,7 @@ class CallIds:
         self._by_index: dict[int, _Told] = {}
         self._used: set[str] = set()
 
-    def of(self, pieces: Iterable[Any]) -> list[Any]:
+    def assign_ids(self, pieces: Iterable[Any]) -> list[Any]:
         """Return pieces of calls, each with an id and an index that no other call of the answer has."""
         return [self._piece(piece) if isinstance(piece, dict) else piece for piece in pieces]
 
@@ -44,7 +44,7 @@ class CallIds:
         function = piece.get("function")
         function = function if isinstance(function, dict) else {}
         is_named = bool(function.get("name"))
-        known = self._known(index, sent=sent, is_named=is_named)
+        known = self._find_call(index, sent=sent, is_named=is_named)
         if known is not None:
             known.has_arguments = known.has_arguments or bool(function.get("arguments"))
             numbered = {**piece, "index": known.number}
@@ -59,7 +59,7 @@ class CallIds:
             self._by_index[index] = begun
         return {**piece, "index": begun.number, "id": told}
 
-    def _known(self, index: int | None, *, sent: str, is_named: bool) -> _Told | None:
+    def _find_call(self, index: int | None, *, sent: str, is_named: bool) -> _Told | None:
         """Return the call that a piece continues, as `NativeCalls` reads it."""
         if index is not None:
             known = self._by_index.get(index)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway import strict_json
-from gateway.agent.output.tool_calls import CUTS, Calls, Malformed, Outcome, Prose, as_text
+from gateway.agent.output.tool_calls import CUTS, CallGroup, Malformed, Outcome, Prose, as_text
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import RISK_LEVEL
-from gateway.dialects.beside import OF_CALLS, Gathered
-from gateway.tools.risk_level import level_beside
+from gateway.dialects.extra_message_fields import OF_CALLS, FieldAccumulator
+from gateway.jsontext import strict_json
+from gateway.tools.risk_level import find_outer_level
 
 #: The size of a native call besides its name and arguments.
 _CALL_CHARS = 64
@@ -27,14 +27,14 @@ class _Collected:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     beside: object = None
-    further: Gathered | None = None
+    further: FieldAccumulator | None = None
 
     @property
     def has_arguments(self) -> bool:
         """Return whether the model wrote any: an answer that was cut may end behind the name of its call."""
         return any(map(str.strip, self.arguments))
 
-    def found(self) -> FoundCall | Malformed:
+    def build_call(self) -> FoundCall | Malformed:
         """Return the call, with {} for empty arguments, or the reason why it cannot be read."""
         if not self.name.strip():
             return Malformed("A tool call has no name.")
@@ -79,10 +79,10 @@ class NativeCalls:
         function = function if isinstance(function, dict) else {}
         name = as_text(function.get("name"))
         call = self._call(delta.get("index"), id=as_text(delta.get("id")), name=name)
-        call.beside = level_beside({RISK_LEVEL: call.beside}, delta)
+        call.beside = find_outer_level({RISK_LEVEL: call.beside}, delta)
         self._add(call, function, name=name)
         if further := delta.keys() - _USUAL:
-            call.further = call.further or Gathered()
+            call.further = call.further or FieldAccumulator()
             for key in further:
                 self._size += len(repr(delta[key]))
                 call.further.add(key, delta[key])
@@ -104,7 +104,7 @@ class NativeCalls:
         if arguments:
             call.arguments.append(arguments)
             self._size += len(arguments)
-        call.beside = level_beside({RISK_LEVEL: call.beside}, function)
+        call.beside = find_outer_level({RISK_LEVEL: call.beside}, function)
 
     def outcome(self, *, finish_reason: str | None) -> Outcome:
         """Return the calls, or Prose if there are none. An id names one call: a later one with the same has none."""
@@ -114,7 +114,7 @@ class NativeCalls:
         ids: set[str | None] = set()
         older = [self._older] if self._older is not None and not self._calls else []
         for collected in sorted(self._calls, key=lambda call: call.index) or older:
-            found = collected.found()
+            found = collected.build_call()
             cut = CUTS.get(finish_reason)
             if cut is not None and (isinstance(found, Malformed) or not collected.has_arguments):
                 return Malformed(cut, cut=collected.name or None)
@@ -122,7 +122,7 @@ class NativeCalls:
                 return found
             calls.append(replace(found, id=None) if found.id in ids else found)
             ids.add(found.id)
-        return Calls(tuple(calls)) if calls else Prose()
+        return CallGroup(tuple(calls)) if calls else Prose()
 
     def _call(self, index: object, *, id: str, name: str) -> _Collected:  # noqa: A002
         if isinstance(index, int):
@@ -131,7 +131,7 @@ class NativeCalls:
             if known and not (name and id and known.id and id != known.id):
                 known.id = known.id or id
                 return known
-        elif known := self._by_id.get(id) if id else self._continued(name):
+        elif known := self._by_id.get(id) if id else self._find_open_call(name):
             return known
         number = index if isinstance(index, int) else max(self._by_index, default=-1) + 1
         call = self._by_index[number] = _Collected(number, id)
@@ -141,7 +141,7 @@ class NativeCalls:
             self._by_id[id] = call
         return call
 
-    def _continued(self, name: str) -> _Collected | None:
+    def _find_open_call(self, name: str) -> _Collected | None:
         """Return the call that a piece without index and id belongs to."""
         last = self._calls[-1] if self._calls else None
         return None if last and name and last.arguments else last

@@ -2,9 +2,9 @@
 
 Invariants: the shown text and the calls found do not depend on how the answer was cut into pieces. Each character is
 looked at a bounded number of times. At most `max_call_bytes` characters are held. Text that may be code or thought is
-no call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other
-than JSON, unless one call is all that such a block contains. They flow on. No text is shown behind an attempt that
-cannot be read: it may be the rest of it.
+no call: inline code, thoughts between tags (gateway/agent/output/reasoning_tags.py), and fenced blocks of a language
+other than JSON, unless one call is all that such a block contains. They flow on. No text is shown behind an attempt
+that cannot be read: it may be the rest of it.
 
 Theory of operation. `feed` adds a piece and returns the text that may be shown by now. Ordinary text takes a short cut
 past everything else. All other text goes through `_read`, which calls one reader after the other. Each reader takes
@@ -33,7 +33,7 @@ The state has three parts:
    rest is read again, at most `RESCANS` times.
 
 `has_tool` says which tools exist: an object with nothing but the name of one is an attempt at a call.
-`Taken` collects the calls of the text, `NativeCalls` those of the API's own format. Native calls go first.
+`ScanResult` collects the calls of the text, `NativeCalls` those of the API's own format. Native calls go first.
 
 Dangers.
 - A reader that waits without a bound holds back the whole answer. Each wait has its limit: `HEAD_CHARS`,
@@ -46,16 +46,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gateway.agent.output import thought, tool_calls
+from gateway.agent.output import reasoning_tags, tool_calls
 from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
 from gateway.agent.output.native_calls import NativeCalls
-from gateway.agent.output.taken import Taken
-from gateway.agent.output.tool_calls import CUTS, Calls, HasTool, Malformed, Outcome, Prose
-from gateway.agent.output.view import LINE_CHARS, View
+from gateway.agent.output.scan_result import ScanResult
+from gateway.agent.output.tool_calls import CUTS, CallGroup, HasTool, Malformed, Outcome, Prose
+from gateway.agent.output.visible_text import LINE_CHARS, VisibleText
 from gateway.contracts.calls import FoundCall
 
-__all__ = ["AnswerScanner", "Calls", "FoundCall", "Malformed", "Outcome", "Prose"]
+__all__ = ["AnswerScanner", "CallGroup", "FoundCall", "Malformed", "Outcome", "Prose"]
 
 #: Text that needs a look: code, tags, and braces that a part of a call may follow. One set of characters stands in
 #: front, because ordinary text is searched for a set several times as fast as for alternatives.
@@ -63,7 +63,7 @@ _SPECIAL = re.compile(
     r"[`~<{\[](?:(?<=[`~])|(?<=<)(?=[/trTR]|\Z)|"
     r"""(?<=\{)(?=\s*+(?:["'`“”„‘’«»＂＇\\tp]|\Z))|(?<=\[)(?=\s*+(?:\{|\Z)))"""
 )
-_NAMES = (*thought.NAMES, "tool_call")
+_NAMES = (*reasoning_tags.NAMES, "tool_call")
 _TAG = re.compile(f"<(/?)({'|'.join(_NAMES)})>", re.ASCII | re.IGNORECASE)
 _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _NAMES)
 #: Longer inline code is not waited for.
@@ -84,7 +84,7 @@ class AnswerScanner:
         self._has_tool = has_tool
         self._limit = max(max_call_bytes, 1)
         self._mode: Literal["prose", "think", "code", "drop"] = "prose"
-        self._view = View()
+        self._view = VisibleText()
         self._pending = ""  # a beginning of something, too short to tell what
         self._begun = False
         self._idle = False  # ordinary text needs no reading: nothing is open, held or awaited
@@ -94,10 +94,10 @@ class AnswerScanner:
         self._code = Fence("`", 3)
         self._fresh = False  # nothing but its first line is known of the block of code
         self._coded = 0  # length of the run of backticks in front of the attempt
-        self._thought_end = thought.END
+        self._thought_end = reasoning_tags.END
         self._attempt: Candidate | None = None
-        self._closed: Calls | Malformed | None = None  # what the attempt is if it stands in no code
-        self._taken = Taken()
+        self._closed: CallGroup | Malformed | None = None  # what the attempt is if it stands in no code
+        self._taken = ScanResult()
         self._native = NativeCalls(limit=self._limit)
 
     @property
@@ -119,7 +119,7 @@ class AnswerScanner:
         self._read(self._pending + text)
         is_prose = self._begun and self._mode == "prose" and self._attempt is None
         self._idle = is_prose and not (self._pending or view.held or view.after_call)
-        return view.flushed()
+        return view.flush()
 
     def feed_native(self, deltas: Sequence[Any]) -> None:
         """Add the `tool_calls` of one chunk."""
@@ -142,9 +142,9 @@ class AnswerScanner:
             self._view.release()
         if self._taken.has_calls:
             self._view.is_thought(self._taken)
-        rest = self._view.flushed()
+        rest = self._view.flush()
         native = self._native.outcome(finish_reason=finish_reason)
-        before_native = self._view.before() if isinstance(native, Calls) else ""
+        before_native = self._view.get_shown_tail() if isinstance(native, CallGroup) else ""
         return rest, self._taken.outcome(native, before_native=before_native)
 
     # Reading: each step takes something from `at` on and returns the offset behind it.
@@ -154,7 +154,7 @@ class AnswerScanner:
         at = 0
         while at < len(data):
             if self._attempt is not None and self._closed is not None:
-                at = self._behind(self._attempt, self._closed, data, at)
+                at = self._decide_in_code(self._attempt, self._closed, data, at)
             elif self._attempt is not None:
                 at = self._in_attempt(self._attempt, data, at)
             elif self._mode == "prose":
@@ -164,7 +164,7 @@ class AnswerScanner:
             else:
                 at = self._in_thought(data, at)
         if self._final and self._attempt is not None and self._closed is not None:
-            self._behind(self._attempt, self._closed, "", 0)
+            self._decide_in_code(self._attempt, self._closed, "", 0)
 
     def _wait(self, data: str, at: int) -> int:
         """Wait for more text to decide, only ever for a bounded number of characters."""
@@ -207,7 +207,7 @@ class AnswerScanner:
         behind = Candidate().feed(line, 0, len(line))
         if behind is None and not known:
             return self._wait(data, at)
-        end = _run_of(self._view.inline).search(line, behind or 0)
+        end = _build_backtick_pattern(self._view.inline).search(line, behind or 0)
         if (end is None or end.end() == len(line)) and not known:
             return self._wait(data, at)
         if end is None:
@@ -235,16 +235,16 @@ class AnswerScanner:
         elif closing:
             self._end_thought(found[0])
         else:
-            self._mode, self._thought_end = "think", thought.end_of(name)
+            self._mode, self._thought_end = "think", reasoning_tags.build_end_pattern(name)
             self._view.show(found[0])
         return found.end()
 
     def _in_thought(self, data: str, at: int) -> int:
         """Show thought. Text behind a broken attempt is not shown, and may turn out to be thought."""
         dropped = self._mode == "drop"
-        found = (thought.END if dropped else self._thought_end).search(data, at)
+        found = (reasoning_tags.END if dropped else self._thought_end).search(data, at)
         end = (
-            len(data) - (0 if self._final else thought.beginning_of_end(data[max(at, len(data) - 12) :]))
+            len(data) - (0 if self._final else reasoning_tags.beginning_of_end(data[max(at, len(data) - 12) :]))
             if found is None
             else found.start()
         )
@@ -357,14 +357,14 @@ class AnswerScanner:
         if in_code and (end == most or certain):
             self._decide(attempt.text, Prose())
         elif end == most:
-            self._broken(attempt.text, f"The tool call is longer than {self._limit} characters.")
+            self._decide_broken(attempt.text, f"The tool call is longer than {self._limit} characters.")
         elif certain:
-            self._broken(attempt.text, _INCOMPLETE)
+            self._decide_broken(attempt.text, _INCOMPLETE)
         elif end < len(data):
             return self._wait(data, end)
         return end
 
-    def _behind(self, attempt: Candidate, outcome: Calls | Malformed, data: str, at: int) -> int:
+    def _decide_in_code(self, attempt: Candidate, outcome: CallGroup | Malformed, data: str, at: int) -> int:
         """Decide after an attempt in code: it stays code if its backticks close or its block contains more."""
         if self._mode == "code":
             window = data[at : at + 2 * HEAD_CHARS]
@@ -378,7 +378,7 @@ class AnswerScanner:
         else:
             window = data[at : at + INLINE_CHARS]
             line, newline, _ = window.partition("\n")
-            end = _run_of(self._coded).search(line)
+            end = _build_backtick_pattern(self._coded).search(line)
             known = bool(newline) or len(window) == INLINE_CHARS or self._final
             if (end is None or end.end() == len(line)) and not known:
                 return self._wait(data, at)
@@ -402,8 +402,8 @@ class AnswerScanner:
         """End an attempt that the end of the answer cuts off."""
         text, self._attempt = attempt.text, None
         self._coded = 0
-        ends = list(thought.END.finditer(text))
-        if ends and not thought.BEGIN.search(text):
+        ends = list(reasoning_tags.END.finditer(text))
+        if ends and not reasoning_tags.BEGIN.search(text):
             thinking = text[: ends[-1].start()]
             if not tool_calls.looks_like_call(thinking):
                 self._view.show(thinking)
@@ -417,7 +417,7 @@ class AnswerScanner:
             go_on = self._read if again else self._view.show
             go_on(text[1:])
 
-    def _broken(self, text: str, reason: str) -> None:
+    def _decide_broken(self, text: str, reason: str) -> None:
         self._decide(text, Malformed(reason) if tool_calls.looks_like_call(text) else Prose())
 
     def _decide(self, text: str, outcome: Outcome) -> None:
@@ -429,8 +429,8 @@ class AnswerScanner:
         else:
             self._take(outcome)
 
-    def _take(self, outcome: Calls | Malformed) -> None:
-        self._taken.take(outcome, tagged=self._view.tagged, before=self._view.before())
+    def _take(self, outcome: CallGroup | Malformed) -> None:
+        self._taken.take(outcome, tagged=self._view.tagged, before=self._view.get_shown_tail())
         self._view.held, self._view.tagged, self._view.after_call = "", False, True
         self._view.fence_called = self._fence is not None
         self._view.line = "{"
@@ -438,6 +438,6 @@ class AnswerScanner:
             self._mode = "drop"
 
 
-def _run_of(length: int) -> re.Pattern[str]:
+def _build_backtick_pattern(length: int) -> re.Pattern[str]:
     """Return a pattern for exactly so many backticks."""
     return re.compile(rf"(?<!`)`{{{length}}}(?!`)")

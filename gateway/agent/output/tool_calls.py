@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 
 import pydantic_core
 
-from gateway import strict_json
 from gateway.contracts.calls import FoundCall
-from gateway.contracts.store import Json
-from gateway.tools.risk_level import level_beside, resembles
+from gateway.contracts.storage.store import Json
+from gateway.jsontext import strict_json
+from gateway.tools.risk_level import find_outer_level, resembles
 
 #: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
 CUTS: Final[Mapping[str | None, str]] = {
@@ -49,7 +49,7 @@ class Prose:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallGroup:
     """One call, or a group that came together; `beside`: fields of the answer that its model must see again."""
 
     calls: tuple[FoundCall, ...]
@@ -67,7 +67,7 @@ class Malformed:
     cut: str | None = None
 
 
-Outcome = Prose | Calls | Malformed
+Outcome = Prose | CallGroup | Malformed
 
 
 def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTool | None = None) -> Outcome:
@@ -89,7 +89,7 @@ def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTo
             return one
     if any(isinstance(one, Prose) for one in judged):
         return Malformed("An array of tool calls holds something that is none.")
-    return Calls(tuple(call for one in judged if isinstance(one, Calls) for call in one.calls))
+    return CallGroup(tuple(call for one in judged if isinstance(one, CallGroup) for call in one.calls))
 
 
 def judge_object(value: object, *, named: bool = False, has_tool: HasTool | None = None) -> Outcome:
@@ -113,7 +113,7 @@ def judge_object(value: object, *, named: bool = False, has_tool: HasTool | None
         return Malformed("'parameters' must be there and be a JSON object.")
     if not isinstance(terminate, bool):
         return Malformed("'terminate' must be there and be true or false.")
-    return Calls((FoundCall(tool, parameters, terminate, beside=level_beside(value)),))
+    return CallGroup((FoundCall(tool, parameters, terminate, beside=find_outer_level(value)),))
 
 
 def cut_tool(text: str, *, named: bool) -> str | None:
@@ -163,7 +163,7 @@ def _mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
         return Malformed("'tool_call' must be an object whose 'name' is the name of a tool, as text.")
     if not isinstance(arguments, dict):
         return Malformed("'tool_call' must have 'arguments', a JSON object.")
-    return Calls((FoundCall(name, arguments, terminate=False, beside=level_beside(around, named)),))
+    return CallGroup((FoundCall(name, arguments, terminate=False, beside=find_outer_level(around, named)),))
 
 
 def as_text(value: object) -> str:

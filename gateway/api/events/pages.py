@@ -11,15 +11,15 @@ from typing import Final
 
 from aiohttp import HttpVersion11, web
 
+from gateway.aio.clock import until_set
 from gateway.api.decisions import ApiContext
-from gateway.api.request import VIEWING, number_of, query_of
-from gateway.api.site import Route
-from gateway.clock import until_set
-from gateway.contracts.journal import ENDED, RunEvent
-from gateway.contracts.store import StoreError
-from gateway.errors import GatewayError
-from gateway.runs.added import ADDED
-from gateway.runs.settle import not_found
+from gateway.api.ops_pages import Route
+from gateway.api.request import VIEWING, parse_query, parse_query_number
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import ENDED, RunEvent
+from gateway.contracts.storage.store import StoreError
+from gateway.runs.decision_messages import ADDED
+from gateway.runs.run_resolution import not_found
 
 log = logging.getLogger("gateway")
 
@@ -56,14 +56,14 @@ class EventPages:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
-        after = _after(request)
+        after = _parse_last_event_id(request)
         if await self._api.store.run(request.match_info["id"], tenant=caller.tenant) is None:
             raise not_found()
         response = web.StreamResponse(headers=STREAM_HEADERS)
         news = asyncio.Event()
         self._open.add(news)
         try:
-            async with self._api.feed.listening(lambda _: news.set(), run_id=request.match_info["id"]):
+            async with self._api.feed.subscribe(lambda _: news.set(), run_id=request.match_info["id"]):
                 if request.version >= HttpVersion11:
                     response.enable_chunked_encoding()
                 await response.prepare(request)
@@ -105,14 +105,14 @@ class EventPages:
             await response.write(b": keep-alive\n\n")
 
 
-def _after(request: web.Request) -> int:
+def _parse_last_event_id(request: web.Request) -> int:
     """Return the client's last event. The header wins over the query, which a browser repeats when it reconnects."""
-    query = query_of(request, "after")
+    query = parse_query(request, "after")
     last = request.headers.getall(_LAST, [])
     if not last:
-        return number_of(query, "after", default=0)
+        return parse_query_number(query, "after", default=0)
     try:
-        return number_of({"after": last[-1]}, "after", default=0)
+        return parse_query_number({"after": last[-1]}, "after", default=0)
     except GatewayError:
         raise GatewayError(
             "invalid_header",

@@ -15,15 +15,15 @@ from typing import Any, Literal
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out
-from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
-from gateway.api.request import VIEWING, Body, number_of, parsed, query_of, read_user, value_of
-from gateway.api.site import Route
+from gateway.api.events.subscribers import WAITING_MOST, Audience, Outbox, encode_event
+from gateway.api.ops_pages import Route
+from gateway.api.request import VIEWING, Body, parse_json, parse_query, parse_query_number, read_user, validate_body
 from gateway.api.views import decided_view, error_view
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.lanes.local import Facade
 from gateway.lanes.websocket import websocket
-from gateway.runs.added import ADDED
+from gateway.runs.decision_messages import ADDED
 
 log = logging.getLogger("gateway")
 
@@ -65,10 +65,10 @@ class SocketPages:
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, "after")
+        query = parse_query(request, "after")
         outbox = Outbox(caller.tenant)
-        async with self._api.feed.listening(self._audience.receive), self._audience.joined(outbox):
-            after = number_of(query, "after", default=-1)
+        async with self._api.feed.subscribe(self._audience.receive), self._audience.subscribe(outbox):
+            after = parse_query_number(query, "after", default=-1)
             outbox.seen = after if after >= 0 else await self._api.store.last_event()
             async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
                 self._open.add(socket)
@@ -83,7 +83,7 @@ class SocketPages:
         async with asyncio.TaskGroup() as tasks:
             beside = (
                 tasks.create_task(self._send(request, socket, outbox)),
-                tasks.create_task(_leave_behind(socket, outbox)),
+                tasks.create_task(_close_slow_client(socket, outbox)),
             )
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
@@ -103,7 +103,7 @@ class SocketPages:
                 events = await self._api.store.events(after=outbox.seen, tenant=outbox.tenant, limit=BATCH)
                 for event in events:
                     if event.type != ADDED:
-                        await socket.send_frame(words_of(event), WSMsgType.TEXT)
+                        await socket.send_frame(encode_event(event), WSMsgType.TEXT)
                     outbox.seen = event.seq
                 more = len(events) == BATCH
             while True:
@@ -125,12 +125,12 @@ class SocketPages:
     async def _answer(self, request: web.Request, text: str) -> Json:
         """Return the answer to a message."""
         try:
-            value = value_of(text)
+            value = parse_json(text)
             kind = value.get("type") if isinstance(value, dict) else None
             if kind == "decide":
                 return await self._decide(request, value)
             if kind == "ping":
-                parsed(Ping, value)
+                validate_body(Ping, value)
                 return {"type": "pong"}
             raise GatewayError(
                 "invalid_field",
@@ -145,15 +145,15 @@ class SocketPages:
         told: Json = {"type": "decision", "ref": value.get("ref")}
         try:
             caller = self._api.caller(request)
-            message = parsed(Decide, value)
+            message = validate_body(Decide, value)
             wish = message.to_decision("websocket", user=read_user(request))
-            approval = await carried_out(self._api.decide_and_go_on(message.id, wish, caller=caller))
+            approval = await carried_out(self._api.decide_and_resume(message.id, wish, caller=caller))
         except GatewayError as error:
             return {**told, "status": error.facts.status, "error": error_view(error)}
         return {**told, "status": 200, "approval": decided_view(approval)}
 
 
-async def _leave_behind(socket: web.WebSocketResponse, outbox: Outbox) -> None:
+async def _close_slow_client(socket: web.WebSocketResponse, outbox: Outbox) -> None:
     """Close the connection of a client that does not read. It may come back with `after`."""
     await outbox.overfull.wait()
     log.warning("a client of %s is more than %d events behind: its connection is closed", SOCKET, WAITING_MOST)

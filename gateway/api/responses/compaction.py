@@ -11,25 +11,25 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.asking import ContextRequests, Entered
+from gateway.aio.cooperative import aside
+from gateway.api.context_request import ContextRequests, Entered
+from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation
-from gateway.api.site import REQUEST_ID, Route
 from gateway.api.views import json_answer
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.records import replace
+from gateway.contracts.storage.store import Json
+from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.conversation import ResponseAsked
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.ids import response_id_of
-from gateway.dialects.responses.items import listed
-from gateway.dialects.responses.request import compaction_of
-from gateway.errors import GatewayError
-from gateway.model.adaptation.neighbours import with_own
-from gateway.records import replace
-from gateway.runs.asking import RequestKey
+from gateway.dialects.responses.ids import build_response_id
+from gateway.dialects.responses.items import build_input_items
+from gateway.dialects.responses.request import parse_compaction
+from gateway.dialects.responses.response_metadata import ResponseFacts
+from gateway.model.adaptation.merged_messages import with_own
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.run_id import new_run_id
-from gateway.turns import aside
 
 _TASK: Final = "compaction"
 _WISH: Final = (
@@ -48,14 +48,14 @@ class CompactionPage:
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("POST", path + "/compact", self._compact) for path in paths_of("responses")]
+        return [("POST", path + "/compact", self._compact) for path in build_paths("responses")]
 
     async def _compact(self, request: web.Request) -> web.Response:
         requests = self.creation.requests
-        async with requests.entered(request) as entered:
+        async with requests.admit_request(request) as entered:
             content = await requests.content(request, entered)
-            wanted = await aside(partial(compaction_of, content), content=content)
-            earlier, asked = await self.creation.asked(entered, wanted, content)
+            wanted = await aside(partial(parse_compaction, content), content=content)
+            earlier, asked = await self.creation.resolve_request(entered, wanted, content)
             run_id = request[REQUEST_ID] = new_run_id()
             answer = await self._summary(requests, entered, asked, run_id=run_id)
             resource = answer.resource()
@@ -64,13 +64,13 @@ class CompactionPage:
                 raise GatewayError(
                     "upstream_error", "The model wrote no whole summary: try again, or use another model."
                 )
-            seal = await self.creation.sealing.of(entered.caller.tenant)
+            seal = await self.creation.sealing.get_seal(entered.caller.tenant)
             item = {
                 "id": "cmp_" + run_id.removeprefix("run_"),
                 "type": "compaction",
-                "encrypted_content": seal.sealed(text),
+                "encrypted_content": seal.seal_summary(text),
             }
-            items = listed([*earlier, *asked.items], response_id=resource["id"])
+            items = build_input_items([*earlier, *asked.items], response_id=resource["id"])
             kept = [one for one in items if one.get("role") in _KEPT_ROLES]
             return json_answer(
                 {
@@ -90,14 +90,14 @@ class CompactionPage:
         body = {**asked.body, "messages": with_own(asked.body["messages"], [{"role": "user", "content": _WISH}])}
         candidates = core.candidates(body)
         identity = entered.identities.get(candidates.has_key) or requests.identify(head, candidates.has_key, "context")
-        candidates.allowed_to(identity.caller)
+        candidates.filter_allowed(identity.caller)
         exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
         exchange = replace(exchange, task=_TASK, prompt=None)
         key = RequestKey(run_id, None, repeats=False)
-        run = lane.admitted(exchange, lambda: lane.runs.begin(exchange, key, lane.held(lane.plain)))
+        run = lane.admit_run(exchange, lambda: lane.runs.begin(exchange, key, lane.with_open_tools(lane.plain)))
         answer = ResponseAnswer(
-            ResponseFacts.of(asked),
-            response_id=response_id_of(run_id),
+            ResponseFacts.from_request(asked),
+            response_id=build_response_id(run_id),
             created_s=run.created_s,
             now_s=self.creation.kept.clock.time,
         )

@@ -9,28 +9,28 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.content import check_values, content_of
-from gateway.api.request import Authorise, gone, query_of, word_of
-from gateway.api.responses.added import check_added, depends_on_earlier
-from gateway.api.responses.bounds import Bounds
+from gateway.aio.cooperative import aside
+from gateway.api.json_body import check_values, read_content
+from gateway.api.ops_pages import Route
+from gateway.api.request import Authorise, build_stale_cursor_error, parse_query, parse_query_choice
+from gateway.api.responses.compaction_seal import Sealing
+from gateway.api.responses.context_limits import Bounds
+from gateway.api.responses.conversation_items_create import check_added, depends_on_earlier
 from gateway.api.responses.creating import no_conversation
-from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.lists import items_answer, items_limit, query_of_items
-from gateway.api.responses.sealing import Sealing
-from gateway.api.site import Route
+from gateway.api.responses.response_store import KeptResponses
 from gateway.api.views import json_answer
 from gateway.contracts.caller import Caller
-from gateway.contracts.responses import StoredConversation
-from gateway.contracts.store import Json
-from gateway.dialects.checks import LIST, OBJECT, check, refuse
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.responses import StoredConversation
+from gateway.contracts.storage.store import Json
+from gateway.dialects.field_checks import LIST, OBJECT, check, refuse
 from gateway.dialects.json_object import json_object
+from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.fields import check_metadata
-from gateway.dialects.responses.ids import names_of
-from gateway.dialects.responses.items import item_at, listed
-from gateway.errors import GatewayError
-from gateway.runs.taints import Taints
-from gateway.turns import aside
+from gateway.dialects.responses.ids import list_request_ids
+from gateway.dialects.responses.items import build_input_items, check_item
+from gateway.runs.taint_marks import Taints
 
 CONVERSATIONS: Final = "conversations"
 _SCOPE: Final = "context"
@@ -52,7 +52,7 @@ class ConversationPages:
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         routes: list[Route] = []
-        for path in paths_of(CONVERSATIONS):
+        for path in build_paths(CONVERSATIONS):
             one, items, item = path + "/{id}", path + "/{id}/items", path + "/{id}/items/{item}"
             routes += [
                 ("POST", path, self._create),
@@ -69,7 +69,7 @@ class ConversationPages:
 
     async def _create(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, _SCOPE)
-        wanted = await self._wanted(request, caller, "items", "metadata")
+        wanted = await self._read_request(request, caller, "items", "metadata")
         now_s = self.kept.clock.time()
         conversation = StoredConversation(
             id="conv_" + secrets.token_hex(24),
@@ -82,14 +82,14 @@ class ConversationPages:
         return json_answer(_view(conversation))
 
     async def _get(self, request: web.Request) -> web.Response:
-        conversation = await self._found(request)
-        query_of(request)
+        conversation = await self._get_conversation(request)
+        parse_query(request)
         return json_answer(_view(conversation))
 
     async def _update(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, _SCOPE)
-        conversation = await self._found(request)
-        wanted = await self._wanted(request, caller, "metadata")
+        conversation = await self._get_conversation(request)
+        wanted = await self._read_request(request, caller, "metadata")
         if wanted.metadata is None:
             raise GatewayError("missing_field", "Send 'metadata', an object of texts.", param="metadata")
         changed = replace(conversation, metadata=orjson.dumps(wanted.metadata))
@@ -97,13 +97,13 @@ class ConversationPages:
         return json_answer(_view(changed))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        conversation = await self._found(request)
-        query_of(request)
+        conversation = await self._get_conversation(request)
+        parse_query(request)
         await self.kept.store.delete_conversation(conversation.id, tenant=conversation.tenant)
         return json_answer({"id": conversation.id, "object": "conversation.deleted", "deleted": True})
 
     async def _items(self, request: web.Request) -> web.Response:
-        conversation = await self._found(request)
+        conversation = await self._get_conversation(request)
         query = query_of_items(request, "after", "limit", "order")
         limit, after = items_limit(query), query.get("after")
         found = await self.kept.store.items(
@@ -111,16 +111,16 @@ class ConversationPages:
             tenant=conversation.tenant,
             after=after,
             limit=limit + 1,
-            newest_first=word_of(query, "order", ("asc", "desc")) != "asc",
+            newest_first=parse_query_choice(query, "order", ("asc", "desc")) != "asc",
         )
         if not found and after is not None and await self._one(conversation, after) is None:
-            raise gone("after")
+            raise build_stale_cursor_error("after")
         return items_answer([orjson.loads(item) for item in found[:limit]], has_more=len(found) > limit)
 
     async def _add(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, _SCOPE)
-        conversation = await self._found(request)
-        wanted = await self._wanted(request, caller, "items", conversation=conversation)
+        conversation = await self._get_conversation(request)
+        wanted = await self._read_request(request, caller, "items", conversation=conversation)
         if not wanted.items:
             raise GatewayError("missing_field", f"Send 'items': 1 to {ITEMS_MOST} of them.", param="items")
         query_of_items(request)
@@ -128,7 +128,7 @@ class ConversationPages:
         return items_answer(wanted.items, has_more=False)
 
     async def _item(self, request: web.Request) -> web.Response:
-        conversation = await self._found(request)
+        conversation = await self._get_conversation(request)
         query_of_items(request)
         item = await self._one(conversation, request.match_info["item"])
         if item is None:
@@ -136,23 +136,23 @@ class ConversationPages:
         return json_answer(orjson.loads(item))
 
     async def _delete_item(self, request: web.Request) -> web.Response:
-        conversation = await self._found(request)
-        query_of(request)
+        conversation = await self._get_conversation(request)
+        parse_query(request)
         item_id, tenant, now_s = request.match_info["item"], conversation.tenant, self.kept.clock.time()
         if not await self.kept.store.delete_item(conversation.id, item_id, tenant=tenant, now_s=now_s):
             raise _no_item()
         return json_answer(_view(conversation))
 
-    async def _wanted(
+    async def _read_request(
         self, request: web.Request, caller: Caller, *known: str, conversation: StoredConversation | None = None
     ) -> "_Wanted":
         """Return the body of a request, checked, with the items that it refers to: they go behind a conversation.
 
         Raises GatewayError, StoreError.
         """
-        content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+        content = await read_content(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
         await check_values(content, limit=VALUES_LIMIT)
-        wanted = await aside(partial(_wanted, content or b"{}", known), content=content)
+        wanted = await aside(partial(_parse_body, content or b"{}", known), content=content)
         references = [(f"items[{i}]", one["id"]) for i, one in enumerate(wanted.items) if one["type"] == REFERENCE]
         limit_bytes, limit_values = self.limits()
         bounds = Bounds(
@@ -162,17 +162,17 @@ class ConversationPages:
             limit_bytes=limit_bytes,
             limit_values=limit_values,
         )
-        found = await self.kept.referenced(references, tenant=caller.tenant)
+        found = await self.kept.resolve_references(references, tenant=caller.tenant)
         await aside(partial(bounds.refer, found), content=content)
         items = [found[one["id"]] if one["type"] == REFERENCE else one for one in wanted.items]
         earlier: Sequence[bytes] = ()
         if conversation is not None and any(map(depends_on_earlier, items)):
             earlier = await self.kept.store.all_items(conversation.id, tenant=caller.tenant)
             bounds.expect(sum(map(len, earlier)), param="conversation")
-        seal = await self.sealing.of(caller.tenant)
-        check = partial(check_added, items, earlier, unseal=seal.opened)
+        seal = await self.sealing.get_seal(caller.tenant)
+        check = partial(check_added, items, earlier, unseal=seal.unseal_summary)
         await aside(check, content=content, more_bytes=bounds.size_bytes)
-        return _Wanted(listed(items, response_id="resp_" + secrets.token_hex(12)), wanted.metadata)
+        return _Wanted(build_input_items(items, response_id="resp_" + secrets.token_hex(12)), wanted.metadata)
 
     async def _put(self, conversation: StoredConversation, items: Sequence[Json]) -> None:
         if items:
@@ -186,13 +186,13 @@ class ConversationPages:
         """Mark a conversation that gets what strangers may have written: who made a call is what its client says."""
         taints, tenant = Taints(self.kept.store, self.kept.clock), conversation.tenant
         called = any(item["type"] == "mcp_call" for item in items)
-        if called or await taints.marked(names_of(items), tenant=tenant):
+        if called or await taints.is_any_marked(list_request_ids(items), tenant=tenant):
             await taints.mark(conversation.id, tenant=tenant)
 
     async def _one(self, conversation: StoredConversation, item_id: str) -> bytes | None:
         return await self.kept.store.item(conversation.id, item_id, tenant=conversation.tenant)
 
-    async def _found(self, request: web.Request) -> StoredConversation:
+    async def _get_conversation(self, request: web.Request) -> StoredConversation:
         caller = self.authorise(request, _SCOPE)
         found = await self.kept.store.conversation(request.match_info["id"], tenant=caller.tenant)
         if found is None:
@@ -208,7 +208,7 @@ class _Wanted:
     metadata: Json | None
 
 
-def _wanted(content: bytes, known: Sequence[str]) -> _Wanted:
+def _parse_body(content: bytes, known: Sequence[str]) -> _Wanted:
     """Return what a body asks for. Raises GatewayError."""
     body = json_object(content)
     check("", body, {name: _FIELDS[name] for name in known}, closed=True)
@@ -216,7 +216,7 @@ def _wanted(content: bytes, known: Sequence[str]) -> _Wanted:
     items = body.get("items") or []
     if len(items) > ITEMS_MOST:
         refuse("items", f"a list of at most {ITEMS_MOST} items")
-    return _Wanted([item_at(f"items[{i}]", item) for i, item in enumerate(items)], body.get("metadata"))
+    return _Wanted([check_item(f"items[{i}]", item) for i, item in enumerate(items)], body.get("metadata"))
 
 
 def _view(conversation: StoredConversation) -> Json:

@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from aiohttp import web
 
+from gateway.api.ops_pages import Route
 from gateway.api.request import Authorise
-from gateway.api.site import Route
-from gateway.dialects.endpoints import paths_of
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.dialects.registry import build_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class CountPage:
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("POST", path + "/input_tokens", self._count) for path in paths_of("responses")]
+        return [("POST", path + "/input_tokens", self._count) for path in build_paths("responses")]
 
     async def _count(self, request: web.Request) -> NoReturn:
         self.authorise(request, "context")

@@ -10,30 +10,30 @@ from typing import Final, TypeAlias
 import orjson
 from aiohttp import web
 
-from gateway.api.asking import ContextRequests, Entered
-from gateway.api.responses.bounds import Bounds
-from gateway.api.responses.going_on import as_begun
-from gateway.api.responses.kept import KeptResponses
-from gateway.api.responses.repeats import Repeats
-from gateway.api.responses.rows import API, items_of, not_found
-from gateway.api.responses.sealing import Sealing
+from gateway.aio.cooperative import aside
+from gateway.api.context_request import ContextRequests, Entered
+from gateway.api.responses.approval_followup import as_begun
+from gateway.api.responses.compaction_seal import Sealing
+from gateway.api.responses.context_limits import Bounds
+from gateway.api.responses.idempotency import Repeats
+from gateway.api.responses.response_rows import API, not_found, read_items
+from gateway.api.responses.response_store import KeptResponses
 from gateway.context.lane import Keep
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.responses import StoredResponse
-from gateway.contracts.store import Json, UnwrittenError
+from gateway.contracts.storage.responses import StoredResponse
+from gateway.contracts.storage.store import Json, UnwrittenError
 from gateway.dialects.responses.answer import ResponseAnswer
-from gateway.dialects.responses.conversation import ResponseAsked, asked_of
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.ids import names_of, response_id_of, run_id_of
-from gateway.dialects.responses.items import listed
-from gateway.dialects.responses.request import ResponseRequest, request_from
-from gateway.errors import GatewayError
-from gateway.runs.asking import RequestKey
+from gateway.dialects.responses.conversation import ResponseAsked, resolve_request
+from gateway.dialects.responses.ids import build_response_id, find_run_id, list_request_ids
+from gateway.dialects.responses.items import build_input_items
+from gateway.dialects.responses.request import ResponseRequest, parse_request_body
+from gateway.dialects.responses.response_metadata import ResponseFacts
+from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live_run import LiveRun
-from gateway.runs.narrowing import narrowing_of, narrowings
 from gateway.runs.run_id import new_run_id
-from gateway.runs.taints import Taints
-from gateway.turns import aside
+from gateway.runs.run_restrictions import build_narrowing, narrowings
+from gateway.runs.taint_marks import Taints
 
 log = logging.getLogger("gateway")
 
@@ -47,7 +47,7 @@ _ITEM_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class ResponseDraft:
     """A response before its answer. `keep` stores it at its end; None: it is not to be stored.
 
     `items` are those of the conversation before its answer.
@@ -60,7 +60,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun(Draft):
+class Begun(ResponseDraft):
     """A response that has begun. `again`: in the background, with an earlier request that had the same key."""
 
     run: LiveRun
@@ -96,19 +96,19 @@ class Creation:
         Raises UntoldError: its run may have acted, or may do so yet. Raises GatewayError, StoreError, AnsweredBefore:
         nothing has begun then.
         """
-        earlier, asked = await self.asked(entered, wanted, content, local=local)
-        facts = ResponseFacts.of(asked)
+        earlier, asked = await self.resolve_request(entered, wanted, content, local=local)
+        facts = ResponseFacts.from_request(asked)
         client = self._client(asked, facts) if wanted.stores else None
         over_http = local is NOTHING_LOCAL  # a message of a WebSocket repeats none
         again = Repeats(self.kept, entered.caller) if wanted.stores and over_http else None
-        run, request_key = await self.requests.run_of(request, entered, asked, content, client=client, again=again)
+        run, request_key = await self.requests.get_run(request, entered, asked, content, client=client, again=again)
         put = self.kept.put if again is None else partial(again.put, request_key=request_key)
-        with run.telling():
-            return await self._begun(
+        with run.convert_store_errors():
+            return await self._begin_response(
                 entered, asked, facts, earlier, content=content, run=run, request_key=request_key, put=put
             )
 
-    async def _begun(
+    async def _begin_response(
         self,
         entered: Entered,
         asked: ResponseAsked,
@@ -128,7 +128,7 @@ class Creation:
         if is_driven and (background or (goes_on and run.exchange.shows_calls)):
             await run.on_record()  # the row is never ahead of its run
         if not is_driven or run.shown_to is not None:
-            await self._pass_taint_on(run, tenant=entered.caller.tenant)
+            await self._mark_tainted(run, tenant=entered.caller.tenant)
         if asked.decisions:
             facts = await self._as_begun(facts, run.exchange)
         draft = await self._draft(
@@ -160,20 +160,20 @@ class Creation:
             again=repeats,
         )
 
-    def answering(self, begun: Begun, *, streams: bool) -> AbstractContextManager[None]:
+    def hold_response(self, begun: Begun, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it. `streams`: event by event."""
         if begun.keep is None:
             return nullcontext()
-        return self.kept.answering(begun.row, begun.run, streams=streams)
+        return self.kept.hold_response(begun.row, begun.run, streams=streams)
 
-    async def prepared(
+    async def prepare_response(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
-    ) -> Draft:
+    ) -> ResponseDraft:
         """Return a response for which no model is asked. Others go on from what its request says.
 
         Raises GatewayError, StoreError.
         """
-        earlier, asked = await self.asked(entered, wanted, content, local=local)
+        earlier, asked = await self.resolve_request(entered, wanted, content, local=local)
         if asked.decisions:
             raise GatewayError(
                 "invalid_field",
@@ -183,7 +183,7 @@ class Creation:
         run_id, now_s = new_run_id(), self.kept.clock.time()
         if asked.wishes.tainted:
             await self.taints.mark(run_id, tenant=entered.caller.tenant)
-        facts = ResponseFacts.of(asked)
+        facts = ResponseFacts.from_request(asked)
         return await self._draft(
             entered,
             asked,
@@ -196,12 +196,16 @@ class Creation:
             background=asked.request.background,
         )
 
-    async def _pass_taint_on(self, run: LiveRun, *, tenant: str) -> None:
+    async def _mark_tainted(self, run: LiveRun, *, tenant: str) -> None:
         """Mark a response that has the answer of a run of another request, if that is marked, or may still be.
 
         One that is about another person's run is marked: it shows calls of a conversation that this one does not have.
         """
-        if run.shown_to is not None or not run.done or await self.taints.marked([run.exchange.id], tenant=tenant):
+        if (
+            run.shown_to is not None
+            or not run.done
+            or await self.taints.is_any_marked([run.exchange.id], tenant=tenant)
+        ):
             await self.taints.mark(run.request_id, tenant=tenant)
 
     async def _as_begun(self, facts: ResponseFacts, answered: Exchange) -> ResponseFacts:
@@ -211,12 +215,12 @@ class Creation:
             return facts
         found = await narrowings(self.kept.store, stored.id, tenant=stored.tenant)
         resume = answered.resume  # None: another request or worker drives the run
-        own = narrowing_of(answered, stored) if resume is None else resume.narrows or {}
+        own = build_narrowing(answered, stored) if resume is None else resume.narrows or {}
         if resume is not None or not own:
             found.append(own)
         return as_begun(facts, orjson.loads(stored.request), narrowings=found, own=own if own in found else None)
 
-    async def asked(
+    async def resolve_request(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
     ) -> tuple[Sequence[Json], ResponseAsked]:
         """Return the items that a request goes on from, and the request as the lane gets it.
@@ -235,12 +239,12 @@ class Creation:
         )
         earlier = await self._earlier(wanted, bounds, tenant=tenant, local=local)
         looked_up = (*wanted.without_output, *wanted.claimed)
-        referenced = await self.kept.referenced(wanted.references, wanted=looked_up, tenant=tenant)
+        referenced = await self.kept.resolve_references(wanted.references, wanted=looked_up, tenant=tenant)
         await aside(partial(bounds.refer, referenced), content=content)
-        seal = await self.sealing.of(tenant)
-        read = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
+        seal = await self.sealing.get_seal(tenant)
+        read = partial(resolve_request, wanted, earlier=earlier, referenced=referenced, unseal=seal.unseal_summary)
         asked = await aside(read, content=content, more_bytes=bounds.size_bytes)
-        if await self.taints.marked(_names_of(wanted), tenant=tenant):
+        if await self.taints.is_any_marked(_collect_answer_names(wanted), tenant=tenant):
             asked = replace(asked, wishes=replace(asked.wishes, tainted=True))
         if asked.decisions and (before := wanted.previous_response_id) is not None and before not in local:
             await self._check_decided(asked, before, earlier, tenant=tenant)
@@ -260,10 +264,10 @@ class Creation:
                     param="previous_response_id",
                 )
 
-    async def asked_in(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
+    async def parse_request(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
-        wanted = await aside(partial(request_from, body, needs_model=False), content=content)
-        return (await self.asked(entered, wanted, content))[1]
+        wanted = await aside(partial(parse_request_body, body, needs_model=False), content=content)
+        return (await self.resolve_request(entered, wanted, content))[1]
 
     async def _earlier(self, wanted: ResponseRequest, bounds: Bounds, *, tenant: str, local: Local) -> Sequence[Json]:
         """Return the items that a request goes on from. Raises GatewayError, StoreError."""
@@ -276,7 +280,7 @@ class Creation:
                 return await aside(partial(bounds.read, [known], param=param), more_bytes=bounds.size_bytes)
             chain = await self.kept.chain(before, tenant=tenant)
             bounds.expect(sum(len(row.input) + len(row.output or b"") for row in chain), param=param)
-            read = partial(bounds.read, map(items_of, chain), param=param)
+            read = partial(bounds.read, map(read_items, chain), param=param)
             return await aside(read, more_bytes=bounds.size_bytes)
         if wanted.conversation_id is None:
             return ()
@@ -296,7 +300,7 @@ class Creation:
         wanted = asked.request
         return {
             "api": API,
-            "request": facts.stored,
+            "request": facts.stored_json,
             "input": asked.items,
             "previous_id": wanted.previous_response_id,
             "conversation": wanted.conversation_id,
@@ -316,8 +320,8 @@ class Creation:
         request_key: RequestKey | None = None,
         decided: Sequence[str] = (),
         background: bool = False,
-    ) -> Draft:
-        wanted, response_id = asked.request, response_id_of(request_id)
+    ) -> ResponseDraft:
+        wanted, response_id = asked.request, build_response_id(request_id)
         told, items = await aside(partial(_stored_forms, asked, facts, response_id=response_id), content=content)
         row = StoredResponse(
             id=response_id,
@@ -343,7 +347,7 @@ class Creation:
             background=background,
         )
         keep = partial(self.kept.keep, row, answer) if wanted.stores else None
-        return Draft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
+        return ResponseDraft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
 
     async def _record(self, row: StoredResponse, run: LiveRun, put: Put) -> bool:
         """Store a background response and record its answer. Return False if an earlier request did so.
@@ -362,10 +366,10 @@ class Creation:
                 raise
             log.error("the response %s is not stored yet: %s", row.id, error)
             is_stored = False
-        kept.record(row, run, fence=await self._fence_of(run, row), is_stored=is_stored)
+        kept.record(row, run, fence=await self._get_fence(run, row), is_stored=is_stored)
         return True
 
-    async def _fence_of(self, run: LiveRun, row: StoredResponse) -> int:
+    async def _get_fence(self, run: LiveRun, row: StoredResponse) -> int:
         """Return the fence with which this worker has the run: by now the run may be another's. Raises GatewayError."""
         resume = run.exchange.resume
         if resume is not None or run.exchange.id == run.request_id:
@@ -378,14 +382,14 @@ class Creation:
 
 def _stored_forms(asked: ResponseAsked, facts: ResponseFacts, *, response_id: str) -> tuple[bytes, bytes]:
     """Return the facts and the input items of a request, as its response has them in the store."""
-    return orjson.dumps(facts.stored), orjson.dumps(listed(asked.items, response_id=response_id))
+    return orjson.dumps(facts.stored_json), orjson.dumps(build_input_items(asked.items, response_id=response_id))
 
 
-def _names_of(wanted: ResponseRequest) -> list[str]:
+def _collect_answer_names(wanted: ResponseRequest) -> list[str]:
     """Return the names of the answers that a request goes on from, refers to or contains."""
-    names = names_of(wanted.input)
+    names = list_request_ids(wanted.input)
     if wanted.previous_response_id is not None:
-        names.append(run_id_of(wanted.previous_response_id) or "")
+        names.append(find_run_id(wanted.previous_response_id) or "")
     if wanted.conversation_id is not None:
         names.append(wanted.conversation_id)
     return names

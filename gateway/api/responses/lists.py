@@ -5,11 +5,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.request import gone, limit_of, query_of
+from gateway.api.request import build_stale_cursor_error, parse_limit, parse_query
 from gateway.api.views import json_answer
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import INCLUDABLE
-from gateway.errors import GatewayError
 
 #: Items of a page: as many as OpenAI's API has, unless the query says otherwise, and at most.
 _LIMIT, _MOST = 20, 100
@@ -29,12 +29,12 @@ def query_of_items(request: web.Request, *known: str) -> Mapping[str, str]:
                 raise GatewayError(
                     "invalid_field", f"The value of {name!r} is not known: send one of {words}.", param=name
                 )
-    return query_of(request, *known, lists=_INCLUDE)
+    return parse_query(request, *known, lists=_INCLUDE)
 
 
 def items_limit(query: Mapping[str, str]) -> int:
     """Return the length of a page of items. Raises GatewayError (invalid_field)."""
-    return min(limit_of(query, default=_LIMIT), _MOST)
+    return min(parse_limit(query, default=_LIMIT), _MOST)
 
 
 def page_of_items(items: Sequence[Json], query: Mapping[str, str]) -> web.Response:
@@ -43,7 +43,7 @@ def page_of_items(items: Sequence[Json], query: Mapping[str, str]) -> web.Respon
     if (after := query.get("after")) is not None:
         begin = 1 + next((at for at, item in enumerate(items) if item["id"] == after), -1)
         if not begin:
-            raise gone("after")
+            raise build_stale_cursor_error("after")
     return items_answer(items[begin : begin + limit], has_more=begin + limit < len(items))
 
 

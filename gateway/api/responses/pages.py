@@ -10,21 +10,21 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.request import Authorise, number_of, query_of, via_of, word_of
+from gateway.aio.cooperative import aside
+from gateway.api.ops_pages import Route
+from gateway.api.request import Authorise, get_via, parse_query, parse_query_choice, parse_query_number
+from gateway.api.responses.background_stream import ResponseStreams
 from gateway.api.responses.creating import Begun, Creation
-from gateway.api.responses.following import Following
-from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.idempotency import AnsweredBefore, of_first
 from gateway.api.responses.lists import page_of_items, query_of_items
-from gateway.api.responses.repeats import AnsweredBefore, of_first
-from gateway.api.site import Route
+from gateway.api.responses.response_store import KeptResponses
 from gateway.api.views import json_answer
-from gateway.contracts.responses import StoredResponse
-from gateway.contracts.store import Json, StoreError, UnwrittenError
-from gateway.dialects.endpoints import paths_of
-from gateway.dialects.responses.request import request_of
-from gateway.errors import GatewayError
-from gateway.runs import settle
-from gateway.turns import aside
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.responses import StoredResponse
+from gateway.contracts.storage.store import Json, StoreError, UnwrittenError
+from gateway.dialects.registry import build_paths
+from gateway.dialects.responses.request import parse_request
+from gateway.runs import run_resolution
 
 log = logging.getLogger("gateway")
 
@@ -38,13 +38,13 @@ class ResponsePages:
 
     creation: Creation
     kept: KeptResponses
-    following: Following
+    following: ResponseStreams
     authorise: Authorise
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         routes: list[Route] = []
-        for path in paths_of(RESPONSES):
+        for path in build_paths(RESPONSES):
             one = path + "/{id}"
             routes += [
                 ("POST", path, self._create),
@@ -58,9 +58,9 @@ class ResponsePages:
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
         requests = self.creation.requests
-        async with requests.entered(request) as entered:
+        async with requests.admit_request(request) as entered:
             content = await requests.content(request, entered)
-            wanted = await aside(partial(request_of, content, needs_model=entered.core.needs_model), content=content)
+            wanted = await aside(partial(parse_request, content, needs_model=entered.core.needs_model), content=content)
             try:
                 begun = await self.creation.begin(request, entered, wanted, content)
             except AnsweredBefore as answered:
@@ -69,12 +69,12 @@ class ResponsePages:
                 return await self._in_background(request, begun)
             run, streams = begun.run, wanted.streams
             try:
-                with self.creation.answering(begun, streams=streams):
+                with self.creation.hold_response(begun, streams=streams):
                     response = await entered.lane.answer(request, run, begun.answer, streams=streams, keep=begun.keep)
             except GatewayError:
-                requests.resumption.delivered(run, begun.request_key)
+                requests.resumption.forget_answered_question(run, begun.request_key)
                 raise
-            requests.resumption.delivered(run, begun.request_key)
+            requests.resumption.forget_answered_question(run, begun.request_key)
             return response
 
     async def _in_background(self, request: web.Request, begun: Begun) -> web.StreamResponse:
@@ -85,7 +85,7 @@ class ResponsePages:
             row = await of_first(self.kept.find(row.id, tenant=row.tenant))
         if begun.streams:
             return await self.following.stream(request, row, after=-1, headers=headers)
-        answer = await self._shown(row) if begun.again else json_answer(begun.answer.resource())
+        answer = await self._build_answer(row) if begun.again else json_answer(begun.answer.resource())
         answer.headers.update(headers)
         return answer
 
@@ -97,28 +97,28 @@ class ResponsePages:
         if streams:
             return await self.following.retell(request, row, headers=headers)
         if not row.background:
-            row = await self.following.ended(row)
-        answer = await self._shown(row)
+            row = await self.following.wait_until_ended(row)
+        answer = await self._build_answer(row)
         answer.headers.update(headers)
         return answer
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
-        row = await self._found(request)
+        row = await self._get_response(request)
         query = query_of_items(request, "stream", "starting_after", "include_obfuscation")
-        if word_of(query, "stream", ("true", "false")) != "true":
-            return await self._shown(row)
+        if parse_query_choice(query, "stream", ("true", "false")) != "true":
+            return await self._build_answer(row)
         if not row.background:
             raise GatewayError(
                 "invalid_field",
                 "Only a response that was created with 'background' can be streamed again: leave 'stream' out.",
                 param="stream",
             )
-        after = number_of(query, "starting_after", default=-1)
+        after = parse_query_number(query, "starting_after", default=-1)
         return await self.following.stream(request, row, after=after, headers={"X-Context-Run-Id": row.run_id})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        row = await self._found(request)
-        query_of(request)
+        row = await self._get_response(request)
+        parse_query(request)
         await self.kept.stop(row)  # before the look at the record: what it still writes is seen there
         if (row.output is None or await self.kept.waits(row)) and await self.kept.has_own_run(row):
             await self._end(request, row)
@@ -127,11 +127,11 @@ class ResponsePages:
         return json_answer({"id": row.id, "object": "response", "deleted": True})
 
     async def _cancel(self, request: web.Request) -> web.Response:
-        row = await self._found(request)
-        query_of(request)
+        row = await self._get_response(request)
+        parse_query(request)
         if row.output is not None and await self.kept.waits(row):  # it stays as it is; its question is withdrawn
             await self._end(request, row)
-            return await self._shown(row)
+            return await self._build_answer(row)
         if not row.background:
             raise GatewayError(
                 "invalid_field",
@@ -146,17 +146,17 @@ class ResponsePages:
             raise GatewayError(
                 "run_ended", f"The response is {row.state} already: there is nothing to cancel.", param="response_id"
             )
-        return await self._shown(row)
+        return await self._build_answer(row)
 
     async def _end(self, request: web.Request, row: StoredResponse) -> None:
         """Cancel the run of a response, and with it its question, unless it has just ended."""
         caller = self.authorise(request, _SCOPE)
         try:
-            await settle.cancel(
+            await run_resolution.cancel(
                 self.kept.store,
                 row.run_id,
                 caller=caller,
-                via=via_of(request),
+                via=get_via(request),
                 clock=self.kept.clock,
                 tracer=self.kept.tracer,
             )
@@ -167,21 +167,21 @@ class ResponsePages:
             self.kept.lose(row.run_id)
             if row.output is None:
                 with _behind_cancel(row):
-                    await self.kept.cancelled(row)
+                    await self.kept.store_cancelled(row)
 
     async def _input_items(self, request: web.Request) -> web.Response:
-        row = await self._found(request)
+        row = await self._get_response(request)
         items: list[Json] = await aside(partial(orjson.loads, row.input), content=row.input)
         query = query_of_items(request, "after", "limit", "order")
-        if word_of(query, "order", ("asc", "desc")) != "asc":
+        if parse_query_choice(query, "order", ("asc", "desc")) != "asc":
             items.reverse()
         return page_of_items(items, query)
 
-    async def _shown(self, row: StoredResponse) -> web.Response:
-        body = await self.kept.shown(row)
+    async def _build_answer(self, row: StoredResponse) -> web.Response:
+        body = await self.kept.render_response(row)
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
-    async def _found(self, request: web.Request) -> StoredResponse:
+    async def _get_response(self, request: web.Request) -> StoredResponse:
         """Return the response of a path. Raises GatewayError (response_not_found)."""
         caller = self.authorise(request, _SCOPE)
         return await self.kept.find(request.match_info["id"], tenant=caller.tenant)

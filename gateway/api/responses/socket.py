@@ -22,25 +22,25 @@ from typing import Final
 import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from gateway.api.asking import Entered
-from gateway.api.content import check_values, is_text
-from gateway.api.responses.creating import Begun, Creation, Draft
-from gateway.api.site import REQUEST_ID, Route
+from gateway.aio.cooperative import aside
+from gateway.api.context_request import Entered
+from gateway.api.json_body import check_values, is_text
+from gateway.api.ops_pages import REQUEST_ID, Route
+from gateway.api.responses.creating import Begun, Creation, ResponseDraft
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json, StoreError, UntoldError, unwritten
-from gateway.dialects.dialect import Stream
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.storage.store import Json, StoreError, UntoldError, unwritten
+from gateway.dialects.dialect import AnswerStream
 from gateway.dialects.json_object import json_object
+from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.events import payloads
-from gateway.dialects.responses.request import ResponseRequest, request_from
-from gateway.errors import GatewayError
+from gateway.dialects.responses.request import ResponseRequest, parse_request_body
 from gateway.http.client_frames import ClientFrames
 from gateway.http.error_response import new_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.local import note
 from gateway.lanes.websocket import PageSocket, websocket
 from gateway.runs.run_id import new_run_id
-from gateway.turns import aside
 
 log = logging.getLogger("gateway")
 
@@ -62,7 +62,7 @@ class SocketResponses:
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("GET", path, self._socket) for path in paths_of("responses")]
+        return [("GET", path, self._socket) for path in build_paths("responses")]
 
     async def close(self) -> None:
         """Close all WebSockets with "going away". Idempotent."""
@@ -70,7 +70,7 @@ class SocketResponses:
         await asyncio.gather(*going)
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
-        async with self.creation.requests.entered(request) as entered:  # a stranger opens none
+        async with self.creation.requests.admit_request(request) as entered:  # a stranger opens none
             await _check_handshake(entered)
             limit_bytes = entered.lane.body_bytes
         frames = ClientFrames(limit_bytes=limit_bytes, most=1 + WAITING)
@@ -129,7 +129,7 @@ class _Connection:
             except ClientConnectionResetError:
                 raise
             except Exception as failure:
-                await self._refuse(_told(failure, self._request[REQUEST_ID]))
+                await self._refuse(_as_gateway_error(failure, self._request[REQUEST_ID]))
             if failed and self._before is not None:
                 self._remembered.pop(self._before, None)
 
@@ -150,14 +150,14 @@ class _Connection:
         self._before = None
         if content is None:
             raise GatewayError("invalid_json", "Send text: one JSON object a message.")
-        async with self._creation.requests.entered(self._request) as of_handshake:
+        async with self._creation.requests.admit_request(self._request) as of_handshake:
             entered = replace(of_handshake, head=_without_repetition(of_handshake.head))
             await check_values(content, limit=entered.lane.body_values)
             body = await aside(partial(json_object, content), content=content)
             before = body.get("previous_response_id")
             self._before = before if isinstance(before, str) else None
             generates = _check_frame(body)
-            parse = partial(request_from, body, needs_model=entered.core.needs_model)
+            parse = partial(parse_request_body, body, needs_model=entered.core.needs_model)
             wanted = await aside(parse, content=content)
             answer = self._create if generates else self._prepare
             try:
@@ -170,17 +170,17 @@ class _Connection:
     async def _create(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
         creation = self._creation
         begun = await creation.begin(self._request, entered, wanted, content, local=self._remembered)
-        with creation.answering(begun, streams=True):
+        with creation.hold_response(begun, streams=True):
             await self._relay(entered, begun)
         self._remember(begun)
-        creation.requests.resumption.delivered(begun.run, begun.request_key)
+        creation.requests.resumption.forget_answered_question(begun.run, begun.request_key)
         failed: bool = begun.answer.resource()["status"] == "failed"
         return failed
 
     async def _prepare(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
         """Answer with an empty response, from which the next message goes on with what is new alone."""
-        draft = await self._creation.prepared(entered, wanted, content, local=self._remembered)
-        frames = draft.answer.stream().unasked()
+        draft = await self._creation.prepare_response(entered, wanted, content, local=self._remembered)
+        frames = draft.answer.stream().render_without_model()
         if draft.keep is not None:
             await draft.keep()
         await self._send_all(frames)
@@ -194,13 +194,13 @@ class _Connection:
         note(self._request, run=run.exchange.id, request_id=run.request_id)
         lane.runs.join(run)
         try:
-            await run.transcript.opened(within_s=lane.status_wait_s)
+            await run.transcript.wait_until_open(within_s=lane.status_wait_s)
             await self._send_all(stream.first())
             try:
                 await run.transcript.read(_Listener(self, stream))
                 last = stream.finish()
                 if begun.keep is not None:
-                    with run.telling():
+                    with run.convert_store_errors():
                         await begun.keep()
             except ClientConnectionResetError:
                 raise
@@ -208,7 +208,7 @@ class _Connection:
                 note(self._request, error_code=error.code)
                 last = stream.error(error, request_id=run.request_id)
             except Exception as failure:
-                told = _told(failure, run.request_id)
+                told = _as_gateway_error(failure, run.request_id)
                 note(self._request, error_code=told.code)
                 last = stream.error(told, request_id=run.request_id)
                 if begun.keep is not None:
@@ -224,7 +224,7 @@ class _Connection:
         finally:
             lane.runs.leave(run, whole=whole)
 
-    def _remember(self, draft: Draft) -> None:
+    def _remember(self, draft: ResponseDraft) -> None:
         """Remember the conversation up to a response that is not stored, and forget the oldest of too many."""
         resource = draft.answer.resource()
         if draft.keep is None and resource["status"] in ("completed", "incomplete"):
@@ -243,7 +243,7 @@ class _Connection:
 class _Listener:
     """The reader of a transcript that sends what comes, and waits until it is sent."""
 
-    def __init__(self, connection: _Connection, stream: Stream) -> None:
+    def __init__(self, connection: _Connection, stream: AnswerStream) -> None:
         self._connection = connection
         self._stream = stream
         self._owed = b""
@@ -274,7 +274,7 @@ def _without_repetition(head: RequestHead) -> RequestHead:
     return replace(head, fields=tuple(one for one in head.fields if one.name != b"x-stainless-retry-count"))
 
 
-def _told(failure: Exception, request_id: str) -> GatewayError:
+def _as_gateway_error(failure: Exception, request_id: str) -> GatewayError:
     """Return the error that a client is told. One that is no GatewayError is logged."""
     if isinstance(failure, GatewayError):
         return failure

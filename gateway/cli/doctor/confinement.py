@@ -3,8 +3,8 @@
 import tempfile
 
 from gateway.cli.doctor.findings import Finding
-from gateway.sandbox.levels import strongest
-from gateway.sandbox.order import Order
+from gateway.sandbox.confinement import strongest
+from gateway.sandbox.launch_messages import Order
 
 _TRIAL_S = 5.0
 

@@ -8,8 +8,8 @@ from gateway.cli.doctor.findings import Finding
 from gateway.cli.doctor.machine import examine_machine
 from gateway.cli.doctor.services import examine_services
 from gateway.cli.doctor.upstreams import examine_upstreams
-from gateway.cli.rehearsal import rehearse
 from gateway.config import Loaded
+from gateway.server.dry_start import rehearse
 
 
 async def examine(loaded: Loaded, *, timeout_s: float) -> AsyncIterator[Finding]:

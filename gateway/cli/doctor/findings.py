@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 
 #: `ok`: nothing to do. `warn`: it works, and an operator should know. `fail`: requests that need it will fail.
 Level = Literal["ok", "warn", "fail"]
@@ -23,7 +23,7 @@ class Finding:
 
     def lines(self) -> tuple[str, ...]:
         """Return the lines for a terminal. What a server wrote is escaped."""
-        first = f"{self.level:{_LEVEL_CHARS}}{shown(self.about):{_ABOUT_CHARS}}{shown(self.text)}"
+        first = f"{self.level:{_LEVEL_CHARS}}{escape_line(self.about):{_ABOUT_CHARS}}{escape_line(self.text)}"
         if self.advice is None:
             return (first,)
-        return first, f"{'':{_LEVEL_CHARS + _ABOUT_CHARS}}-> {shown(self.advice)}"
+        return first, f"{'':{_LEVEL_CHARS + _ABOUT_CHARS}}-> {escape_line(self.advice)}"

@@ -13,9 +13,9 @@ from typing import Final
 
 from gateway import __version__
 from gateway.cli.doctor.findings import Finding
-from gateway.cli.operator.remote import connection_to
+from gateway.cli.operator.remote import build_connection
 from gateway.config import Loaded, Settings
-from gateway.contracts.store import StoreAddress
+from gateway.contracts.storage.store import StoreAddress
 from gateway.registry.stores import store_address
 
 #: Files beside the connections of clients: logs, stores, pipes of MCP servers.
@@ -76,7 +76,7 @@ def _address(settings: Settings) -> Finding:
     """Say what answers at the gateway's address."""
     where = settings.admin.listen or settings.listen
     place = str(where)
-    connection = connection_to(where, timeout_s=_ANSWER_S)
+    connection = build_connection(where, timeout_s=_ANSWER_S)
     try:
         connection.request("GET", "/health/ready")
         answer = connection.getresponse()

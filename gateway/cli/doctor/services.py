@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+from gateway.aio.clock import SystemClock, until_set
 from gateway.cli.doctor.findings import Finding
-from gateway.clock import SystemClock, until_set
 from gateway.config import Settings
 from gateway.mcp.servers import ServerStatus
 from gateway.registry.stores import scratch_store
@@ -29,7 +29,7 @@ async def examine_services(settings: Settings, *, timeout_s: float) -> AsyncIter
         while pending:
             stirred.clear()
             left_s = timeout_s - (time.monotonic() - began_s)
-            for status in await servers.seen():
+            for status in await servers.list_services():
                 if status.name in pending and (_is_settled(status) or left_s <= 0):
                     pending.discard(status.name)
                     yield _judge(status, took_s=time.monotonic() - began_s)

@@ -9,14 +9,14 @@ from typing import Final
 
 from gateway.cli.doctor.findings import Finding
 from gateway.config import Settings
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.http.retry_after import parse_http_date
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.call import UpstreamCall
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.health import HealthRules, check_request
-from gateway.upstream.member import Member
 
 #: A clock that is further off makes tokens, keys with an end and traces wrong. `Date` has whole seconds.
 _SKEW_S: Final = 30.0

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 from gateway.cli.commands import CommandError, Commands, add_group, add_printing, write_new
-from gateway.cli.litellm.translation import translated
+from gateway.cli.litellm.translation import translate_config
 
 _MOST_BYTES = 1 << 20
 
@@ -39,7 +39,9 @@ class _Reader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     line = key.start_mark.line + 1
-                    raise _RepeatedKeyError(f"has the key {shown(key.value)} twice, again at line {line}: keep one")
+                    raise _RepeatedKeyError(
+                        f"has the key {escape_line(key.value)} twice, again at line {line}: keep one"
+                    )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -53,7 +55,7 @@ def add(commands: Commands) -> None:
 
 
 def _import(args: argparse.Namespace) -> Iterator[str]:
-    text, notes = imported(args.file, os.environ)
+    text, notes = import_config(args.file, os.environ)
     if args.output is None:
         yield text.rstrip()
     else:
@@ -65,10 +67,10 @@ def _import(args: argparse.Namespace) -> Iterator[str]:
         yield f"Next: read the notes in it, then `gateway check-config -c {args.output}`."
 
 
-def imported(file: Path, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+def import_config(file: Path, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the text of a gateway.yaml, and its notes. Raises CommandError if the file cannot be read."""
-    told = translated(_read(file), environ)
-    head = [f"# Made by `gateway import litellm` of {shown(file.name)}."]
+    told = translate_config(_read(file), environ)
+    head = [f"# Made by `gateway import litellm` of {escape_line(file.name)}."]
     if told.notes:
         head += ["# Not translated, or different:", *(f"# - {note}" for note in told.notes)]
     written = yaml.dump(

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
-from gateway.approvals.escaping import shown
-from gateway.cli.litellm.destinations import Note, Surroundings, find_address, find_provider, variable_of
+from gateway.approvals.escaping import escape_line
+from gateway.cli.litellm.destinations import Note, Surroundings, find_address, find_provider, find_variable
 from gateway.cli.litellm.providers import PROVIDERS
 
 _NO_KEY: Final = frozenset(("", "empty", "none", "null"))
@@ -43,7 +43,7 @@ class Deployment:
     concurrent: int | None
 
 
-def deployments_of(entries: object, surroundings: Surroundings, secrets: "Secrets", note: Note) -> list[Deployment]:
+def parse_deployments(entries: object, surroundings: Surroundings, secrets: "Secrets", note: Note) -> list[Deployment]:
     """Return the entries that can be translated; `note` gets the reason for each of the others."""
     found = []
     for number, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -54,7 +54,7 @@ def deployments_of(entries: object, surroundings: Surroundings, secrets: "Secret
         elif not isinstance(params, dict) or not is_line(params.get("model")):
             note(f"model_list[{number}].litellm_params.model: it is no line of text, so the entry is left out")
         else:
-            place = f"model_list[{number}] ({shown(name)})"
+            place = f"model_list[{number}] ({escape_line(name)})"
             whole = _with_credential(params, surroundings, place, note)
             deployment = None if whole is None else _deployment(name, whole, place, surroundings, note, secrets)
             if deployment is not None:
@@ -86,7 +86,7 @@ class Secrets:
         """
         if not isinstance(value, str) or value.strip().lower() in _NO_KEY:
             return None, False
-        if (variable := variable_of(value)) is not None:
+        if (variable := find_variable(value)) is not None:
             return f"${{{variable}}}", False
         name, number = wanted, 1
         while value not in self._variables and name in self._variables.values():
@@ -109,7 +109,7 @@ def _with_credential(
         return params
     values = surroundings.credentials.get(str(name))
     if values is None:
-        note(f"{place}: credential_list has no {shown(str(name))}, so the entry is left out: write its api_base")
+        note(f"{place}: credential_list has no {escape_line(str(name))}, so the entry is left out: write its api_base")
         return None
     return {**params, **values}
 
@@ -123,7 +123,7 @@ def _note_price(model: str, params: Mapping[str, Any], info: object, place: str,
     }
     if costs:
         line = ", ".join(f"{name}: {cost:g}" for name, cost in costs.items())
-        note(f"{place}: write its price into the file of usage.prices: {{model: {shown(model)}, {line}}}")
+        note(f"{place}: write its price into the file of usage.prices: {{model: {escape_line(model)}, {line}}}")
 
 
 def _deployment(
@@ -151,7 +151,7 @@ def _deployment(
         note(f"{place}: {kind} {provider.remark}")
     if further := sorted(str(one) for one in params.keys() - _KNOWN):
         advice = "" if _LIMITS.isdisjoint(further) else " (docs/limits.md has limits of upstreams, models and keys)"
-        note(f"{place}: not translated: {shown(', '.join(further))}{advice}")
+        note(f"{place}: not translated: {escape_line(', '.join(further))}{advice}")
     weight, most = (
         _number(params, name, bound, place, note)
         for name, bound in (("weight", 1000), ("max_parallel_requests", 10**6))

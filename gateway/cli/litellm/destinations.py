@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 from gateway.cli.litellm.providers import FAMILIES, OTHERS, PROVIDERS, SAME, Provider
 from gateway.config.values.addresses import parse_base_url
 from gateway.config.values.scalars import parse_text
@@ -33,12 +33,12 @@ class Surroundings:
     by_proxy: bool = False
 
 
-def escaped(text: str) -> str:
+def escape_variables(text: str) -> str:
     """Return a text as gateway.yaml has it, where `${NAME}` would be a variable."""
     return text.replace("$", "$$")
 
 
-def variable_of(value: str) -> str | None:
+def find_variable(value: str) -> str | None:
     """Return the variable that a value of LiteLLM stands for, or None."""
     name = value.removeprefix(_ENVIRON)
     return name if value.startswith(_ENVIRON) and _VARIABLE.match(name) else None
@@ -54,13 +54,13 @@ def find_provider(
     kind, model = _named_provider(params, surroundings)
     if kind is None:
         note(
-            f"{place}: {shown(model)} does not name its provider, so the entry is left out: write it as "
+            f"{place}: {escape_line(model)} does not name its provider, so the entry is left out: write it as "
             "PROVIDER/MODEL, such as openai/MODEL, or give its api_base"
         )
     elif kind not in PROVIDERS:
-        note(f"{place}: the API of {shown(kind)} is not that of OpenAI: {_KEEP}")
+        note(f"{place}: the API of {escape_line(kind)} is not that of OpenAI: {_KEEP}")
     elif not model:
-        note(f"{place}: it names no model of {shown(kind)}")
+        note(f"{place}: it names no model of {escape_line(kind)}")
     else:
         return kind, model
     return None
@@ -91,15 +91,15 @@ def find_address(
         given = _address_by_variable(provider, surroundings, place, note)
     if not given:
         if provider.base_url is None:
-            note(f"{place}: {shown(kind)} needs an api_base")
+            note(f"{place}: {escape_line(kind)} needs an api_base")
             return None
         return provider.base_url + provider.below
-    variable = variable_of(given) if isinstance(given, str) else None
+    variable = find_variable(given) if isinstance(given, str) else None
     if variable is not None:
         return _below(f"${{{variable}}}", provider)
     try:
         address = _without_credentials(parse_text(given).strip(), place, note)
-        return escaped(parse_base_url(_below(address.rstrip("/"), provider)))
+        return escape_variables(parse_base_url(_below(address.rstrip("/"), provider)))
     except ValueError as error:
         note(f"{place}: its api_base is left out with the entry: {error}")
         return None

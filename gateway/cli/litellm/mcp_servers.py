@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 from gateway.cli.litellm.deployments import Secrets, is_line, variable_named
-from gateway.cli.litellm.destinations import Note, escaped, variable_of
+from gateway.cli.litellm.destinations import Note, escape_variables, find_variable
 from gateway.config.values.scalars import parse_name
 
 _KNOWN: Final = frozenset(
@@ -41,7 +41,7 @@ def translate_mcp_servers(servers: object, secrets: Secrets, note: Note) -> dict
     """Return the servers by name: those that run as a command, and those of streamable HTTP. No secret is copied."""
     found: dict[str, Any] = {}
     for name, settings in servers.items() if isinstance(servers, dict) else ():
-        place = f"mcp_servers.{shown(str(name))}"
+        place = f"mcp_servers.{escape_line(str(name))}"
         if not isinstance(settings, dict):
             note(f"{place}: it is no section, and is left out")
         elif (written := _server(str(name), settings, place, secrets, note)) is not None:
@@ -57,7 +57,7 @@ def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets
         return None
     written: dict[str, Any] = {}
     if is_line(settings.get("command")):
-        written["command"] = escaped(settings["command"])
+        written["command"] = escape_variables(settings["command"])
         args = settings.get("args")
         written["args"] = _arguments(args if isinstance(args, list) else [], name, secrets, place, note)
         if env := _values(settings.get("env"), name, secrets, place, note):
@@ -67,8 +67,8 @@ def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets
         return None
     elif is_line(url := settings.get("url")):
         parts = urlsplit(url)
-        if variable_of(url) is None and not (parts.query or parts.fragment or "@" in parts.netloc):
-            written["url"] = escaped(url)
+        if find_variable(url) is None and not (parts.query or parts.fragment or "@" in parts.netloc):
+            written["url"] = escape_variables(url)
         else:
             written["url"] = _reference(url, "url", name, secrets, place, note)
         headers = _values(settings.get("static_headers"), name, secrets, place, note)
@@ -78,9 +78,9 @@ def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets
         note(f"{place}: left out: it has neither a command nor a url")
         return None
     if is_line(settings.get("description")):
-        written["description"] = escaped(settings["description"])
+        written["description"] = escape_variables(settings["description"])
     if further := sorted(str(one) for one in settings.keys() - _KNOWN):
-        note(f"{place}: not translated: {shown(', '.join(further))}")
+        note(f"{place}: not translated: {escape_line(', '.join(further))}")
     return written
 
 
@@ -91,12 +91,12 @@ def _arguments(args: Sequence[object], name: str, secrets: Secrets, place: str, 
         option, equals, value = arg.partition("=")
         is_variable = before in _ENV_OPTIONS and _VARIABLE.match(option)
         if equals and value and (is_variable or option in _HEADER_OPTIONS or _SECRET_OPTION.match(option + equals)):
-            found.append(f"{escaped(option)}={_reference(value, option, name, secrets, place, note)}")
+            found.append(f"{escape_variables(option)}={_reference(value, option, name, secrets, place, note)}")
         elif _is_secret(arg, before):
             key = before if before.startswith("-") and not _SECRET.search(before) else "argument"
             found.append(_reference(arg, key, name, secrets, place, note))
         else:
-            found.append(escaped(arg))
+            found.append(escape_variables(arg))
         before = arg
     return found
 
@@ -116,9 +116,9 @@ def _values(values: object, name: str, secrets: Secrets, place: str, note: Note)
 def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, note: Note) -> str:
     reference, is_open = secrets.reference(value, wanted=variable_named("mcp", name, key))
     if reference is None:
-        return escaped(value)
+        return escape_variables(value)
     if is_open:
-        note(f"{place}: its {shown(key)} may be secret, and is not copied: export it as {reference[2:-1]}")
+        note(f"{place}: its {escape_line(key)} may be secret, and is not copied: export it as {reference[2:-1]}")
     return reference
 
 
@@ -127,7 +127,7 @@ def _authentication(settings: Mapping[str, Any], name: str, secrets: Secrets, pl
     if kind in (None, "none"):
         return {}
     if kind not in _HEADERS:
-        note(f"{place}: its auth_type {shown(str(kind))} is not translated: see `oauth` in docs/mcp.md")
+        note(f"{place}: its auth_type {escape_line(str(kind))} is not translated: see `oauth` in docs/mcp.md")
         return {}
     header, before = _HEADERS[str(kind)]
     value = settings.get("auth_value", settings.get("authentication_token"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 
 _METRICS: Final = (
     "metrics are at /metrics, `tracing` sends spans by OpenTelemetry (docs/tracing.md), and logging.access writes a "
@@ -64,7 +64,7 @@ def collect_remarks(config: Mapping[str, Any], sections: Sequence[str]) -> list[
         settings = config.get(section)
         places += [f"{section}.{name}" for name in settings] if isinstance(settings, dict) else []
     return [
-        f"{shown(place)}: {_ADVICE.get(place.rpartition('.')[2], 'there is nothing like it')}"
+        f"{escape_line(place)}: {_ADVICE.get(place.rpartition('.')[2], 'there is nothing like it')}"
         for place in places
         if place not in _KNOWN
     ]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.approvals.escaping import shown
-from gateway.cli.litellm.deployments import Deployment, Secrets, Server, deployments_of, is_line, is_whole
-from gateway.cli.litellm.destinations import Surroundings, escaped, variable_of
+from gateway.approvals.escaping import escape_line
+from gateway.cli.litellm.deployments import Deployment, Secrets, Server, is_line, is_whole, parse_deployments
+from gateway.cli.litellm.destinations import Surroundings, escape_variables, find_variable
 from gateway.cli.litellm.mcp_servers import translate_mcp_servers
 from gateway.cli.litellm.remarks import collect_remarks
 from gateway.config.values.networks import parse_network
@@ -34,7 +34,7 @@ class Translation:
     notes: list[str] = field(default_factory=list)
 
 
-def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Translation:
+def translate_config(config: Mapping[str, Any], environ: Mapping[str, str]) -> Translation:
     """Return the translation. The key of clients is hashed, and no secret is copied.
 
     `environ` may have the variable that holds that key.
@@ -48,9 +48,9 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
     groups: defaultdict[str, list[Deployment]] = defaultdict(list)
     secrets = Secrets()
     surroundings = _surroundings(config, litellm, environ)
-    for deployment in deployments_of(config.get("model_list"), surroundings, secrets, told.notes.append):
+    for deployment in parse_deployments(config.get("model_list"), surroundings, secrets, told.notes.append):
         groups[deployment.name].append(deployment)
-    shared = _shared(router, litellm, told)
+    shared = _build_shared_settings(router, litellm, told)
     upstreams = _Upstreams(shared, _balance(router, told))
     uses: dict[str, list[dict[str, str]]] = {}
     for name, group in groups.items():
@@ -63,10 +63,10 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
         if target in uses and is_line(alias):
             uses[alias] = uses[target]
         else:
-            told.notes.append(f"router_settings.model_group_alias: {shown(alias)} names no model of the file")
+            told.notes.append(f"router_settings.model_group_alias: {escape_line(alias)} names no model of the file")
     keys = _keys(general, environ, told)
     told.data["listen"] = "0.0.0.0:4000" if keys else "127.0.0.1:4000"
-    told.data["upstreams"] = upstreams.written(told)
+    told.data["upstreams"] = upstreams.build_entries(told)
     if len(told.data["upstreams"]) > 1:
         told.data["passthrough"] = {"by_model": True}
     if models := {name: {"use": use} for name, use in uses.items() if _is_alias(name, use, told)}:
@@ -120,25 +120,27 @@ class _Upstreams:
         if len(by_model) > 1:
             weight = ", so their weight means nothing" if any(one.weight != 1 for one in group) else ""
             told.notes.append(
-                f"{shown(name)}: its entries name different models. The next one is tried if one fails; requests are "
-                f"not shared among them{weight}"
+                f"{escape_line(name)}: its entries name different models. The next one is tried if one fails; requests "
+                f"are not shared among them{weight}"
             )
         uses = []
         for (model, _, _), ones in by_model.items():
-            upstream = self._of(ones)
-            self._models[upstream].append(escaped(model))
-            if (use := {"model": escaped(model), "upstream": upstream}) not in uses:
+            upstream = self._get_name(ones)
+            self._models[upstream].append(escape_variables(model))
+            if (use := {"model": escape_variables(model), "upstream": upstream}) not in uses:
                 uses.append(use)
         return uses
 
     def add_glob(self, name: str, group: Sequence[Deployment], told: Translation) -> None:
         """Add the servers of a name that stands for many models. LiteLLM takes a prefix off, such as `groq/`."""
         for one in group:
-            self._models[self._of([one])].append(escaped(name))
+            self._models[self._get_name([one])].append(escape_variables(name))
         if any(one.model != name for one in group):
-            told.notes.append(f"{shown(name)}: write the models of its server under models: it knows no such prefix")
+            told.notes.append(
+                f"{escape_line(name)}: write the models of its server under models: it knows no such prefix"
+            )
 
-    def written(self, told: Translation) -> list[dict[str, Any]]:
+    def build_entries(self, told: Translation) -> list[dict[str, Any]]:
         """Return the upstreams: the one for all other models is the last. All share the path `/v1`."""
         names = sorted(self._written, key=lambda name: "*" in self._models[name])
         upstreams = []
@@ -157,12 +159,12 @@ class _Upstreams:
         for endpoint in self._written[name].get("endpoints", ()):
             endpoint.pop("concurrent", None)
         told.notes.append(
-            f"max_parallel_requests of {shown(self._limited[name])}: left out, since the upstream {name} serves other "
-            "models, too: write `concurrent` at its endpoint if the limit is that of the server"
+            f"max_parallel_requests of {escape_line(self._limited[name])}: left out, since the upstream {name} serves "
+            "other models, too: write `concurrent` at its endpoint if the limit is that of the server"
         )
         return {}
 
-    def _of(self, ones: Sequence[Deployment]) -> str:
+    def _get_name(self, ones: Sequence[Deployment]) -> str:
         servers = tuple(dict.fromkeys(one.server for one in ones))
         limited = [one.name for one in ones if one.concurrent is not None]
         if (known := self._names.get(servers)) is None:
@@ -211,7 +213,7 @@ def _endpoint(one: Deployment, name: str | None) -> dict[str, Any]:
     return endpoint
 
 
-def _shared(router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> dict[str, Any]:
+def _build_shared_settings(router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> dict[str, Any]:
     """Return what every upstream has: retries, breaker, timeouts."""
     shared: dict[str, Any] = {}
     if (retries := _count("num_retries", router, litellm, told)) is not None:
@@ -260,7 +262,7 @@ def _balance(router: Mapping[str, Any], told: Translation) -> str | None:
         return None
     if not isinstance(strategy, str) or strategy not in _BALANCE:
         told.notes.append(
-            f"router_settings.routing_strategy: {shown(str(strategy))} becomes least_loaded, which is the nearest"
+            f"router_settings.routing_strategy: {escape_line(str(strategy))} becomes least_loaded, which is the nearest"
         )
     return _BALANCE.get(str(strategy), "least_loaded")
 
@@ -272,7 +274,7 @@ def _add_fallbacks(
     for name, others in fallbacks:
         known = [one for one in others if isinstance(one, str) and one in own] if isinstance(others, list) else []
         if name not in own or not known or known != others:
-            told.notes.append(f"fallbacks of {shown(name)}: those that are not translated are left out")
+            told.notes.append(f"fallbacks of {escape_line(name)}: those that are not translated are left out")
         if name in own:
             further = [use for other in known for use in own[other]]
             uses[name] = [*uses[name], *(use for i, use in enumerate(further) if use not in uses[name] + further[:i])]
@@ -297,12 +299,12 @@ def _aliases(router: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _is_alias(name: str, use: Sequence[Mapping[str, str]], told: Translation) -> bool:
     """Return whether a name becomes an alias: it is not the one model's own, and no longer than one may be."""
-    if [one["model"] for one in use] == [escaped(name)]:
+    if [one["model"] for one in use] == [escape_variables(name)]:
         return False
     if len(name) > LONGEST_LABEL:
         told.notes.append(
-            f"{shown(name[:_SHOWN_CHARS])}...: no alias has more than {LONGEST_LABEL} characters, so this name is left "
-            "out: give it a shorter one"
+            f"{escape_line(name[:_SHOWN_CHARS])}...: no alias has more than {LONGEST_LABEL} characters, so this name "
+            "is left out: give it a shorter one"
         )
         return False
     return True
@@ -315,7 +317,7 @@ def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translat
             "general_settings.master_key: there is none, or no line of text, so the gateway listens on loopback only"
         )
         return []
-    variable = variable_of(master)
+    variable = find_variable(master)
     secret = master if variable is None else environ.get(variable)
     if not secret:
         told.notes.append(
@@ -338,7 +340,7 @@ def _networks(general: Mapping[str, Any], told: Translation) -> dict[str, Any]:
         try:
             networks.append(str(parse_network(one)))
         except ValueError as error:
-            told.notes.append(f"general_settings.allowed_ips: {shown(str(one))} is left out: {error}")
+            told.notes.append(f"general_settings.allowed_ips: {escape_line(str(one))} is left out: {error}")
     return {"networks": networks or ["127.0.0.1/32"]}
 
 

@@ -7,18 +7,18 @@ from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import (
     approval_lines,
     approval_summary,
-    approvals_of,
     call_line,
+    format_approvals,
     group_lines,
     list_lines,
     views,
     word,
 )
 from gateway.cli.operator.arguments import add_asking, json_object, json_option, sha256
-from gateway.cli.operator.remembered import asks, grants, revoked
-from gateway.cli.operator.remote import Remote, RemoteError, message_of
-from gateway.contracts.journal import ApprovalState
-from gateway.contracts.lists import ApprovalGrouping
+from gateway.cli.operator.grants import asks, grants, revoke_decisions
+from gateway.cli.operator.remote import Remote, RemoteError, get_error_message
+from gateway.contracts.storage.journal import ApprovalState
+from gateway.contracts.storage.list_queries import ApprovalGrouping
 
 PATH = ("context", "approvals")
 GROUPS_MOST: Final = 200
@@ -27,7 +27,7 @@ GROUPS_MOST: Final = 200
 def add(commands: Commands) -> None:
     """Add `gateway approvals` and the commands below it."""
     group = add_group(commands, "approvals", "decide on calls that wait for a person")
-    p = add_asking(group, "list", listed, "list the approvals that wait for a person, oldest first")
+    p = add_asking(group, "list", list_approvals, "list the approvals that wait for a person, oldest first")
     states = (*get_args(ApprovalState), "all")
     p.add_argument("--status", choices=states, default="pending", help="state (default: pending)")
     p.add_argument("--tool", metavar="NAME", help="only calls of this tool (pending ones)")
@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
     p = add_asking(group, "show", one, "show a call exactly as it would run")
     p.add_argument("approval_id", metavar="ID", help="id of an approval: ap_...")
     json_option(p)
-    p = add_asking(group, "approve", decided, "approve calls: they run, and their runs continue")
+    p = add_asking(group, "approve", decide_approvals, "approve calls: they run, and their runs continue")
     p.set_defaults(decision="approve")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
     p.add_argument("--sha256", type=sha256, metavar="HASH", help="refuse unless the call still has this hash")
@@ -53,17 +53,17 @@ def add(commands: Commands) -> None:
     )
     text = "run the call with these arguments instead; @FILE reads them from a file"
     p.add_argument("--arguments", type=json_object, metavar="JSON", help=text)
-    p = add_asking(group, "reject", decided, "reject calls: they do not run")
+    p = add_asking(group, "reject", decide_approvals, "reject calls: they do not run")
     p.set_defaults(decision="reject")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
     p.add_argument("--reason", metavar="TEXT", help="reason, which the model receives")
     json_option(add_asking(group, "grants", grants, "list the remembered approvals"))
     json_option(add_asking(group, "asks", asks, "list conversations whose users want to be asked before each call"))
-    p = add_asking(group, "revoke", revoked, "revoke remembered decisions: the next such call asks a person")
+    p = add_asking(group, "revoke", revoke_decisions, "revoke remembered decisions: the next such call asks a person")
     p.add_argument("ids", nargs="+", metavar="ID", help="id of a grant or an ask: grant_..., ask_...")
 
 
-def listed(
+def list_approvals(
     remote: Remote,
     *,
     status: str | None,
@@ -89,7 +89,7 @@ def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
     return list_lines([remote.get(*PATH, approval_id)], approval_lines, as_json=as_json)
 
 
-def decided(
+def decide_approvals(
     remote: Remote,
     ids: Sequence[str],
     *,
@@ -117,11 +117,11 @@ def decided(
         if isinstance(view, dict):
             yield _done(view)
         else:
-            refused.append(f"{word(each, 'id')}: {message_of(each.get('error'))}")
+            refused.append(f"{word(each, 'id')}: {get_error_message(each.get('error'))}")
     if refused:
         raise RemoteError("; ".join(refused))
 
 
 def _done(view: Mapping[str, Any]) -> str:
-    count = approvals_of(view) if view.get("state") == "pending" else ""
+    count = format_approvals(view) if view.get("state") == "pending" else ""
     return f"{word(view, 'id')}  {word(view, 'state')}{f' ({count})' if count else ''}  {call_line(view)}"

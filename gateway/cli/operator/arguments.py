@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from gateway import strict_json
 from gateway.cli.commands import Commands, add_printing, configuration, own_arguments
 from gateway.cli.operator.remote import Remote, given_key
 from gateway.config import Address
+from gateway.jsontext import strict_json
 
 URL_HELP: Final = "the gateway's address (default: as configured); its key: GATEWAY_API_KEY"
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -27,14 +27,14 @@ def add_asking(
     """
 
     def lines(args: argparse.Namespace) -> Iterator[str]:
-        return function(remote_of(args, admin=admin), **own_arguments(args))
+        return function(build_remote(args, admin=admin), **own_arguments(args))
 
     parser = add_printing(commands, name, lines, text)
     parser.add_argument("--url", help=URL_HELP)
     return parser
 
 
-def remote_of(args: argparse.Namespace, *, admin: bool = False) -> Remote:
+def build_remote(args: argparse.Namespace, *, admin: bool = False) -> Remote:
     """Return the gateway that a command line means; `admin`: its address for administration, if it has one."""
 
     @cache

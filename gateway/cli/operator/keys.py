@@ -7,6 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from gateway.aio.clock import SystemClock
+from gateway.auth.issuing import Issued, KeyIssuer
+from gateway.auth.key_policy import key_view, parse_terms
 from gateway.cli.commands import (
     CommandError,
     Commands,
@@ -16,19 +19,16 @@ from gateway.cli.commands import (
     configuration,
     own_arguments,
 )
-from gateway.cli.formatting import View, list_lines, time_of, word
-from gateway.cli.operator.arguments import URL_HELP, add_asking, json_option, remote_of
+from gateway.cli.formatting import View, format_time, list_lines, word
+from gateway.cli.operator.arguments import URL_HELP, add_asking, build_remote, json_option
 from gateway.cli.operator.remote import Remote
-from gateway.clock import SystemClock
 from gateway.config import Loaded
-from gateway.config.values.times import moment_in
+from gateway.config.values.times import resolve_time
 from gateway.config.values.units import parse_duration
-from gateway.contracts.keys import KeyStore
-from gateway.contracts.store import StoreError
-from gateway.errors import GatewayError
-from gateway.keys.issuing import Issued, KeyIssuer
-from gateway.keys.terms import key_view, terms_in
-from gateway.registry.find import PluginProblem
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.keys import KeyStore
+from gateway.contracts.storage.store import StoreError
+from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import build_store
 
 PATH: Final = ("context", "keys")
@@ -53,9 +53,9 @@ def add(commands: Commands) -> None:
     p.add_argument("--metadata", action="append", type=_pair, metavar="NAME=TEXT", help="text that lists show; again")
     p.add_argument("--tenant", metavar="NAME", help="with --store: the tenant (default: the name of the key)")
     _ways(p)
-    p = add_asking(group, "list", listed, "list the keys of your tenant, the newest first")
+    p = add_asking(group, "list", list_keys, "list the keys of your tenant, the newest first")
     json_option(p)
-    p = add_asking(group, "show", shown, "show a key")
+    p = add_asking(group, "show", show_key, "show a key")
     p.add_argument("id", metavar="ID", help="id of a key: key_...")
     json_option(p)
     p = add_printing(group, "rotate", _rotate, "make a key in the place of another one; its text is shown this once")
@@ -91,20 +91,22 @@ def _create(args: argparse.Namespace) -> Iterator[str]:
         **({} if args.metadata is None else {"metadata": dict(args.metadata)}),
     }
     if not store:
-        return created(remote_of(args), body, as_json=as_json)
-    return _issued_lines(_on_store(args, lambda issuer, _: issuer.create(terms_in(body), by=None, via="cli")), as_json)
+        return create_key(build_remote(args), body, as_json=as_json)
+    return _issued_lines(
+        _on_store(args, lambda issuer, _: issuer.create(parse_terms(body), by=None, via="cli")), as_json
+    )
 
 
 def _rotate(args: argparse.Namespace) -> Iterator[str]:
     if not args.store:
-        return rotated(remote_of(args), args.id, grace=args.grace, as_json=args.as_json)
+        return rotate_key(build_remote(args), args.id, grace=args.grace, as_json=args.as_json)
     try:
         grace_s = None if args.grace is None else parse_duration(args.grace)
     except ValueError as error:
         raise WrongUsage(f"--grace: {error}") from None
 
     async def rotate(issuer: KeyIssuer, store: KeyStore) -> Issued:
-        tenant = await _tenant_of(store, args.id)
+        tenant = await _get_tenant(store, args.id)
         return await issuer.rotate(args.id, tenant=tenant, grace_s=grace_s, by=None, via="cli")
 
     return _issued_lines(_on_store(args, rotate), args.as_json)
@@ -112,12 +114,12 @@ def _rotate(args: argparse.Namespace) -> Iterator[str]:
 
 def _revoke(args: argparse.Namespace) -> Iterator[str]:
     if not args.store:
-        return revoked(remote_of(args), args.ids)
+        return revoke_keys(build_remote(args), args.ids)
 
     async def revoke(issuer: KeyIssuer, store: KeyStore) -> list[str]:
         lines = []
         for key_id in args.ids:
-            tenant = await _tenant_of(store, key_id)
+            tenant = await _get_tenant(store, key_id)
             key = await issuer.revoke(key_id, tenant=tenant, by=None, via="cli")
             lines.append(f"{key_id}  revoked")
             while key.rotated_from is not None and (older := await store.key(key.rotated_from, tenant=tenant)):
@@ -129,17 +131,17 @@ def _revoke(args: argparse.Namespace) -> Iterator[str]:
     return iter(_on_store(args, revoke))
 
 
-def created(remote: Remote, terms: Mapping[str, object], *, as_json: bool) -> Iterator[str]:
+def create_key(remote: Remote, terms: Mapping[str, object], *, as_json: bool) -> Iterator[str]:
     """Make a key and yield its lines. Raises RemoteError."""
-    return _lines_of(remote.post(*PATH, **terms), as_json)
+    return _format_key(remote.post(*PATH, **terms), as_json)
 
 
-def rotated(remote: Remote, key_id: str, *, grace: str | None, as_json: bool) -> Iterator[str]:
+def rotate_key(remote: Remote, key_id: str, *, grace: str | None, as_json: bool) -> Iterator[str]:
     """Make a key in the place of another one and yield its lines. Raises RemoteError."""
-    return _lines_of(remote.post(*PATH, key_id, "rotate", grace=grace), as_json)
+    return _format_key(remote.post(*PATH, key_id, "rotate", grace=grace), as_json)
 
 
-def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
+def revoke_keys(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
     """Revoke keys and yield a line for each, and one for an older key of its name that is still valid.
 
     Raises RemoteError behind what was done with the others.
@@ -153,18 +155,18 @@ def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
                 yield _still_valid(word(view, "id"), word(view, "expires"))
 
 
-def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+def list_keys(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Return the lines of the keys of a tenant. Raises RemoteError."""
     return list_lines(remote.entries(*PATH), _summary, as_json=as_json)
 
 
-def shown(remote: Remote, *, id: str, as_json: bool) -> Iterator[str]:  # noqa: A002 - as the argument is called
+def show_key(remote: Remote, *, id: str, as_json: bool) -> Iterator[str]:  # noqa: A002 - as the argument is called
     """Return the lines of a key. Raises RemoteError."""
-    return _lines_of(remote.get(*PATH, id), as_json)
+    return _format_key(remote.get(*PATH, id), as_json)
 
 
 def _summary(view: View) -> Iterator[str]:
-    used = f", used {time_of(view, 'used_at')}" if view.get("used_at") is not None else ""
+    used = f", used {format_time(view, 'used_at')}" if view.get("used_at") is not None else ""
     ends = (
         f", until {word(view, 'expires')}" if view.get("expires") is not None and view.get("state") == "valid" else ""
     )
@@ -177,7 +179,7 @@ def _summary(view: View) -> Iterator[str]:
     yield f"{word(view, 'id')}  {word(view, 'state')}{ends}  {word(view, 'name')} ({where})  {scopes}{used}"
 
 
-def _lines_of(view: View, as_json: bool) -> Iterator[str]:
+def _format_key(view: View, as_json: bool) -> Iterator[str]:
     if as_json:
         yield json.dumps(view)
         return
@@ -194,11 +196,11 @@ def _lines_of(view: View, as_json: bool) -> Iterator[str]:
             yield f"{name:10}  {word(view, name)}"
     for name, text in (view.get("metadata") or {}).items():
         yield f"{'metadata':10}  {word({'': name}, '')}={word({'': text}, '')}"
-    yield f"{'created':10}  {time_of(view, 'created_at')} by {word(view, 'created_by')}"
+    yield f"{'created':10}  {format_time(view, 'created_at')} by {word(view, 'created_by')}"
     if view.get("revoked_at") is not None:
-        yield f"{'revoked':10}  {time_of(view, 'revoked_at')} by {word(view, 'revoked_by')}"
+        yield f"{'revoked':10}  {format_time(view, 'revoked_at')} by {word(view, 'revoked_by')}"
     if view.get("used_at") is not None:
-        yield f"{'used':10}  {time_of(view, 'used_at')}"
+        yield f"{'used':10}  {format_time(view, 'used_at')}"
 
 
 def _still_valid(key_id: str, until: str) -> str:
@@ -206,21 +208,21 @@ def _still_valid(key_id: str, until: str) -> str:
 
 
 def _issued_lines(issued: Issued, as_json: bool) -> Iterator[str]:
-    return _lines_of({**key_view(issued.key, now_s=issued.key.created_s), "key": issued.text}, as_json)
+    return _format_key({**key_view(issued.key, now_s=issued.key.created_s), "key": issued.text}, as_json)
 
 
 def _on_store(args: argparse.Namespace, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
     """Return the result of work on the configured store. Raises CommandError."""
     loaded = configuration(args, checked=False)
     try:
-        return asyncio.run(_worked(loaded, work))
+        return asyncio.run(_run_with_store(loaded, work))
     except GatewayError as error:
         raise CommandError(f"{error.param}: {error.message}" if error.param else error.message) from None
     except (PluginProblem, StoreError) as error:
         raise CommandError(f"the store cannot be used: {error}") from None
 
 
-async def _worked(loaded: Loaded, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
+async def _run_with_store(loaded: Loaded, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
     store = build_store(loaded.settings, folder=loaded.folder)
     try:
         await store.open()
@@ -230,7 +232,7 @@ async def _worked(loaded: Loaded, work: Callable[[KeyIssuer, KeyStore], Awaitabl
         await store.close()
 
 
-async def _tenant_of(store: KeyStore, key_id: str) -> str:
+async def _get_tenant(store: KeyStore, key_id: str) -> str:
     """Return the tenant of a key, which its id names alone. Raises CommandError."""
     tenant = next((key.tenant for key in await store.keys_in_use() if key.id == key_id), None)
     if tenant is None:
@@ -241,7 +243,7 @@ async def _tenant_of(store: KeyStore, key_id: str) -> str:
 def _end(text: str) -> str:
     """Parse the end of a key: a time, or how long it lasts from now on."""
     try:
-        return moment_in(text, now_s=time.time())
+        return resolve_time(text, now_s=time.time())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

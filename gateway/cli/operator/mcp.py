@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.approvals.escaping import shown, shown_name
+from gateway.approvals.escaping import escape_line, shown_name
 from gateway.cli.commands import CommandError, Commands, add_command, add_group, configuration
 from gateway.cli.formatting import View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
@@ -39,19 +39,19 @@ def add(commands: Commands) -> None:
     """Add `gateway mcp` and the commands below it."""
     group = add_group(commands, "mcp", "list the MCP services, register them, stop and start them")
     asking = partial(add_asking, group, admin=True)
-    json_option(asking("list", listed, "list the services and their states"))
-    _add_arguments_of_new(asking("add", added_with, "register a service; it starts at once"))
+    json_option(asking("list", list_services, "list the services and their states"))
+    _add_arguments_of_new(asking("add", add_with_options, "register a service; it starts at once"))
     for name, text in (("start", "start a service"), ("stop", "stop a service"), ("restart", "restart a service")):
-        p = asking(name, operated, text)
+        p = asking(name, control_service, text)
         p.add_argument("name", metavar="NAME", help="name of a service")
         p.set_defaults(what=name)
     p = asking("tools", tools, "list the tools of a running service")
     p.add_argument("name", metavar="NAME", help="name of a service")
     json_option(p)
-    p = asking("accept", accepted, "accept changed tools as they are now")
+    p = asking("accept", accept_tools, "accept changed tools as they are now")
     p.add_argument("name", metavar="NAME", help="name of a service")
     p.add_argument("wanted", nargs="*", metavar="TOOL", help="only these (default: all that changed)")
-    p = asking("remove", removed, "stop a registered service and remove it")
+    p = asking("remove", remove_service, "stop a registered service and remove it")
     p.add_argument("name", metavar="NAME", help="name of a service")
     p = add_command(group, "serve", serve, "relay between an MCP client that starts this command and a gateway")
     p.add_argument("--stdio", action="store_true", required=True, help="over standard input and output")
@@ -127,12 +127,12 @@ def _secret(text: str) -> tuple[str, str]:
     return name, value if equals else os.environ[name]
 
 
-def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+def list_services(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Return the lines of all services. Raises RemoteError."""
     return list_lines(remote.entries(*PATH), _summary, as_json=as_json)
 
 
-def added_with(remote: Remote, name: str, *, settings: Mapping[str, object], **options: Any) -> Iterator[str]:
+def add_with_options(remote: Remote, name: str, *, settings: Mapping[str, object], **options: Any) -> Iterator[str]:
     """Add a service with the settings of a file, over which the options win. Raises RemoteError."""
     program, *arguments = options["line"] or (None,)
     given = {
@@ -146,15 +146,15 @@ def added_with(remote: Remote, name: str, *, settings: Mapping[str, object], **o
         "timeout": options["timeout"],
     }
     given = {setting: value for setting, value in given.items() if value is not None}
-    return added(remote, name, settings={**settings, **given})
+    return add_service(remote, name, settings={**settings, **given})
 
 
-def added(remote: Remote, name: str, *, settings: Mapping[str, object]) -> Iterator[str]:
+def add_service(remote: Remote, name: str, *, settings: Mapping[str, object]) -> Iterator[str]:
     """Add a service and yield it: it is starting. Raises RemoteError."""
     yield from _summary(remote.begin(*PATH, body={**settings, "name": name}, wait=True))
 
 
-def operated(remote: Remote, name: str, what: str) -> Iterator[str]:
+def control_service(remote: Remote, name: str, what: str) -> Iterator[str]:
     """Start, stop or restart a service and yield it. Raises RemoteError."""
     yield from _summary(remote.post(*PATH, name, what))
 
@@ -177,7 +177,7 @@ def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
         yield "none: the service runs, and lists no tools"
 
 
-def accepted(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[str]:
+def accept_tools(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[str]:
     """Accept tools as they are now, these or all that changed, and yield them. Raises CommandError."""
     found = {str(view.get("name")): view for view in views(remote.get(*PATH, name, "tools").get("data"))}
     for tool in wanted:
@@ -192,7 +192,7 @@ def accepted(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[st
         yield from _tool({**view, "changed": False})
 
 
-def removed(remote: Remote, name: str) -> Iterator[str]:
+def remove_service(remote: Remote, name: str) -> Iterator[str]:
     """Remove a service. Raises RemoteError."""
     remote.delete(*PATH, name)
     yield f"{shown_name(name)}  removed"
@@ -202,7 +202,7 @@ def _check_runs(name: str, view: View) -> None:
     """Raise CommandError unless the service runs."""
     if view.get("state") == "running":
         return
-    why = f": {shown(str(view['error']), _ERROR_CHARS)}" if view.get("error") else ""
+    why = f": {escape_line(str(view['error']), _ERROR_CHARS)}" if view.get("error") else ""
     next_step = f"gateway mcp start {name!r}" if view.get("state") == "stopped" else "gateway mcp list shows its state"
     raise CommandError(f"the service {name!r} does not run (state {word(view, 'state')}){why}; {next_step}")
 
@@ -214,7 +214,7 @@ def _summary(view: View) -> Iterator[str]:
         facts.append(f"restarted {word(view, 'restarts')} times by itself")
     yield f"{shown_name(str(view.get('name')))}  {word(view, 'state')}  {', '.join(facts)}"
     if view.get("error"):
-        yield f"  {shown(str(view['error']), _ERROR_CHARS)}"
+        yield f"  {escape_line(str(view['error']), _ERROR_CHARS)}"
     changed = view.get("changed")
     if isinstance(changed, list) and changed:
         names = ", ".join(shown_name(str(tool)) for tool in changed)
@@ -225,7 +225,7 @@ def _tool(view: View) -> Iterator[str]:
     mark = "  not as it was accepted: each call asks a person" if view.get("changed") else ""
     yield f"{shown_name(str(view.get('name')))}  {word(view, 'sha256')}{mark}"
     if view.get("description"):
-        yield f"  {shown(str(view['description']), _LINE_CHARS)}"
+        yield f"  {escape_line(str(view['description']), _LINE_CHARS)}"
     accepted = view.get("accepted")
     if isinstance(accepted, dict):
         yield from _list_differences(accepted, view)
@@ -235,8 +235,8 @@ def _list_differences(accepted: View, present: View) -> Iterator[str]:
     """Yield the lines of a changed tool's differences: what was accepted, and what its server says now."""
     found = differences(dict(accepted), dict(present))
     for one in found:
-        yield f"  {shown(one.place, _LINE_CHARS)}"
-        yield f"  - {shown(one.accepted, _VALUE_CHARS)}"
-        yield f"  + {shown(one.present, _VALUE_CHARS)}"
+        yield f"  {escape_line(one.place, _LINE_CHARS)}"
+        yield f"  - {escape_line(one.accepted, _VALUE_CHARS)}"
+        yield f"  + {escape_line(one.present, _VALUE_CHARS)}"
     if not found:
         yield "  it differs only in characters that do not show, or beyond a limit"

@@ -44,11 +44,11 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from gateway.cli.operator.remote import message_of
-from gateway.errors import GatewayError
+from gateway.cli.operator.remote import get_error_message
+from gateway.contracts.errors import GatewayError
 from gateway.mcp.transport.guarded_network import GuardedNetwork
-from gateway.mcp_server.bounds.messages import check_message, read_message
-from gateway.mcp_server.errors import refusal_of
+from gateway.mcp_server.errors import build_refusal
+from gateway.mcp_server.quotas.message_reader import check_message, read_message
 
 MAX_BYTES: Final = 32 << 20  # of one answer or event
 #: The gateway bounds the values of a message, as it is configured.
@@ -60,7 +60,7 @@ _AGAIN_S: Final = 1.0
 Receiving: TypeAlias = AsyncIterable[SessionMessage | Exception]
 
 
-class Sending(Protocol):
+class MessageSender(Protocol):
     """The sending end of a stream of messages."""
 
     async def send(self, item: SessionMessage, /) -> None: ...
@@ -92,7 +92,11 @@ async def relay(url: str, key: str | None) -> None:
 
 
 async def _up(
-    lines: AsyncIterable[bytes], to_gateway: Sending, to_client: Sending, headers: "Headers", session: "GatewaySession"
+    lines: AsyncIterable[bytes],
+    to_gateway: MessageSender,
+    to_client: MessageSender,
+    headers: "Headers",
+    session: "GatewaySession",
 ) -> None:
     """Relay the client's messages. What is no message is answered here."""
     async for line in lines:
@@ -102,7 +106,7 @@ async def _up(
             check_message(read)
             message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except GatewayError as error:
-            await to_client.send(SessionMessage(JSONRPCError.model_validate(refusal_of(error, read))))
+            await to_client.send(SessionMessage(JSONRPCError.model_validate(build_refusal(error, read))))
             continue
         except ValidationError:
             told = ErrorData(code=PARSE_ERROR, message="This line is no message of JSON-RPC.")
@@ -110,10 +114,10 @@ async def _up(
             continue
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
             session.opening = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        await to_gateway.send(SessionMessage(message, ClientMessageMetadata(headers=headers.of(message))))
+        await to_gateway.send(SessionMessage(message, ClientMessageMetadata(headers=headers.build(message))))
 
 
-async def _down(received: Receiving, to_client: Sending, headers: "Headers") -> None:
+async def _down(received: Receiving, to_client: MessageSender, headers: "Headers") -> None:
     """Relay the gateway's messages."""
     async for found in received:
         if not isinstance(found, Exception):
@@ -129,7 +133,7 @@ class Headers:
         self._open: dict[str | int, str] = {}
         self._of_tools: dict[str, dict[tuple[str, ...], str]] = {}
 
-    def of(self, message: JSONRPCMessage) -> dict[str, str] | None:
+    def build(self, message: JSONRPCMessage) -> dict[str, str] | None:
         """Return the headers of a message, which is on its way to the gateway."""
         version = self._version
         if not isinstance(message, JSONRPCRequest):
@@ -185,12 +189,12 @@ class GatewaySession(httpx2.AsyncBaseTransport):
         """Send a request in the session of now, and again in a new session if the gateway does not know it."""
         while request.method == "GET":  # the stream of a client that listens: the gateway may come back
             try:
-                return await self._sent(request)
+                return await self._send_with_renewal(request)
             except httpx2.ConnectError:
                 await asyncio.sleep(_AGAIN_S)
         try:
             async with asyncio.timeout(_FAREWELL_S if request.method == "DELETE" else None):
-                response = await self._sent(request)
+                response = await self._send_with_renewal(request)
         except httpx2.ConnectError as error:
             return _failure(503, f"The gateway at {self._url} does not answer: {error}. Is it running?")
         except (httpx2.HTTPError, httpx2.StreamError) as error:
@@ -199,8 +203,8 @@ class GatewaySession(httpx2.AsyncBaseTransport):
             return _failure(504, "The gateway gave no answer.")
         return await _read_refusal(response) if response.status_code >= 400 else response
 
-    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
-        session = self._session_of(request)
+    async def _send_with_renewal(self, request: httpx2.Request) -> httpx2.Response:
+        session = self._set_session(request)
         response = await self._network.handle_async_request(request)
         if response.status_code == 404 and request.method == "DELETE":
             await response.aclose()
@@ -209,10 +213,10 @@ class GatewaySession(httpx2.AsyncBaseTransport):
             return response
         await response.aclose()
         await self._renew(request, session)
-        self._session_of(request)
+        self._set_session(request)
         return await self._network.handle_async_request(request)
 
-    def _session_of(self, request: httpx2.Request) -> str | None:
+    def _set_session(self, request: httpx2.Request) -> str | None:
         """Write the session of now into a request, and return it."""
         session = request.headers.get(MCP_SESSION_ID)
         while session is not None and session in self._renewed:
@@ -258,7 +262,7 @@ async def _read_refusal(response: httpx2.Response) -> httpx2.Response:
     if isinstance(content, dict) and "jsonrpc" in content:
         return response
     status = response.status_code
-    reason = message_of(content.get("error") if isinstance(content, dict) else None)
+    reason = get_error_message(content.get("error") if isinstance(content, dict) else None)
     step = " Its key is the one in GATEWAY_API_KEY." if status in (401, 403) else ""
     return _failure(status, f"The gateway answered {status}: {reason}{step}")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import View, list_lines, time_of, word
+from gateway.cli.formatting import View, format_time, list_lines, word
 from gateway.cli.operator.arguments import add_asking, json_option
 from gateway.cli.operator.remote import Remote
 
@@ -15,10 +15,10 @@ PATH: Final = ("context", "memories")
 def add(commands: Commands) -> None:
     """Add `gateway memories` and the commands below it."""
     group = add_group(commands, "memories", "list what the gateway remembers of end users, and delete it")
-    p = add_asking(group, "list", listed, "list memories, newest first")
+    p = add_asking(group, "list", list_memories, "list memories, newest first")
     _add_owner(p)
     json_option(p)
-    p = add_asking(group, "delete", deleted, "delete memories")
+    p = add_asking(group, "delete", delete_memories, "delete memories")
     p.add_argument("ids", nargs="*", metavar="ID", help="id of a memory: mem_...")
     p.add_argument("--all", dest="of_all", action="store_true", help="all memories of a user, or of a key")
     _add_owner(p)
@@ -30,12 +30,12 @@ def _add_owner(parser: argparse.ArgumentParser) -> None:
     owner.add_argument("--key", metavar="NAME", help="of a key whose requests named no user (default: yours)")
 
 
-def listed(remote: Remote, *, user: str | None, key: str | None, as_json: bool) -> Iterator[str]:
+def list_memories(remote: Remote, *, user: str | None, key: str | None, as_json: bool) -> Iterator[str]:
     """Return the lines of the memories of a user, or of a key, the newest first. Raises RemoteError."""
     return list_lines(remote.entries(*PATH, user=user, key=key), _lines, as_json=as_json)
 
 
-def deleted(
+def delete_memories(
     remote: Remote, ids: Sequence[str], *, of_all: bool = False, user: str | None = None, key: str | None = None
 ) -> Iterator[str]:
     """Delete memories by their ids and yield a line for each; or `of_all` those of one owner, and yield how many.
@@ -55,4 +55,4 @@ def deleted(
 
 def _lines(view: View) -> Iterator[str]:
     place = "" if view.get("conversation") is None else f", in {word(view, 'conversation')}"
-    yield f"{word(view, 'id')}  {time_of(view, 'created_at')}{place}  {word(view, 'text')}"
+    yield f"{word(view, 'id')}  {format_time(view, 'created_at')}{place}  {word(view, 'text')}"

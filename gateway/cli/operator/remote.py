@@ -34,7 +34,7 @@ def check_key(key: str | None) -> None:
         raise RemoteError("GATEWAY_API_KEY contains a character that no key has: set it again")
 
 
-def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
+def build_connection(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
     """Return a connection that is not open yet. Raises ValueError for a URL that cannot be asked."""
     if isinstance(where, Address):
         return http.client.HTTPConnection(reachable(where.host), where.port, timeout=timeout_s)
@@ -126,7 +126,7 @@ class Remote:
         if body is not None:
             content, sent = json.dumps(body).encode(), {"Content-Type": "application/json", **sent}
         try:
-            connection = connection_to(self.where() if callable(self.where) else self.where, timeout_s=timeout_s)
+            connection = build_connection(self.where() if callable(self.where) else self.where, timeout_s=timeout_s)
         except ValueError as error:
             raise RemoteError(f"--url: {error}") from None
         place, doubt = f"{connection.host}:{connection.port}", ""
@@ -150,7 +150,9 @@ class Remote:
         if not isinstance(answer, dict):
             raise RemoteError(f"{place} answered {status} without a JSON object: check that it is a gateway")
         if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
-            raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}{_next_step(answer)}")
+            raise RemoteError(
+                f"{place} answered {status}: {get_error_message(answer.get('error'))}{_next_step(answer)}"
+            )
         return answer
 
 
@@ -176,7 +178,7 @@ def _next_step(answer: Mapping[str, object]) -> str:
             return ""
 
 
-def message_of(error: object) -> str:
+def get_error_message(error: object) -> str:
     """Return the gateway's message about an error, with the field that it concerns."""
     facts = error if isinstance(error, dict) else {}
     message, param = facts.get("message"), facts.get("param")

@@ -9,7 +9,7 @@ from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import list_lines, run_lines, run_summary, word
 from gateway.cli.operator.arguments import add_asking, json_option
 from gateway.cli.operator.remote import Remote
-from gateway.contracts.journal import RunState
+from gateway.contracts.storage.journal import RunState
 
 PATH = ("context", "runs")
 
@@ -17,7 +17,7 @@ PATH = ("context", "runs")
 def add(commands: Commands) -> None:
     """Add `gateway runs` and the commands below it."""
     group = add_group(commands, "runs", "show what runs did, continue those that stopped, cancel them")
-    p = add_asking(group, "list", listed, "list runs, newest first")
+    p = add_asking(group, "list", list_runs, "list runs, newest first")
     p.add_argument("--state", choices=get_args(RunState), help="only runs in this state")
     p.add_argument("--conversation", metavar="ID", help="only runs of this conversation")
     text = "the newest so many (default: 200)"
@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
     p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
     json_option(p)
     text = "continue a run that stopped at a call with an unknown outcome (--as done, retry or failed)"
-    p = add_asking(group, "resume", resumed, text)
+    p = add_asking(group, "resume", resume_run, text)
     p.add_argument(
         "run_id", metavar="ID", help="run in the state unknown, or without --step and --as in awaiting_client"
     )
@@ -41,7 +41,7 @@ def add(commands: Commands) -> None:
     text = "result of the call for the model, which treats it as untrusted unless --trusted is given"
     p.add_argument("--result", metavar="TEXT", help=text)
     p.add_argument("--trusted", action="store_true", help="the result contains no text of a stranger")
-    p = add_asking(group, "cancel", cancelled, "end a run; approvals that it waits for can no longer be decided")
+    p = add_asking(group, "cancel", cancel_run, "end a run; approvals that it waits for can no longer be decided")
     p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
 
 
@@ -51,7 +51,9 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def listed(remote: Remote, *, state: str | None, conversation: str | None, most: int, as_json: bool) -> Iterator[str]:
+def list_runs(
+    remote: Remote, *, state: str | None, conversation: str | None, most: int, as_json: bool
+) -> Iterator[str]:
     """Yield the newest `most` runs, the newest first. Raises RemoteError."""
     found = 0
     for view in remote.entries(*PATH, state=state, conversation=conversation, most=most):
@@ -70,7 +72,7 @@ def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
     return list_lines([remote.get(*PATH, run_id)], run_lines, as_json=as_json)
 
 
-def resumed(
+def resume_run(
     remote: Remote, run_id: str, *, step: int | None, outcome: str | None, result: str | None, trusted: bool = False
 ) -> Iterator[str]:
     """Resume a run, or settle one of its steps, and yield the run. Raises RemoteError and WrongUsage."""
@@ -81,7 +83,7 @@ def resumed(
     yield f"{word(view, 'id')}  {word(view, 'state')}"
 
 
-def cancelled(remote: Remote, run_id: str) -> Iterator[str]:
+def cancel_run(remote: Remote, run_id: str) -> Iterator[str]:
     """Cancel a run and yield it. Raises RemoteError."""
     view = remote.post(*PATH, run_id, "cancel")
     yield f"{word(view, 'id')}  {word(view, 'state')}"

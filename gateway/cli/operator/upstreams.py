@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 from gateway.cli.commands import Commands
 from gateway.cli.formatting import View, list_lines, views
 from gateway.cli.operator.arguments import add_asking, json_option
@@ -15,11 +15,11 @@ _NAME_CHARS: Final = 100
 
 def add(commands: Commands) -> None:
     """Add `gateway upstreams`."""
-    p = add_asking(commands, "upstreams", listed, "show the upstreams, their endpoints, and how requests ended")
+    p = add_asking(commands, "upstreams", list_upstreams, "show the upstreams, their endpoints, and how requests ended")
     json_option(p)
 
 
-def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+def list_upstreams(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Yield an upstream with its endpoints, a line each, or one JSON object. Raises RemoteError."""
     return list_lines(views(remote.get(*PATH).get("data")), _lines, as_json=as_json)
 
@@ -29,7 +29,7 @@ def _lines(view: View) -> Iterator[str]:
     told = [f"{sent} {'request' if sent == 1 else 'requests'} sent", f"{view.get('failed')} failed"]
     told += [f"{retried} retried"] if retried else []
     told += [f"{view[name]} {word}" for name, word in _PERHAPS.items() if view.get(name)]
-    yield f"{shown(str(view.get('name')), _NAME_CHARS)}: {', '.join(told)}"
+    yield f"{escape_line(str(view.get('name')), _NAME_CHARS)}: {', '.join(told)}"
     yield from map(_endpoint_line, views(view.get("endpoints")))
 
 
@@ -40,7 +40,7 @@ _PERHAPS: Final = {"not_sent": "refused", "queued": "waiting"}
 def _endpoint_line(view: View) -> str:
     retry_s = view.get("retry_in_s")
     state = str(view.get("state")) + (f", tried again in {retry_s:g} s" if isinstance(retry_s, int | float) else "")
-    parts = [f"  {shown(str(view.get('name')), _NAME_CHARS)}: {state}"]
+    parts = [f"  {escape_line(str(view.get('name')), _NAME_CHARS)}: {state}"]
     if (under_way := view.get("under_way")) is not None:
         tries, ejections = _counts(view.get("tries")), _counts(view.get("ejections"))
         parts.append(f"{under_way} under way")
@@ -55,7 +55,7 @@ def _answers(view: View) -> str:
     answers = _counts(view.get("answers"))
     if all(status.startswith("2") for status in answers):
         return ""
-    return ", ".join(f"{count} x {shown(status, _NAME_CHARS)}" for status, count in sorted(answers.items()))
+    return ", ".join(f"{count} x {escape_line(status, _NAME_CHARS)}" for status, count in sorted(answers.items()))
 
 
 def _counts(value: object) -> Mapping[str, int]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from gateway.approvals.escaping import shown
+from gateway.approvals.escaping import escape_line
 from gateway.cli.commands import Commands
 from gateway.cli.formatting import View, list_lines, views
 from gateway.cli.operator.arguments import add_asking, json_option
 from gateway.cli.operator.remote import Remote
-from gateway.contracts.usage import COUNTS, DIMENSIONS
+from gateway.contracts.storage.usage import COUNTS, DIMENSIONS
 
 PATH: Final = ("context", "usage")
 _NAME_CHARS: Final = 60
@@ -16,7 +16,7 @@ _NAME_CHARS: Final = 60
 
 def add(commands: Commands) -> None:
     """Add `gateway usage`."""
-    p = add_asking(commands, "usage", listed, "show who used how many tokens, and what they cost")
+    p = add_asking(commands, "usage", list_usage, "show who used how many tokens, and what they cost")
     p.add_argument("--from", dest="since", metavar="DAY", help="first day in UTC (default: 30 days up to the last one)")
     p.add_argument("--to", dest="until", metavar="DAY", help="last day (default: today)")
     text = f"sum by some of {', '.join(DIMENSIONS)}, with commas between them (default: day)"
@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
     json_option(p)
 
 
-def listed(remote: Remote, *, since: str | None, until: str | None, by: str, as_json: bool) -> Iterator[str]:
+def list_usage(remote: Remote, *, since: str | None, until: str | None, by: str, as_json: bool) -> Iterator[str]:
     """Yield a table of usage, or one JSON object a line. Raises RemoteError."""
     answer = remote.get(*PATH, **{"from": since, "to": until, "by": by})
     found = views(answer.get("data"))
@@ -49,8 +49,8 @@ def _names(answer: Mapping[str, object]) -> Sequence[object]:
 
 def _cells(view: View, names: Sequence[str]) -> list[str]:
     cost = view.get("cost")
-    paid = f"{cost:.4f} {shown(str(view.get('currency')), 3)}" if isinstance(cost, int | float) else "-"
-    named = [shown(str(view.get(name) or "-"), _NAME_CHARS) for name in names]
+    paid = f"{cost:.4f} {escape_line(str(view.get('currency')), 3)}" if isinstance(cost, int | float) else "-"
+    named = [escape_line(str(view.get(name) or "-"), _NAME_CHARS) for name in names]
     return [*named, *(str(view.get(name, 0)) for name in COUNTS), paid]
 
 

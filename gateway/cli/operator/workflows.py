@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.approvals.escaping import shown, shown_json, shown_name
+from gateway.approvals.escaping import escape_line, shown_json, shown_name
 from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import View, approval_summary, list_lines, run_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote, RemoteError
-from gateway.workflows.parameters import ParameterError, converted
+from gateway.workflows.parameters import ParameterError, convert_parameters
 
 PATH = ("workflows",)
 #: A run may take long, and what waits for a person answers at once.
@@ -21,11 +21,11 @@ TEXT_CHARS = 1000
 def add(commands: Commands) -> None:
     """Add `gateway workflows` and the commands below it."""
     group = add_group(commands, "workflows", "list the workflows, and run one")
-    json_option(add_asking(group, "list", listed, "list the workflows by category"))
+    json_option(add_asking(group, "list", list_workflows, "list the workflows by category"))
     p = add_asking(group, "show", one, "show the parameters of a workflow, and its steps")
     p.add_argument("name", metavar="NAME", help="name of a workflow")
     json_option(p)
-    p = add_asking(group, "run", begun, "run a workflow and print its result")
+    p = add_asking(group, "run", run_workflow, "run a workflow and print its result")
     p.add_argument("name", metavar="NAME", help="name of a workflow")
     p.add_argument("pairs", nargs="*", type=_pair, metavar="KEY=VALUE", help="parameters, each at most once")
     text = "further parameters: a JSON object"
@@ -43,7 +43,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+def list_workflows(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Yield the workflows by category. Raises RemoteError."""
     found = list(remote.entries(*PATH))
     if as_json:
@@ -53,7 +53,7 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
         yield category
         for view in found:
             if word(view, "category") == category:
-                yield f"  {word(view, 'name')}  {shown(str(view.get('description') or ''), TEXT_CHARS)}"
+                yield f"  {word(view, 'name')}  {escape_line(str(view.get('description') or ''), TEXT_CHARS)}"
     if not found:
         yield "none"
 
@@ -65,13 +65,13 @@ def one(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
 
 def _lines(view: View) -> Iterator[str]:
     yield f"{word(view, 'name')}  {word(view, 'category')}"
-    yield f"  {shown(str(view.get('description') or ''), TEXT_CHARS)}"
+    yield f"  {escape_line(str(view.get('description') or ''), TEXT_CHARS)}"
     schema = _schema(view)
     required = schema.get("required") or ()
     for parameter, facts in _properties(schema).items():
         yield f"{parameter}=  {word(facts, 'type')}{_necessity(facts, is_required=parameter in required)}"
         if facts.get("description"):
-            yield f"  {shown(str(facts['description']), TEXT_CHARS)}"
+            yield f"  {escape_line(str(facts['description']), TEXT_CHARS)}"
         if isinstance(facts.get("enum"), list):
             yield f"  one of {', '.join(shown_json(value, TEXT_CHARS) for value in facts['enum'])}"
     for i, step in enumerate(views(view.get("steps")), start=1):
@@ -79,7 +79,7 @@ def _lines(view: View) -> Iterator[str]:
         yield f"step {i}  {word(step, 'name')}: {word(step, 'kind')}{tool}"
 
 
-def begun(
+def run_workflow(
     remote: Remote,
     name: str,
     *,
@@ -96,7 +96,7 @@ def begun(
     written = dict(pairs)
     if len(written) < len(pairs):
         raise WrongUsage("a parameter is given twice: write each KEY=VALUE once")
-    parameters = {**given, **_typed(remote, name, written)} if written else dict(given)
+    parameters = {**given, **_convert_parameters(remote, name, written)} if written else dict(given)
     beside = {"conversation": conversation, "model": model}
     body = {"parameters": parameters, **{name: value for name, value in beside.items() if value is not None}}
     run = remote.begin(*PATH, name, "runs", body=body, wait=wait, timeout_s=TIMEOUT_S)
@@ -104,22 +104,22 @@ def begun(
     if not wait:
         yield f"{word(run, 'id')}  {word(run, 'state')}"
     elif isinstance(result, str):
-        yield from map(shown, result.split("\n"))
+        yield from map(escape_line, result.split("\n"))
     else:
-        yield from _unfinished(run)
+        yield from _format_unfinished(run)
 
 
-def _typed(remote: Remote, name: str, written: Mapping[str, str]) -> Mapping[str, Any]:
+def _convert_parameters(remote: Remote, name: str, written: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the parameters with the types that the workflow declares. Raises RemoteError."""
     schema = _schema(remote.get(*PATH, name))
     known = {parameter: facts for parameter, facts in _properties(schema).items() if isinstance(facts.get("type"), str)}
     try:
-        return converted(written, {"properties": known})
+        return convert_parameters(written, {"properties": known})
     except ParameterError as error:
         raise RemoteError(str(error)) from None
 
 
-def _unfinished(run: View) -> Iterator[str]:
+def _format_unfinished(run: View) -> Iterator[str]:
     """Yield a waiting run and how to decide; the whole of one that ended without a result."""
     pending = [view for view in views(run.get("approvals")) if view.get("state") == "pending"]
     if not pending:

@@ -23,7 +23,7 @@ def expand(text: str, *, environ: Mapping[str, str]) -> str:
     """
     messages: list[str] = []
 
-    def value_of(match: re.Match[str]) -> str:
+    def replace_reference(match: re.Match[str]) -> str:
         token, name, operator, word = match[0], match[1], match[2], match[3]
         if token == "$$":  # noqa: S105 - a dollar sign, not a password
             return "$"
@@ -44,7 +44,7 @@ def expand(text: str, *, environ: Mapping[str, str]) -> str:
             messages.append(f"variable {name} is not set: export it, or write ${{{name}:-default}}")
         return ""
 
-    expanded = _TOKEN.sub(value_of, text)
+    expanded = _TOKEN.sub(replace_reference, text)
     if messages:
         raise InterpolationError(tuple(messages))
     return expanded

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from typing import get_origin
 
 from gateway.config.document import Document
-from gateway.config.problems import KeyPath, Place, format_path
+from gateway.config.problems import KeyPath, SourceLocation, format_path
 from gateway.config.reading.interpolation import is_utf_8
-from gateway.config.reading.secret_files import companion_of
+from gateway.config.reading.secret_files import find_companion
 from gateway.config.reading.yaml_reader import parse
 from gateway.config.reading.yaml_scalars import resolve_plain
-from gateway.config.schema.section import Section, is_collection, strip, type_at
+from gateway.config.schema.section import Section, find_type, is_collection, strip
 from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.values.addresses import HIGHEST_PORT, Address, parse_address
 from gateway.config.values.scalars import parse_count
-from gateway.config.values.secret import Hidden
+from gateway.config.values.secret import MaskedText
 from gateway.config.values.value import between
 
 _PREFIX = "GATEWAY__"
@@ -35,15 +35,15 @@ def apply_variables(document: Document, environ: Mapping[str, str], *, root: typ
             continue
         try:
             path = _locate(document, name[len(_PREFIX) :].split("__"), root=root)
-            value = _read(environ[name], type_at(root, path))
+            value = _read(environ[name], find_type(root, path))
         except ValueError as error:
             document.complain_about(name, str(error))
             continue
-        companion = companion_of(path)
+        companion = find_companion(path)
         if companion:
             # `api_key` laid over the `api_key_file` of the file replaces it, and the other way round.
             document.drop(companion)
-        document.put(path, value, place=Place(name))
+        document.put(path, value, place=SourceLocation(name))
 
 
 def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
@@ -53,11 +53,11 @@ def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
         raise TypeError(f"unknown flags {sorted(unknown)}: expected {sorted(_FLAGS)}")
     for name in ("listen", "workers"):
         if flags.get(name) is not None:
-            document.put((name,), flags[name], place=Place(f"--{name}"))
+            document.put((name,), flags[name], place=SourceLocation(f"--{name}"))
     if flags.get("port") is not None:
         _apply_port(document, flags["port"])
     if flags.get("upstream") is not None:
-        place = Place("--upstream")
+        place = SourceLocation("--upstream")
         document.put(("upstreams",), [{"name": "default"}], place=place)
         document.put(("upstreams", 0, "base_url"), flags["upstream"], place=place)
         document.drop(("context", "upstream"))
@@ -75,7 +75,7 @@ def _apply_port(document: Document, value: object) -> None:
         host = parse_address(DEFAULT_LISTEN if listen is None else listen).host
     except ValueError:
         return
-    place = Place("--port") if listen is None else document.place_of(("listen",))
+    place = SourceLocation("--port") if listen is None else document.locate(("listen",))
     document.put(("listen",), str(Address(host, port)), place=place)
 
 
@@ -91,7 +91,7 @@ def _locate(document: Document, segments: list[str], *, root: type[Section]) -> 
         if not segment:
             raise ValueError("expected GATEWAY__KEY or GATEWAY__SECTION__KEY")
         node = document.get(*path)
-        if isinstance(node, list) or (node is None and get_origin(strip(type_at(root, path))) is tuple):
+        if isinstance(node, list) or (node is None and get_origin(strip(find_type(root, path))) is tuple):
             length = len(node) if isinstance(node, list) else 0
             if not _INDEX.match(segment) or int(segment) > length:
                 raise ValueError(f"{format_path(path)} is a list of {length}: expected a number from 0 to {length}")
@@ -116,16 +116,16 @@ def _read(text: str, annotation: object) -> object:
         return source.tree
     if text in {"null", "~"}:
         return None
-    return _read_free(text) if annotation in (None, object) else Hidden(text)
+    return _read_free(text) if annotation in (None, object) else MaskedText(text)
 
 
 def _read_free(text: str) -> object:
     """Read a value of a plugin, whose type is not known here, as the file would be read."""
     if text.startswith(("[", "{", '"', "'")):
         source = parse(text, environ=None)
-        return Hidden(text) if source.faults else source.tree
+        return MaskedText(text) if source.faults else source.tree
     try:
         value = resolve_plain(text)
     except ValueError:
-        return Hidden(text)
-    return Hidden(text) if isinstance(value, str) else value
+        return MaskedText(text)
+    return MaskedText(text) if isinstance(value, str) else value

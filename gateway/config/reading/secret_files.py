@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gateway.config.document import Document
 from gateway.config.problems import KeyPath, fits
 from gateway.config.reading.yaml_reader import BROKEN, read_text
-from gateway.config.schema.tools import built_in
+from gateway.config.schema.tools import find_built_in_settings
 from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
 from gateway.file_access import loose_access
@@ -41,11 +41,11 @@ def companions(document: Document) -> Iterator[KeyPath]:
     for pattern in SECRETS_WITH_FILES:
         yield from document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")
     for path in document.matches("tools", "*", "*"):
-        if str(path[-1]).endswith(COMPANION_SUFFIX) and companion_of(path) is not None:
+        if str(path[-1]).endswith(COMPANION_SUFFIX) and find_companion(path) is not None:
             yield path
 
 
-def companion_of(path: KeyPath) -> KeyPath | None:
+def find_companion(path: KeyPath) -> KeyPath | None:
     """Return the path of `api_key_file` for that of `api_key`, and the other way round. None: there is none."""
     name = str(path[-1])
     secret = (*path[:-1], name.removesuffix(COMPANION_SUFFIX))
@@ -56,7 +56,7 @@ def companion_of(path: KeyPath) -> KeyPath | None:
 
 def _is_of_a_tool(path: KeyPath) -> bool:
     """Return whether the plugin of a built-in tool declares this setting, and a file beside it."""
-    if len(path) != 3 or path[0] != "tools" or (section := built_in(path[1])) is None:
+    if len(path) != 3 or path[0] != "tools" or (section := find_built_in_settings(path[1])) is None:
         return False
     return {str(path[2]), f"{path[2]}{COMPANION_SUFFIX}"} <= section.model_fields.keys()
 
@@ -66,7 +66,7 @@ def _read_companion(document: Document, path: KeyPath) -> None:
     if document.get(*secret_path) is not None:
         document.complain(path, f"{secret_path[-1]!r} is given as well: keep one of the two", key=True)
         return
-    place = document.place_of(path)
+    place = document.locate(path)
     try:
         file = parse_path(document.get(*path), document.folder)
         text = read_text(file, limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")

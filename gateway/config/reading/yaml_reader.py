@@ -18,7 +18,7 @@ import yaml
 from gateway.config.problems import KeyPath
 from gateway.config.reading.interpolation import InterpolationError, expand
 from gateway.config.reading.yaml_scalars import resolve_plain
-from gateway.config.values.secret import Hidden
+from gateway.config.values.secret import MaskedText
 from gateway.file_access import refused_access
 
 MAX_FILE_BYTES = 1 << 20
@@ -54,13 +54,13 @@ class Fault:
     message: str
 
 
-class Broken:
+class BrokenValue:
     """The placeholder in the tree for a value whose fault is already recorded."""
 
     __slots__ = ()
 
 
-BROKEN = Broken()
+BROKEN = BrokenValue()
 
 
 @dataclass(slots=True)
@@ -115,10 +115,10 @@ def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
     source = YamlSource()
     unprintable = _UNPRINTABLE.search(text) or _PRIVATE.search(text)
     if unprintable:
-        mark = _mark_of(text, unprintable.start())
+        mark = _build_mark(text, unprintable.start())
         source.faults.append(Fault(mark, (), f"the character U+{ord(unprintable[0]):04X} is not allowed in YAML"))
         return source
-    reader = _Reader(source, yaml.parse(_veiled(text), Loader=_LOADER), environ=environ)
+    reader = _Reader(source, yaml.parse(_veil_references(text), Loader=_LOADER), environ=environ)
     try:
         source.tree = reader.document()
         source.complete = True
@@ -129,7 +129,7 @@ def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
     return source
 
 
-def _veiled(text: str) -> str:
+def _veil_references(text: str) -> str:
     """Replace each reference in `text` by private characters, one for one, so that every place stays the same."""
     return _REFERENCE.sub(lambda match: "".join(_veil(char) for char in match[0]), text)
 
@@ -138,7 +138,7 @@ def _veil(char: str) -> str:
     return chr(_PRIVATE_BASE + ord(char)) if char.isascii() else char
 
 
-def _unveiled(text: str) -> str:
+def _unveil(text: str) -> str:
     return _PRIVATE.sub(lambda match: chr(ord(match[0]) - _PRIVATE_BASE), text)
 
 
@@ -216,7 +216,7 @@ class _Reader:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 raise _UnusableError(_mark(event), path, "a key must be plain text")
-            key = _unveiled(event.value)
+            key = _unveil(event.value)
             key_path = (*path, key)
             self._count(event, key_path, values=1, depth=len(path))
             if key == "<<" and not event.style:
@@ -233,13 +233,13 @@ class _Reader:
 
     def _scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> object:
         is_plain = not event.style
-        text = _unveiled(event.value)
+        text = _unveil(event.value)
         try:
             if self._environ is not None and "$" in text:
                 expanded = expand(text, environ=self._environ)
                 if is_plain and expanded in {"null", "~"}:
                     return None
-                return Hidden(expanded) if "${" in text else expanded
+                return MaskedText(expanded) if "${" in text else expanded
             return resolve_plain(text) if is_plain else text
         except InterpolationError as error:
             for message in error.messages:
@@ -279,7 +279,7 @@ def _mark(event: yaml.Event) -> Mark:
     return Mark(place.line + 1, place.column + 1) if place else Mark(1, 1)
 
 
-def _mark_of(text: str, index: int) -> Mark:
+def _build_mark(text: str, index: int) -> Mark:
     return Mark(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 

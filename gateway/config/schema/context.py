@@ -14,7 +14,7 @@ from gateway.config.values.units import Duration, DurationOrZero
 from gateway.config.values.value import JsonObject
 
 
-class Stream(Section):
+class StreamSettings(Section):
     keepalive: Duration = Field(default=10.0, description="Pause after which the gateway sends an empty chunk.")
     status_wait: DurationOrZero = Field(
         default=10.0,
@@ -41,7 +41,7 @@ class Context(Section):
         description="Requests for titles, tags and the like that chat programs make by themselves: `plain`, they go to "
         "the model alone, without any stage of a chain; `off`, they are not looked for.",
     )
-    stream: Stream = Field(default_factory=Stream, description="Waits and keep-alives of streams.")
+    stream: StreamSettings = Field(default_factory=StreamSettings, description="Waits and keep-alives of streams.")
 
 
 class Prompt(Section):
@@ -55,7 +55,7 @@ class StageUse(PluginUse):
     )
 
 
-class Workflows(Section):
+class WorkflowsSettings(Section):
     folder: FilePath = Field(default=Path("workflows"), validate_default=True, description="Folder of workflow files.")
 
 
@@ -92,7 +92,7 @@ DEFAULT_CHAINS: JsonObject = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beside:
+class DefaultEntries:
     """The annotation of a mapping with default entries: they are there unless the file replaces them."""
 
     entries: JsonObject
@@ -104,5 +104,5 @@ class Beside:
         return {**self.entries, **declared} if isinstance(declared, dict) else declared
 
 
-Prompts = Annotated[Mapping[Name, Prompt], Beside(DEFAULT_PROMPTS)]
-Chains = Annotated[Mapping[Name, tuple[StageUse, ...]], Beside(DEFAULT_CHAINS)]
+Prompts = Annotated[Mapping[Name, Prompt], DefaultEntries(DEFAULT_PROMPTS)]
+Chains = Annotated[Mapping[Name, tuple[StageUse, ...]], DefaultEntries(DEFAULT_CHAINS)]

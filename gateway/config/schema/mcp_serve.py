@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.schema.serve_oauth import ServeOAuth
-from gateway.config.values.scalars import Text, counted, matching
+from gateway.config.values.scalars import Text, build_text_parser, limit_count
 from gateway.config.values.units import Duration
 from gateway.config.values.value import Value
 
@@ -15,7 +15,7 @@ _PATH = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,4}\Z")
 #: Pages of the gateway and of its upstreams stand below these.
 RESERVED_PATHS = ("/v1", "/context", "/console", "/health", "/metrics", "/workflows", "/mcp/services")
 
-_parse_path = matching(_PATH, "expected 1 to 4 segments such as /mcp, of letters, digits, '_' and '-'")
+_parse_path = build_text_parser(_PATH, "expected 1 to 4 segments such as /mcp, of letters, digits, '_' and '-'")
 
 
 def parse_serve_path(value: object) -> str:
@@ -33,7 +33,7 @@ ServePath = Annotated[str, Value(kind="path", parse=parse_serve_path)]
 class ServeSessions(Section):
     """Sessions of clients of the era of `initialize`. Clients of 2026-07-28 have none."""
 
-    most: Annotated[int, counted(1, 100_000)] = Field(
+    most: Annotated[int, limit_count(1, 100_000)] = Field(
         default=1000,
         description="Most open sessions of a worker; further ones get 503. One key may have a quarter of them: then "
         "its oldest unused one ends. The same holds for subscriptions of clients of 2026-07-28, none of which end.",
@@ -58,7 +58,7 @@ class Serve(Section):
         description="How clients see workflows: as prompts, as tools `workflow__NAME` for keys with the scope "
         "`context`, as both, or not at all.",
     )
-    search_over: Annotated[int, counted(1, 10_000)] | None = Field(
+    search_over: Annotated[int, limit_count(1, 10_000)] | None = Field(
         default=None,
         description="With more tools than this, clients see `find_tools` and `call_tool` in place of all of them; "
         "null: always all.",

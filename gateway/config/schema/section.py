@@ -95,7 +95,7 @@ def is_collection(annotation: object) -> bool:
     return is_section(inner) or get_origin(inner) in (Mapping, tuple)
 
 
-def child_of(annotation: object, segment: str | int) -> object | None:
+def find_child_type(annotation: object, segment: str | int) -> object | None:
     """Return the type at `segment` below a value of type `annotation`, or None if it is not known."""
     inner = strip(annotation)
     if is_section(inner):
@@ -112,11 +112,11 @@ def child_of(annotation: object, segment: str | int) -> object | None:
     return None
 
 
-def type_at(root: object, path: KeyPath) -> object | None:
+def find_type(root: object, path: KeyPath) -> object | None:
     """Return the type at `path` below a value of type `root`. None: no such key, or free-form."""
     annotation: object | None = root
     for segment in path:
         if annotation is None:
             return None
-        annotation = child_of(annotation, segment)
+        annotation = find_child_type(annotation, segment)
     return annotation

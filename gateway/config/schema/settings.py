@@ -7,18 +7,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.config.schema.approvals import Approvals, Risk
-from gateway.config.schema.context import Chains, Context, Prompts, Workflows
-from gateway.config.schema.http import Admin, Limits, Passthrough
+from gateway.config.schema.context import Chains, Context, Prompts, WorkflowsSettings
+from gateway.config.schema.http import Admin, LimitsSettings, Passthrough
 from gateway.config.schema.keys import Key, RuntimeKeys
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
-from gateway.config.schema.tools import Tools
+from gateway.config.schema.tools import ToolsSettings
 from gateway.config.schema.tracing import Tracing
 from gateway.config.schema.upstreams import Upstream
-from gateway.config.schema.usage import Usage
+from gateway.config.schema.usage import UsageSettings
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
-from gateway.config.values.scalars import FilePath, Flag, Label, counted
+from gateway.config.values.scalars import FilePath, Flag, Label, limit_count
 from gateway.config.values.secret import Secret
 from gateway.config.values.units import Duration
 
@@ -70,7 +70,7 @@ class Settings(Section):
     listen: ListenAddress = Field(
         default=DEFAULT_LISTEN, description="Address to listen on; beyond loopback only with `keys`."
     )
-    workers: Annotated[int, counted(1, 256)] = Field(default=1, description="Worker processes.")
+    workers: Annotated[int, limit_count(1, 256)] = Field(default=1, description="Worker processes.")
     admin: Admin = Field(default_factory=Admin, description="The address of the pages for operators.")
     upstreams: tuple[Upstream, ...] = Field(
         default=(), description="Servers that requests go to, the first by default; empty: the built-in demo model."
@@ -101,7 +101,7 @@ class Settings(Section):
             "Other sites whose pages may send requests and read the answers, such as `https://chat.example.com`."
         ),
     )
-    limits: Limits = Field(default_factory=Limits, description="Limits for clients and for stopping.")
+    limits: LimitsSettings = Field(default_factory=LimitsSettings, description="Limits for clients and for stopping.")
     context: Context = Field(default_factory=Context, description="Defaults of the context lane.")
     prompts: Prompts = Field(
         default={}, validate_default=True, description="Base prompts by id; `default` exists unless you replace it."
@@ -111,22 +111,23 @@ class Settings(Section):
         validate_default=True,
         description="Stages of each chain, outermost first; `assistant` exists unless you replace it.",
     )
-    tools: Tools = Field(
-        default_factory=Tools, description="Tools that the model may call; a tool that is not named here is off."
+    tools: ToolsSettings = Field(
+        default_factory=ToolsSettings,
+        description="Tools that the model may call; a tool that is not named here is off.",
     )
     risk: Risk = Field(default_factory=Risk, description="Rules for the tool calls that run without an approval.")
     approvals: Approvals = Field(
         default_factory=Approvals, description="Approvals: how clients wait, how long, and where webhooks go."
     )
     mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
-    workflows: Workflows = Field(default_factory=Workflows, description="Workflows that users start.")
+    workflows: WorkflowsSettings = Field(default_factory=WorkflowsSettings, description="Workflows that users start.")
     plugins: Plugins = Field(default_factory=Plugins, description="Plugins of your own.")
     store: StoreUrl = Field(
         default=DEFAULT_STORE,
         description="Database for prompts, memories, hidden turns, runs and approvals.",
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
-    usage: Usage = Field(default_factory=Usage, description="Tokens and costs, by who used them.")
+    usage: UsageSettings = Field(default_factory=UsageSettings, description="Tokens and costs, by who used them.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
     logging: Logging = Field(default_factory=Logging, description="Logs.")
     tracing: Tracing = Field(default_factory=Tracing, description="Traces, for an OpenTelemetry collector.")

@@ -28,7 +28,7 @@ class PluginTool(Tool):
 
 
 @cache
-def built_in(name: object) -> type[Tool] | None:
+def find_built_in_settings(name: object) -> type[Tool] | None:
     """Return the settings of a tool that comes with the gateway, whose keys stand in `tools` itself.
 
     None: there is no such tool, or its settings stand below `with`. Only the plugin of this name is imported.
@@ -55,14 +55,14 @@ class _ByKey:
         def parse(entry: object, info: ValidationInfo) -> Tool:
             if not isinstance(entry, _Entry):
                 return PluginTool.model_validate(entry, context=info.context)
-            section = built_in(entry.key) or PluginTool
+            section = find_built_in_settings(entry.key) or PluginTool
             return section.model_validate(entry.value, context=info.context)
 
         schema = handler.generate_schema(PluginTool)
         return core_schema.with_info_plain_validator_function(parse, json_schema_input_schema=schema)
 
 
-class Tools(Section):
+class ToolsSettings(Section):
     """All tools: built-in ones by their own keys, and every other key for a plugin's tool."""
 
     model_config = ConfigDict(extra="allow")
@@ -78,12 +78,12 @@ class Tools(Section):
         return {
             key: _Entry(key, value) if isinstance(key, str) else value
             for key, value in tree.items()
-            if value is not None or built_in(key) is None
+            if value is not None or find_built_in_settings(key) is None
         }
 
     @classmethod
     def below(cls, key: str | int) -> type[Section] | None:
-        return built_in(key) or PluginTool
+        return find_built_in_settings(key) or PluginTool
 
     @property
     def all(self) -> Mapping[str, Tool]:

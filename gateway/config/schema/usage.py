@@ -6,29 +6,29 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.scalars import ExistingFile, Flag, counted, matching, parse_label
-from gateway.config.values.units import priced
+from gateway.config.values.scalars import ExistingFile, Flag, build_text_parser, limit_count, parse_label
+from gateway.config.values.units import limit_amount
 from gateway.config.values.value import Value
 
-Amount = Annotated[float, priced(1_000_000, kind="number", example="a number such as 0.15")]
+Amount = Annotated[float, limit_amount(1_000_000, kind="number", example="a number such as 0.15")]
 Glob = Annotated[str, Value(kind="glob", parse=parse_label)]
 Currency = Annotated[
     str,
     Value(
         kind="three letters",
-        parse=matching(re.compile(r"[A-Z]{3}\Z"), "expected the three letters of a currency, such as USD"),
+        parse=build_text_parser(re.compile(r"[A-Z]{3}\Z"), "expected the three letters of a currency, such as USD"),
     ),
 ]
 
 
-class Usage(Section):
+class UsageSettings(Section):
     enabled: Flag = Field(
         default=False, description="Record the tokens of every request, in both lanes, by key, model and upstream."
     )
     prices: ExistingFile | None = Field(
         default=None, description="YAML file of prices; null: no costs. A change counts from the next request on."
     )
-    keep_days: Annotated[int, counted(1, 36_500)] = Field(
+    keep_days: Annotated[int, limit_count(1, 36_500)] = Field(
         default=400, description="Days after which usage is deleted, but for that of this month."
     )
 

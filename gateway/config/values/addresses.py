@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.config.values.scalars import matching, parse_text
+from gateway.config.values.scalars import build_text_parser, parse_text
 from gateway.config.values.secret import Secret
 from gateway.config.values.value import Value
 
@@ -114,7 +114,7 @@ def _split_web_url(text: str) -> SplitResult:
     return parts
 
 
-parse_prefix = matching(_PREFIX, "expected a path that begins with '/', without spaces, '?' or '#'")
+parse_prefix = build_text_parser(_PREFIX, "expected a path that begins with '/', without spaces, '?' or '#'")
 
 
 def parse_host(value: object) -> str:
@@ -138,7 +138,7 @@ def parse_origin(value: object) -> str:
     return text.removesuffix(usual) if usual else text
 
 
-parse_header_name = matching(_TOKEN, "expected the name of a header, such as X-Api-Key")
+parse_header_name = build_text_parser(_TOKEN, "expected the name of a header, such as X-Api-Key")
 
 
 def parse_credential_header(value: object) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from unicodedata import normalize
 
 from gateway.config.reading.interpolation import is_utf_8
-from gateway.config.values.secret import Hidden, mask
-from gateway.config.values.value import PathLeaf, Value, between, kind_of
+from gateway.config.values.secret import MaskedText, mask
+from gateway.config.values.value import PathLeaf, Value, between, describe_kind
 from gateway.file_access import refused_access
 from gateway.text.names import reserved_for_callers, unfit
 
@@ -22,9 +22,9 @@ LONGEST_LABEL = 128
 
 def parse_text(value: object) -> str:
     if isinstance(value, bool | int | float):
-        raise ValueError(f"expected text, found {kind_of(value)}: put it in quotes")
+        raise ValueError(f"expected text, found {describe_kind(value)}: put it in quotes")
     if not isinstance(value, str):
-        raise ValueError(f"expected text, found {kind_of(value)}")
+        raise ValueError(f"expected text, found {describe_kind(value)}")
     if not is_utf_8(value):
         raise ValueError("expected text in UTF-8")
     return str(value)
@@ -33,7 +33,7 @@ def parse_text(value: object) -> str:
 def parse_free_text(value: object) -> str:
     """Parse a text as `parse_text` does, and leave the value of a variable hidden."""
     text = parse_text(value)
-    return value if isinstance(value, Hidden) else text
+    return value if isinstance(value, MaskedText) else text
 
 
 def parse_flag(value: object) -> bool:
@@ -42,24 +42,24 @@ def parse_flag(value: object) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in _FLAG_WORDS:
         return _FLAG_WORDS[value.strip().lower()]
-    raise ValueError(f"expected true or false, found {kind_of(value)}")
+    raise ValueError(f"expected true or false, found {describe_kind(value)}")
 
 
 def parse_count(value: object) -> int:
     if isinstance(value, str) and _COUNT.match(value.strip()):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected a whole number, found {kind_of(value)}")
+        raise ValueError(f"expected a whole number, found {describe_kind(value)}")
     return value
 
 
-def counted(low: int, high: int) -> Value:
+def limit_count(low: int, high: int) -> Value:
     """Return the type of a whole number from `low` to `high`."""
     parse = between(low, high, parse_count)
     return Value(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
 
 
-def matching(pattern: re.Pattern[str], message: str) -> Callable[[object], str]:
+def build_text_parser(pattern: re.Pattern[str], message: str) -> Callable[[object], str]:
     """Return the parser of texts that fit `pattern`; `message` is its error."""
 
     def parse(value: object) -> str:
@@ -72,7 +72,9 @@ def matching(pattern: re.Pattern[str], message: str) -> Callable[[object], str]:
 
 
 #: Parses a name that is safe in a URL, a header and a metric label.
-parse_name = matching(_NAME, "expected 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
+parse_name = build_text_parser(
+    _NAME, "expected 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+)
 
 
 def parse_label(value: object) -> str:

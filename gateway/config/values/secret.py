@@ -33,7 +33,7 @@ class Secret:
         return hash(self._text)
 
 
-class Hidden(str):
+class MaskedText(str):
     """A text that a variable brought in where no secret is expected: an ordinary str, but its `repr` is `***`."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class Hidden(str):
 
 def mask(value: object) -> object:
     """Return a copy of free-form content that can be shown."""
-    if isinstance(value, Hidden):
+    if isinstance(value, MaskedText):
         return MASK
     if isinstance(value, Mapping):
         return {key: mask(item) for key, item in value.items()}

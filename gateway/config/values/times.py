@@ -26,7 +26,7 @@ def parse_time(value: object) -> datetime:
         raise ValueError(f"there is no such time: {error}") from None
 
 
-def moment_in(text: str, *, now_s: float) -> str:
+def resolve_time(text: str, *, now_s: float) -> str:
     """Return a moment that a person writes, as `parse_time` reads it: a time, or so long from `now_s` (Unix) on.
 
     Raises ValueError.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from gateway.config.values.value import REFERENCE, Value, between, kind_of
+from gateway.config.values.value import REFERENCE, Value, between, describe_kind
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -21,7 +21,7 @@ _LONGEST_S = 8760 * 3600.0
 def parse_duration(value: object) -> float:
     """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a plain number, from 0 to `8760h`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"expected a duration such as 500ms, 10s, 5m or 24h, found {kind_of(value)}")
+        raise ValueError(f"expected a duration such as 500ms, 10s, 5m or 24h, found {describe_kind(value)}")
     if isinstance(value, str):
         match = _DURATION.match(value.strip())
         if match is None:
@@ -45,7 +45,7 @@ def parse_positive_duration(value: object) -> float:
 def parse_size(value: object) -> int:
     """Return the bytes of `32KiB`, `1MiB`, `2GiB` or a plain whole number."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"expected a size such as 32KiB or 1MiB, found {kind_of(value)}")
+        raise ValueError(f"expected a size such as 32KiB or 1MiB, found {describe_kind(value)}")
     if isinstance(value, int):
         return value
     match = _SIZE.match(value.strip())
@@ -57,7 +57,7 @@ def parse_size(value: object) -> int:
 def parse_share(value: object) -> float:
     """Return the part from 0 to 1 of `20%` or a plain number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"expected a share such as 20% or 0.2, found {kind_of(value)}")
+        raise ValueError(f"expected a share such as 20% or 0.2, found {describe_kind(value)}")
     if isinstance(value, str):
         match = _SHARE.match(value.strip())
         if match is None:
@@ -108,7 +108,7 @@ Share = Annotated[
 ]
 
 
-def priced(high: int, *, kind: str, example: str) -> Value:
+def limit_amount(high: int, *, kind: str, example: str) -> Value:
     """Return the type of an amount of money from 0 to `high`, which messages call `example`."""
 
     def parse(value: object) -> float:
@@ -118,7 +118,7 @@ def priced(high: int, *, kind: str, example: str) -> Value:
             except ValueError:
                 raise ValueError(f"expected {example}") from None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"expected {example}, found {kind_of(value)}")
+            raise ValueError(f"expected {example}, found {describe_kind(value)}")
         if not 0 <= value <= high:
             raise ValueError(f"must be between 0 and {high}")
         return float(value)
@@ -126,7 +126,7 @@ def priced(high: int, *, kind: str, example: str) -> Value:
     return Value(kind=kind, parse=parse, json_type="number")
 
 
-def sized(low_bytes: int, high_bytes: int) -> Value:
+def limit_size(low_bytes: int, high_bytes: int) -> Value:
     """Return the type of a size from `low_bytes` to `high_bytes`."""
     return Value(
         kind=f"size between {format_size(low_bytes)} and {format_size(high_bytes)}",

@@ -29,7 +29,7 @@ class Value:
     limits: tuple[int, int] | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse, serialization=_written_by(self.write))
+        return core_schema.no_info_plain_validator_function(self.parse, serialization=_build_serializer(self.write))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonObject:
         text: JsonObject = {"type": "string"}
@@ -52,13 +52,13 @@ class PathLeaf:
         def parse(value: object, info: ValidationInfo) -> object:
             return self.parse(value, info.context["folder"] if info.context else Path())
 
-        return core_schema.with_info_plain_validator_function(parse, serialization=_written_by(str))
+        return core_schema.with_info_plain_validator_function(parse, serialization=_build_serializer(str))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonObject:
         return {"type": "string"}
 
 
-def _written_by(write: Callable[[Any], object] | None) -> core_schema.PlainSerializerFunctionSerSchema | None:
+def _build_serializer(write: Callable[[Any], object] | None) -> core_schema.PlainSerializerFunctionSerSchema | None:
     return write and core_schema.plain_serializer_function_ser_schema(write, when_used="json")
 
 
@@ -76,7 +76,7 @@ def between(
     return within
 
 
-def kind_of(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Return the kind of a value in the words of a configuration file, without its content."""
     match value:
         case None:

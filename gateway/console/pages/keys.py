@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.config.values.times import moment_in
-from gateway.console.client import ApiError
+from gateway.config.values.times import resolve_time
+from gateway.console.api_client import ApiError
+from gateway.console.request import ADMIN, Page, Visit, see_other
 from gateway.console.sorting import Key, sorted_rows
-from gateway.console.visit import ADMIN, Page, Visit, see_other
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 KEYS: Final = ("context", "keys")
 SHOWN: Final = 50
@@ -28,7 +28,7 @@ COLUMNS: Final[Mapping[str, Key]] = {
 _LISTS: Final = ("models", "tools", "upstreams", "networks")
 
 
-class Keys:
+class KeysPage:
     """The pages of keys. `now_s` returns the time (Unix)."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -61,10 +61,10 @@ class Keys:
         except ApiError as error:
             field = str(error.param or "").partition(".")[0]
             return await _form(visit, visit.form, scopes, status=error.status, field=field, problem=error.message)
-        return await _made(visit, made)
+        return await _render_new_key(visit, made)
 
     async def _one(self, visit: Visit) -> web.Response:
-        return await _shown(visit)
+        return await _render_page(visit)
 
     async def _rotate(self, visit: Visit) -> web.Response:
         grace = visit.form.get("grace", "").strip()
@@ -72,8 +72,8 @@ class Keys:
         try:
             made = await visit.api.post(*KEYS, visit.match["id"], "rotate", body=body)
         except ApiError as error:
-            return await _shown(visit, status=error.status, problem=error.message)
-        return await _made(visit, made)
+            return await _render_page(visit, status=error.status, problem=error.message)
+        return await _render_new_key(visit, made)
 
     async def _revoke(self, visit: Visit) -> web.Response:
         await visit.api.delete(*KEYS, visit.match["id"])
@@ -89,7 +89,7 @@ class Keys:
             terms["approvals"] = approvals
         if expires := form.get("expires", "").strip():
             try:
-                terms["expires"] = moment_in(expires, now_s=self._now_s())
+                terms["expires"] = resolve_time(expires, now_s=self._now_s())
             except ValueError as error:
                 raise _FormError("expires", str(error)) from None
         pairs = [line.partition("=") for line in _lines(form.get("metadata", ""))]
@@ -130,12 +130,12 @@ async def _form(
     )
 
 
-async def _shown(visit: Visit, *, status: int = 200, problem: str | None = None) -> web.Response:
+async def _render_page(visit: Visit, *, status: int = 200, problem: str | None = None) -> web.Response:
     key = await visit.api.get(*KEYS, visit.match["id"])
     return await visit.page("key.html", title="Key", status=status, key=key, problem=problem)
 
 
-async def _made(visit: Visit, made: Json) -> web.Response:
+async def _render_new_key(visit: Visit, made: Json) -> web.Response:
     return await visit.page("key_made.html", title="The new key", key=made)
 
 

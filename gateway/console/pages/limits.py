@@ -7,9 +7,9 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.rendering import shown_amount
+from gateway.console.request import ADMIN, VIEWING, Page, Visit
 from gateway.console.sorting import Key, sorted_rows
-from gateway.console.visit import ADMIN, VIEWING, Page, Visit
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: Scopes and limits, in words.
 SCOPES: Final[Mapping[str, str]] = {"key": "Key", "tenant": "Tenant", "model": "Model", "upstream": "Upstream"}
@@ -60,7 +60,7 @@ COLUMNS: Final[Mapping[str, Key]] = {
 }
 
 
-class Limits:
+class LimitsPage:
     """The page of limits. `now_s` returns the Unix time."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -70,7 +70,7 @@ class Limits:
         return (Page("GET", "/limits", self._limits, (*VIEWING, *ADMIN)),)
 
     async def _limits(self, visit: Visit) -> web.Response:
-        bars = [bar_of(limit) for limit in (await visit.api.get("context", "limits"))["data"]]
+        bars = [build_bar(limit) for limit in (await visit.api.get("context", "limits"))["data"]]
         return await visit.page_in_parts(
             "limits.html",
             part="limits_now.html",
@@ -83,7 +83,7 @@ class Limits:
         )
 
 
-def bar_of(limit: Json) -> Bar:
+def build_bar(limit: Json) -> Bar:
     """Return the bar of a limit of the API. A limit of zero is full."""
     kind, _, period = limit["limit"].partition("_per_")
     used, most = limit["used"], limit["most"]

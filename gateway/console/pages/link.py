@@ -12,12 +12,12 @@ from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.escaping import Language
 from gateway.approvals.link_desk import LinkDesk, LinkState
 from gateway.approvals.links import FIELD, PAGE
-from gateway.console.headers import new_nonce
 from gateway.console.pages.approvals.approval import BASES
-from gateway.console.rendering import Rendering
+from gateway.console.rendering import TemplateRenderer
+from gateway.console.request import CONSOLE, html_answer, link, see_other
+from gateway.console.response_headers import new_nonce
 from gateway.console.static import static_url
-from gateway.console.visit import CONSOLE, html_answer, link, see_other
-from gateway.errors import GatewayError, not_allowed
+from gateway.contracts.errors import GatewayError, not_allowed
 
 #: What the page says of a link that decides nothing any more.
 _STATES: Final[Mapping[LinkState, str]] = {
@@ -32,7 +32,7 @@ _STATES: Final[Mapping[LinkState, str]] = {
 class LinkPage:
     """The page of links, with what they decide."""
 
-    def __init__(self, rendering: Rendering, desk: LinkDesk) -> None:
+    def __init__(self, rendering: TemplateRenderer, desk: LinkDesk) -> None:
         self._rendering = rendering
         self._desk = desk
 
@@ -41,7 +41,7 @@ class LinkPage:
     ) -> web.Response:
         """Return the page, or carry out its form. Raises GatewayError (link_not_valid, method_not_allowed)."""
         if method == "GET":
-            return await self._shown(request.query.get(FIELD, ""), language)
+            return await self._render_page(request.query.get(FIELD, ""), language)
         if method != "POST":
             raise not_allowed("This page has only GET, and the POST of its form.", ("GET", "HEAD", "POST"))
         sent = {name: values[0] for name, values in form.items()}
@@ -54,10 +54,10 @@ class LinkPage:
         except GatewayError as error:
             if error.code == "link_not_valid":
                 raise
-            return await self._shown(text, language, status=error.facts.status, problem=error.message)
+            return await self._render_page(text, language, status=error.facts.status, problem=error.message)
         return see_other(PAGE.lstrip("/"), **{FIELD: text})
 
-    async def _shown(
+    async def _render_page(
         self, text: str, language: Language, *, status: int = 200, problem: str | None = None
     ) -> web.Response:
         call, nonce = await self._desk.look(text), new_nonce()

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from gateway.console.client import ApiError
-from gateway.console.visit import Page, Visit, see_other
-from gateway.contracts.store import Json
+from gateway.console.api_client import ApiError
+from gateway.console.request import Page, Visit, see_other
+from gateway.contracts.storage.store import Json
 
 SCOPES = ("context", "admin")
 MEMORIES = ("context", "memories")
@@ -24,7 +24,7 @@ class Memories:
         )
 
     async def _list(self, visit: Visit) -> web.Response:
-        owner, status, problem = owner_in(visit.query), 200, None
+        owner, status, problem = parse_owner(visit.query), 200, None
         listed: Json = {"data": (), "next": None}
         try:
             listed = await visit.api.get(*MEMORIES, **owner, after=visit.query.get("after"))
@@ -35,7 +35,7 @@ class Memories:
             title="Memories",
             status=status,
             owner=owner,
-            named=_named(visit, owner),
+            named=_resolve_owner(visit, owner),
             memories=listed["data"],
             following=listed["next"],
             problem=problem,
@@ -43,30 +43,30 @@ class Memories:
 
     async def _ask(self, visit: Visit) -> web.Response:
         """Ask whether all memories of the owner are to go: a page of its own, which needs no script."""
-        owner = owner_in(visit.query)
+        owner = parse_owner(visit.query)
         listed = await visit.api.get(*MEMORIES, **owner, limit=1)
         return await visit.page(
             "memories_delete.html",
             title="Delete all memories",
-            named=_named(visit, owner),
+            named=_resolve_owner(visit, owner),
             has_some=bool(listed["data"]),
         )
 
     async def _delete_all(self, visit: Visit) -> web.Response:
-        owner = owner_in(visit.form)
+        owner = parse_owner(visit.form)
         await visit.api.delete(*MEMORIES, **owner)
         return see_other("memories", **owner, done="deleted")
 
     async def _delete(self, visit: Visit) -> web.Response:
         await visit.api.delete(*MEMORIES, visit.match["id"])
-        return see_other("memories", **owner_in(visit.form), done="deleted")
+        return see_other("memories", **parse_owner(visit.form), done="deleted")
 
 
-def owner_in(fields: Mapping[str, str]) -> Mapping[str, str]:
+def parse_owner(fields: Mapping[str, str]) -> Mapping[str, str]:
     """Return the owner that a query or a form names, as the API takes it; {}: the reader's own key."""
     return {name: text for name in ("user", "key") if (text := fields.get(name, "").strip())}
 
 
-def _named(visit: Visit, owner: Mapping[str, str]) -> Mapping[str, str]:
+def _resolve_owner(visit: Visit, owner: Mapping[str, str]) -> Mapping[str, str]:
     """Return the owner by name; {}: the requests without a key, whose memories the API deletes one by one only."""
     return owner or ({"key": visit.caller.name} if visit.caller.name else {})

@@ -10,11 +10,11 @@ import aiohttp
 import orjson
 from aiohttp import HttpVersion11, web
 
-from gateway import strict_json
-from gateway.console.client import ApiError, error_of
-from gateway.console.visit import Page, Visit
-from gateway.contracts.store import Json
+from gateway.console.api_client import ApiError, parse_error
+from gateway.console.request import Page, Visit
+from gateway.contracts.storage.store import Json
 from gateway.http.sse import EventError, EventReader
+from gateway.jsontext import strict_json
 
 LANES: Final[Mapping[str, Sequence[str]]] = {
     "passthrough": ("v1", "chat", "completions"),
@@ -57,8 +57,8 @@ class Playground:
 
     async def _whole(self, visit: Visit) -> web.Response:
         """Answer a form that was sent without a script: both lanes, once they have answered."""
-        asked = [self._collected(visit, lane) for lane in LANES if _may(visit, lane)]
-        answers, explained = await asyncio.gather(asyncio.gather(*asked), self._explained(visit))
+        asked = [self._collect_answer(visit, lane) for lane in LANES if _may(visit, lane)]
+        answers, explained = await asyncio.gather(asyncio.gather(*asked), self._get_explanation(visit))
         return await self._page(visit, answers=answers, explained=explained)
 
     async def _page(
@@ -77,9 +77,9 @@ class Playground:
         )
 
     async def _explanation(self, visit: Visit) -> web.Response:
-        return visit.answer("explanation.html", explained=await self._explained(visit))
+        return visit.answer("explanation.html", explained=await self._get_explanation(visit))
 
-    async def _explained(self, visit: Visit) -> Json:
+    async def _get_explanation(self, visit: Visit) -> Json:
         """Return what the gateway would make of the message, or the error that it answers."""
         body = _body(visit)
         try:
@@ -101,12 +101,12 @@ class Playground:
         answered = Answered(lane)
         async for piece in self._pieces(visit, answered):
             await response.write(orjson.dumps({"text": piece}) + b"\n")
-        facts = visit.rendered("playground_facts.html", answer=answered)
+        facts = visit.render("playground_facts.html", answer=answered)
         await response.write(orjson.dumps({"end": facts}) + b"\n")
         await response.write_eof()
         return response
 
-    async def _collected(self, visit: Visit, lane: str) -> Answered:
+    async def _collect_answer(self, visit: Visit, lane: str) -> Answered:
         answered = Answered(lane)
         answered.text = "".join([piece async for piece in self._pieces(visit, answered)])
         return answered
@@ -118,9 +118,9 @@ class Playground:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         body = {**_body(visit), "stream": True, "stream_options": {"include_usage": True}}
         try:
-            async with visit.api.streaming(*LANES[answered.lane], body=body, headers=headers) as response:
+            async with visit.api.stream_post(*LANES[answered.lane], body=body, headers=headers) as response:
                 if response.status != 200:
-                    error = error_of(response.status, await response.read())
+                    error = parse_error(response.status, await response.read())
                     answered.problem = f"{error.status}: {error.message}"
                     return
                 answered.run_id = response.headers.get("x-context-run-id")
@@ -128,7 +128,7 @@ class Playground:
                     usage = chunk.get("usage")
                     if isinstance(usage, dict):
                         answered.tokens = usage.get("total_tokens")
-                    text = _text_of(chunk)[: ANSWER_CHARS - shown_chars]
+                    text = _get_text(chunk)[: ANSWER_CHARS - shown_chars]
                     if text:
                         if answered.first_s is None:
                             answered.first_s = time.perf_counter() - began_s
@@ -137,7 +137,7 @@ class Playground:
         except (aiohttp.ClientError, EventError, ValueError) as error:
             answered.problem = visit.t("The answer broke off: {0}.", type(error).__name__)
         answered.whole_s = time.perf_counter() - began_s
-        answered.run_id = await _stored(visit, answered.run_id)
+        answered.run_id = await _find_run_id(visit, answered.run_id)
 
 
 def _may(visit: Visit, lane: str) -> bool:
@@ -184,13 +184,13 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
                 yield orjson.loads(event)
 
 
-def _text_of(chunk: Json) -> str:
+def _get_text(chunk: Json) -> str:
     choices = chunk.get("choices") or [{}]
     text = (choices[0].get("delta") or {}).get("content")
     return text if isinstance(text, str) else ""
 
 
-async def _stored(visit: Visit, run_id: str | None) -> str | None:
+async def _find_run_id(visit: Visit, run_id: str | None) -> str | None:
     """Return the id of a run that the store has: one of text alone is not stored."""
     try:
         return None if run_id is None else str((await visit.api.get("context", "runs", run_id))["id"])

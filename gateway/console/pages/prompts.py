@@ -6,10 +6,10 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.client import ApiError
-from gateway.console.schema_form import Field, FieldError, fields_of, values_of
-from gateway.console.visit import Page, Visit, see_other
-from gateway.contracts.store import Json
+from gateway.console.api_client import ApiError
+from gateway.console.request import Page, Visit, see_other
+from gateway.console.schema_form import Field, FormError, build_fields, parse_values
+from gateway.contracts.storage.store import Json
 
 PROMPTS: Final = ("v1", "system-prompts")
 SHOWN: Final = 50
@@ -19,7 +19,7 @@ TEXT: Final = "text"
 _JOINERS: Final = frozenset("\u200c\u200d")
 
 
-class Prompts:
+class PromptsPage:
     """The pages of system prompts."""
 
     def pages(self) -> tuple[Page, ...]:
@@ -29,14 +29,14 @@ class Prompts:
             Page("POST", "/prompts", self._create, changing),
             Page("GET", "/prompts/{id}", self._one, reading),
             Page("POST", "/prompts/{id}", self._save, changing),
-            Page("GET", "/prompts/{id}/enhanced", self._enhanced, reading),
+            Page("GET", "/prompts/{id}/enhanced", self._show_enhanced, reading),
             Page("POST", "/prompts/{id}/delete", self._delete, changing),
         )
 
     async def _list(self, visit: Visit) -> web.Response:
-        return await self._listed(visit)
+        return await self._render_list(visit)
 
-    async def _listed(
+    async def _render_list(
         self, visit: Visit, *, status: int = 200, problem: str | None = None, form: Mapping[str, str] = {}
     ) -> web.Response:
         listed = await visit.api.get(*PROMPTS, after=visit.query.get("after"), limit=SHOWN)
@@ -55,22 +55,22 @@ class Prompts:
         """Store a new prompt. One that is there already stays as it is."""
         prompt_id = visit.form.get("id", "").strip()
         if not prompt_id:
-            return await self._listed(visit, status=422, problem=visit.t("Enter an id."), form=visit.form)
+            return await self._render_list(visit, status=422, problem=visit.t("Enter an id."), form=visit.form)
         try:
-            if await _found(visit, prompt_id) is not None:
+            if await _find_prompt(visit, prompt_id) is not None:
                 problem = visit.t("There is a prompt with this id already: open it in the list, or enter another id.")
-                return await self._listed(visit, status=409, problem=problem, form=visit.form)
-            await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field("")], visit.form))
-        except FieldError as error:
-            return await self._listed(visit, status=422, problem=error.problem(visit.t), form=visit.form)
+                return await self._render_list(visit, status=409, problem=problem, form=visit.form)
+            await visit.api.put(*PROMPTS, prompt_id, body=parse_values([_field("")], visit.form))
+        except FormError as error:
+            return await self._render_list(visit, status=422, problem=error.problem(visit.t), form=visit.form)
         except ApiError as error:
-            return await self._listed(visit, status=error.status, problem=error.message, form=visit.form)
+            return await self._render_list(visit, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")
 
     async def _one(self, visit: Visit) -> web.Response:
-        return await self._shown(visit, await visit.api.get(*PROMPTS, visit.match["id"]))
+        return await self._render_page(visit, await visit.api.get(*PROMPTS, visit.match["id"]))
 
-    async def _shown(
+    async def _render_page(
         self,
         visit: Visit,
         prompt: Json,
@@ -96,16 +96,16 @@ class Prompts:
         prompt = await visit.api.get(*PROMPTS, prompt_id)
         if visit.form.get("version") != str(prompt["version"]):
             problem = visit.t("Another person has changed this prompt since you opened it. Compare, then save again.")
-            return await self._shown(visit, prompt, status=409, problem=problem, form=visit.form)
+            return await self._render_page(visit, prompt, status=409, problem=problem, form=visit.form)
         try:
-            await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field(prompt["text"])], visit.form))
-        except FieldError as error:
-            return await self._shown(visit, prompt, status=422, problem=error.problem(visit.t), form=visit.form)
+            await visit.api.put(*PROMPTS, prompt_id, body=parse_values([_field(prompt["text"])], visit.form))
+        except FormError as error:
+            return await self._render_page(visit, prompt, status=422, problem=error.problem(visit.t), form=visit.form)
         except ApiError as error:
-            return await self._shown(visit, prompt, status=error.status, problem=error.message, form=visit.form)
+            return await self._render_page(visit, prompt, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")
 
-    async def _enhanced(self, visit: Visit) -> web.Response:
+    async def _show_enhanced(self, visit: Visit) -> web.Response:
         enhanced = await visit.api.get(*PROMPTS, visit.match["id"], "enhanced")
         return await visit.page("prompt_enhanced.html", title="Enhanced prompt", enhanced=enhanced)
 
@@ -114,7 +114,7 @@ class Prompts:
         return see_other("prompts", done="deleted")
 
 
-async def _found(visit: Visit, prompt_id: str) -> Json | None:
+async def _find_prompt(visit: Visit, prompt_id: str) -> Json | None:
     """Return the prompt, or None. Raises ApiError."""
     try:
         return await visit.api.get(*PROMPTS, prompt_id)
@@ -128,7 +128,7 @@ def _field(text: str) -> Field:
     """Return the control that holds a prompt: one that shows each of its characters and returns it."""
     if all(map(_is_plain, text)):
         return Field(name=TEXT, control="text", kind="string", text=text, required=True, present=True)
-    (field,) = fields_of({"properties": {TEXT: {"type": "string"}}, "required": [TEXT]}, {TEXT: text})
+    (field,) = build_fields({"properties": {TEXT: {"type": "string"}}, "required": [TEXT]}, {TEXT: text})
     return field
 
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.console.client import ApiError
-from gateway.console.exact import exact_json
-from gateway.console.live import Live, sse_frame
+from gateway.console.api_client import ApiError
+from gateway.console.event_hub import Live, sse_frame
 from gateway.console.pages.approvals.approval import BASES
-from gateway.console.timeline import begin_of, excerpt, lasted_s, seen_of, timeline_of
-from gateway.console.visit import VIEWING, Page, Visit, see_other
-from gateway.contracts.journal import ENDED
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.console.request import VIEWING, Page, Visit, see_other
+from gateway.console.timeline import build_timeline, excerpt, get_begin_s, hash_run, lasted_s
+from gateway.console.visible_text import exact_json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.journal import ENDED
+from gateway.contracts.storage.store import Json
 
 CHANGED, OVER = sse_frame("changed", ""), sse_frame("over", "")
 #: What follows a change within so long goes with it.
@@ -32,7 +32,7 @@ DECISIONS: Final[Mapping[str, str]] = {
 OUTCOMES: Final = ("done", "retry", "failed")
 
 
-class RunPages:
+class RunDetailPage:
     """The pages of one run. `live` sends news to those that are open, `now_s` returns the Unix time."""
 
     def __init__(self, live: Live, now_s: Callable[[], float]) -> None:
@@ -52,28 +52,30 @@ class RunPages:
         )
 
     async def _run(self, visit: Visit) -> web.Response:
-        return await self._shown(visit)
+        return await self._render_page(visit)
 
-    async def _shown(
+    async def _render_page(
         self, visit: Visit, *, status: int = 200, problem: str | None = None, form: Mapping[str, str] = {}
     ) -> web.Response:
-        run = await _stored(visit)
+        run = await _get_run(visit)
         return await visit.page(
             "run.html", title="Run", status=status, problem=problem, **self._values(visit, run, form=form)
         )
 
     def _values(self, visit: Visit, run: Json, *, form: Mapping[str, str] = {}) -> Mapping[str, Any]:
         first = visit.query.get("from", "")
-        now_s, begin_s = self._now_s(), begin_of(run)
+        now_s, begin_s = self._now_s(), get_begin_s(run)
         whole = run["answer"] or {}
         answer = whole.get("content") if isinstance(whole.get("content"), str) else None
         return {
             "run": run,
-            "timeline": timeline_of(run, first=int(first) if re.fullmatch("[0-9]{1,9}", first) else None, now_s=now_s),
+            "timeline": build_timeline(
+                run, first=int(first) if re.fullmatch("[0-9]{1,9}", first) else None, now_s=now_s
+            ),
             "begin_s": begin_s,
             "lasted_s": lasted_s(run, begin_s, now_s=now_s),
             "ended": run["state"] in ENDED,
-            "seen": seen_of(run),
+            "seen": hash_run(run),
             "answer": excerpt(answer) if answer else None,
             "usage": whole.get("usage"),
             "bases": BASES,
@@ -84,17 +86,17 @@ class RunPages:
 
     async def _timeline(self, visit: Visit) -> web.Response:
         """Return the part of the page that changes; nothing (204) if it is as the reader has it."""
-        run = await _stored(visit)
-        if visit.query.get("seen") == seen_of(run):
+        run = await _get_run(visit)
+        if visit.query.get("seen") == hash_run(run):
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
         return visit.answer("run_timeline.html", afresh=True, **self._values(visit, run))
 
     async def _news(self, visit: Visit) -> web.StreamResponse:
-        await _stored(visit)  # refused before the stream begins, if there is no such run
-        return await self._live.relayed(visit, _changes(visit))
+        await _get_run(visit)  # refused before the stream begins, if there is no such run
+        return await self._live.relay_frames(visit, _changes(visit))
 
     async def _raw(self, visit: Visit) -> web.Response:
-        run = await _stored(visit)
+        run = await _get_run(visit)
         return await visit.page(
             "run_raw.html", title="Run as JSON", run=run, text=await asyncio.to_thread(exact_json, run)
         )
@@ -123,20 +125,20 @@ class RunPages:
         except ApiError as error:
             if error.status == 404:
                 raise
-            return await self._shown(visit, status=error.status, problem=error.message, form=visit.form)
+            return await self._render_page(visit, status=error.status, problem=error.message, form=visit.form)
         return see_other("runs", run_id, done=done)
 
 
-async def _stored(visit: Visit) -> Json:
+async def _get_run(visit: Visit) -> Json:
     return await visit.api.get("context", "runs", visit.match["id"])
 
 
 async def _changes(visit: Visit) -> AsyncIterator[bytes]:
     """Yield a frame after each change of a run, and a last one when it has ended."""
-    async with visit.api.following("context", "runs", visit.match["id"], "events") as stream:
+    async with visit.api.stream_get("context", "runs", visit.match["id"], "events") as stream:
         while content := await stream.readany():
             if content.strip() != _SILENCE:
                 yield CHANGED
                 await asyncio.sleep(PAUSE_S)
-    if (await _stored(visit))["state"] in ENDED:
+    if (await _get_run(visit))["state"] in ENDED:
         yield CHANGED + OVER

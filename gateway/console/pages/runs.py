@@ -8,11 +8,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.client import ApiError
+from gateway.console.api_client import ApiError
+from gateway.console.request import VIEWING, Page, Visit
 from gateway.console.sorting import Key, sorted_rows
 from gateway.console.timeline import lasted_s
-from gateway.console.visit import VIEWING, Page, Visit
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 SHOWN: Final = 50
 STATES: Final = (
@@ -57,7 +57,9 @@ class RunList:
         listed: Json = {"data": [], "next": None}
         status, problem = 200, None
         try:
-            listed = await visit.api.get("context", "runs", limit=SHOWN, after=query.get("after"), **_narrowed(visit))
+            listed = await visit.api.get(
+                "context", "runs", limit=SHOWN, after=query.get("after"), **_parse_filters(visit)
+            )
         except ApiError as error:
             if error.status not in _ENTERED:
                 raise
@@ -79,20 +81,20 @@ class RunList:
 
 async def _table(visit: Visit) -> web.StreamResponse:
     """Return the table of all runs that fit, as the page is narrowed."""
-    return await visit.table("context", "runs", file="runs.csv", **_narrowed(visit))
+    return await visit.table("context", "runs", file="runs.csv", **_parse_filters(visit))
 
 
-def _narrowed(visit: Visit) -> dict[str, str | int | None]:
+def _parse_filters(visit: Visit) -> dict[str, str | int | None]:
     """Return what the query narrows the list by, as the API takes it. Raises ApiError about a time."""
     try:
-        times = {name: time_of(visit.query, name) for name in _TIMES}
+        times = {name: parse_time(visit.query, name) for name in _TIMES}
     except ValueError as error:
         text = visit.t("{0} is not a time: write it like 2026-01-31T08:00.", str(error))
         raise ApiError(400, {"code": "invalid_field", "message": text}) from None
     return {**{name: visit.query.get(name) for name in _WORDS}, **times}
 
 
-def time_of(query: Mapping[str, str], name: str) -> str | None:
+def parse_time(query: Mapping[str, str], name: str) -> str | None:
     """Return a time of a form as Unix seconds, None if the form has none. Raises ValueError.
 
     A form sends `2026-01-31T08:00` in UTC; a link may have Unix seconds.

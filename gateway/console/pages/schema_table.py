@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: So deep the fields of objects within objects have rows of their own; the schema itself stands below the table.
 DEPTH: Final = 3
@@ -41,7 +41,7 @@ class Row:
     limits: Sequence[str] = ()
 
 
-def rows_of(schema: Json | None) -> Sequence[Row]:
+def build_rows(schema: Json | None) -> Sequence[Row]:
     """Return the parameters of an object's schema, each followed by the fields within it, at most `ROWS`."""
     found: list[Row] = []
     for row in _rows(schema or {}, "", DEPTH):

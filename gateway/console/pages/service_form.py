@@ -5,10 +5,10 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.client import ApiError
-from gateway.console.pages.service_settings import field_of, form_of, settings_of
-from gateway.console.schema_form import FieldError
-from gateway.console.visit import ADMIN, Page, Visit, see_other
+from gateway.console.api_client import ApiError
+from gateway.console.pages.service_settings import build_form, get_field_name, parse_settings
+from gateway.console.request import ADMIN, Page, Visit, see_other
+from gateway.console.schema_form import FormError
 
 #: Labels of the fields that hold JSON, as the template has them.
 LABELS: Final[Mapping[str, str]] = {"env": "Environment", "headers": "Header fields", "further": "Further settings"}
@@ -29,40 +29,40 @@ class ServiceForm:
         )
 
     async def _new(self, visit: Visit) -> web.Response:
-        return await _shown(visit, {})
+        return await _render_form(visit, {})
 
     async def _register(self, visit: Visit) -> web.Response:
         name = visit.form.get("name", "").strip()
         try:
-            answer = await visit.api.post("mcp", "services", body={"name": name, **settings_of(visit.form)})
-        except (ApiError, FieldError) as error:
-            return await _shown(visit, visit.form, error=error)
+            answer = await visit.api.post("mcp", "services", body={"name": name, **parse_settings(visit.form)})
+        except (ApiError, FormError) as error:
+            return await _render_form(visit, visit.form, error=error)
         return see_other("services", answer["name"], done="started")
 
     async def _change(self, visit: Visit) -> web.Response:
         service = await visit.api.get("mcp", "services", visit.match["name"])
-        return await _shown(visit, form_of(service["settings"] or {}), name=service["name"])
+        return await _render_form(visit, build_form(service["settings"] or {}), name=service["name"])
 
     async def _put(self, visit: Visit) -> web.Response:
         name = visit.match["name"]
         try:
-            await visit.api.put("mcp", "services", name, body=settings_of(visit.form))
-        except (ApiError, FieldError) as error:
-            return await _shown(visit, visit.form, name=name, error=error)
+            await visit.api.put("mcp", "services", name, body=parse_settings(visit.form))
+        except (ApiError, FormError) as error:
+            return await _render_form(visit, visit.form, name=name, error=error)
         return see_other("services", name, done="changed")
 
 
-async def _shown(
+async def _render_form(
     visit: Visit,
     form: Mapping[str, str],
     *,
     name: str | None = None,
-    error: ApiError | FieldError | None = None,
+    error: ApiError | FormError | None = None,
 ) -> web.Response:
     """Return the form. `name` is that of the service whose settings it changes, None for a new one."""
     status, problem, field = 200, None, ""
     if isinstance(error, ApiError):
-        status, problem, field = error.status, error.message, field_of(error.param)
+        status, problem, field = error.status, error.message, get_field_name(error.param)
         if error.param and "." in str(error.param):
             problem = f"{error.param}: {problem}"
     elif error is not None:

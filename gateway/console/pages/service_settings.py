@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
-from gateway.console.schema_form import FieldError, object_in
-from gateway.contracts.store import Json
+from gateway.console.schema_form import FormError, parse_object
+from gateway.contracts.storage.store import Json
 
 #: One text in one line.
 LINES: Final = ("description", "command", "url")
@@ -30,7 +30,7 @@ _EMPTY: Final[Json] = {
 }
 
 
-def form_of(settings: Json) -> Mapping[str, str]:
+def build_form(settings: Json) -> Mapping[str, str]:
     """Return the texts of the fields. A value that its field cannot show to the character stands in `further`."""
     form: dict[str, str] = {}
     further: Json = {}
@@ -44,7 +44,7 @@ def form_of(settings: Json) -> Mapping[str, str]:
     return form
 
 
-def settings_of(form: Mapping[str, str]) -> Json:
+def parse_settings(form: Mapping[str, str]) -> Json:
     """Return the settings that a form brings; fields left empty are none of them. Raises FieldError."""
     settings: Json = {name: text for name in LINES if (text := form.get(name, "").strip())}
     for name in LISTS:
@@ -58,12 +58,12 @@ def settings_of(form: Mapping[str, str]) -> Json:
             settings[name] = True
     for name, value in (_object(FURTHER, form) or {}).items():
         if name in settings:
-            raise FieldError(FURTHER, "{0} has a field of its own that is filled in: remove one of both", name)
+            raise FormError(FURTHER, "{0} has a field of its own that is filled in: remove one of both", name)
         settings[name] = value
     return settings
 
 
-def field_of(param: object) -> str:
+def get_field_name(param: object) -> str:
     """Return the field in which the setting at fault stands, by the path that the API names (`env.TOKEN`)."""
     name = str(param or "").partition(".")[0]
     return name if name in FIELDS or name == "name" else FURTHER if name else ""
@@ -82,7 +82,7 @@ def _text(name: str, value: object) -> str | None:
         return "1" if value else ""
     if text is None or any(not (sign.isprintable() or sign == "\n") for sign in text):
         return None
-    return text if settings_of({name: text}).get(name, _EMPTY.get(name)) == value else None
+    return text if parse_settings({name: text}).get(name, _EMPTY.get(name)) == value else None
 
 
 def _lines(text: str) -> Sequence[str]:
@@ -93,7 +93,7 @@ def _object(name: str, form: Mapping[str, str]) -> Json | None:
     text = form.get(name, "").strip()
     if not text:
         return None
-    return object_in(name, text)
+    return parse_object(name, text)
 
 
 def _json(value: object) -> str:

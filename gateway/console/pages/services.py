@@ -10,13 +10,13 @@ import orjson
 from aiohttp import web
 from markupsafe import Markup
 
-from gateway.console.client import ApiError
-from gateway.console.exact import DifferenceLine, exact_difference
-from gateway.console.pages.schema_table import Row, rows_of
-from gateway.console.visit import ADMIN, Handler, Page, Visit, see_other
-from gateway.contracts.store import Json
+from gateway.console.api_client import ApiError
+from gateway.console.pages.schema_table import Row, build_rows
+from gateway.console.request import ADMIN, Handler, Page, Visit, see_other
+from gateway.console.visible_text import DifferenceLine, exact_difference
+from gateway.contracts.storage.store import Json
 
-#: The word for what was done, of `gateway.console.visit.DONE`, by the last segment of the API's path.
+#: The word for what was done, of `gateway.console.request.DONE`, by the last segment of the API's path.
 OPERATIONS: Final = {"start": "started", "stop": "stopped", "restart": "restarted"}
 #: So many tools stand on one page, and so many changed ones beside what was accepted: comparing takes time.
 SHOWN: Final = 100
@@ -71,7 +71,7 @@ class Services:
         )
 
     async def _service(self, visit: Visit) -> web.Response:
-        return await _shown(visit)
+        return await _render_page(visit)
 
     def _operation(self, name: str) -> Handler:
         async def operate(visit: Visit) -> web.Response:
@@ -79,7 +79,7 @@ class Services:
             try:
                 await visit.api.post("mcp", "services", service, name)
             except ApiError as error:
-                return await _shown(visit, error)
+                return await _render_page(visit, error)
             return see_other("services", service, done=OPERATIONS[name])
 
         return operate
@@ -92,7 +92,7 @@ class Services:
         try:
             await visit.api.post("mcp", "services", service, "accept", body={"tools": tools})
         except ApiError as error:
-            return await _shown(visit, error)
+            return await _render_page(visit, error)
         return see_other("services", service, done="accepted")
 
     async def _confirm(self, visit: Visit) -> web.Response:
@@ -103,11 +103,11 @@ class Services:
         try:
             await visit.api.delete("mcp", "services", visit.match["name"])
         except ApiError as error:
-            return await _shown(visit, error)
+            return await _render_page(visit, error)
         return see_other("tools", done="deleted")
 
 
-async def _shown(visit: Visit, error: ApiError | None = None) -> web.Response:
+async def _render_page(visit: Visit, error: ApiError | None = None) -> web.Response:
     """Return the page of the service, with the error of what its reader wanted of it."""
     path = ("mcp", "services", visit.match["name"])
     service, listed = await asyncio.gather(visit.api.get(*path), visit.api.get(*path, "tools"))
@@ -121,23 +121,25 @@ async def _shown(visit: Visit, error: ApiError | None = None) -> web.Response:
         problem=None if error is None else error.message,
         service=service,
         count=len(tools),
-        changed=[ShownTool(tool, rows_of(tool["parameters"]), compared_of(tool)) for tool in changed[:COMPARED]],
+        changed=[
+            ShownTool(tool, build_rows(tool["parameters"]), compare_definitions(tool)) for tool in changed[:COMPARED]
+        ],
         changed_count=len(changed),
-        tools=[ShownTool(tool, rows_of(tool["parameters"]), None) for tool in behind[:SHOWN]],
+        tools=[ShownTool(tool, build_rows(tool["parameters"]), None) for tool in behind[:SHOWN]],
         following=behind[SHOWN - 1]["name"] if len(behind) > SHOWN else None,
     )
 
 
-def compared_of(tool: Json) -> Sequence[Compared] | None:
+def compare_definitions(tool: Json) -> Sequence[Compared] | None:
     """Return the parts of a tool's definition that differ from the accepted one; None if that is unknown."""
     accepted = tool["accepted"]
     if not isinstance(accepted, dict):
         return None
     found = ((title, exact_difference(_text(accepted, name), _text(tool, name))) for name, title in PARTS.items())
-    return [Compared(title, beside(lines)) for title, lines in found if lines]
+    return [Compared(title, pair_lines(lines)) for title, lines in found if lines]
 
 
-def beside(lines: Sequence[DifferenceLine]) -> Sequence[tuple[Side | None, Side | None]]:
+def pair_lines(lines: Sequence[DifferenceLine]) -> Sequence[tuple[Side | None, Side | None]]:
     """Return the lines of a difference as rows of two columns: what was removed beside what was added."""
     rows: list[tuple[Side | None, Side | None]] = []
     removed: list[Side] = []

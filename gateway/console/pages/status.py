@@ -6,12 +6,12 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.charts_status import Chart, Sample, chart_of, samples_of
-from gateway.console.client import ApiError
+from gateway.console.api_client import ApiError
+from gateway.console.charts_status import Chart, Sample, build_chart, get_samples
 from gateway.console.rendering import shown_amount, shown_seconds
+from gateway.console.request import ADMIN, Page, Visit
 from gateway.console.translation import Translate
-from gateway.console.visit import ADMIN, Page, Visit
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 
 def _milliseconds(value: float) -> str:
@@ -38,7 +38,7 @@ FIGURES: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
 COUNTS: Final = ("requests", "errors")
 
 
-class Status:
+class StatusPage:
     """The pages of operators."""
 
     def pages(self) -> tuple[Page, ...]:
@@ -52,7 +52,7 @@ class Status:
         status = await visit.api.get("context", "status")
         history = status["history"]
         points = history["points"]
-        figures = figures_of(points, step_s=history["step_s"], t=visit.t)
+        figures = build_figures(points, step_s=history["step_s"], t=visit.t)
         span = (points[0]["at"], points[-1]["at"]) if len(points) > 1 else None
         return await visit.page("status.html", title="Status", facts=status, figures=figures, span=span)
 
@@ -73,17 +73,17 @@ class Status:
         return await visit.table("context", "audit", file="audit.csv")
 
 
-def figures_of(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Figure]:
+def build_figures(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Figure]:
     """Return the figures of a history, each with its chart."""
     # The last point is younger than a step: its counts would look like a fall.
     whole = [point for point in points if point["span_s"] >= step_s] or points
 
     def chart(name: str, title: str, text_of: Callable[[float], str]) -> Chart | None:
-        samples = samples_of(points, name)
+        samples = get_samples(points, name)
         if name in COUNTS:
             per_minute = [60 / max(point["span_s"], step_s) for point in whole]
-            counted = zip(samples_of(whole, name), per_minute, strict=True)
+            counted = zip(get_samples(whole, name), per_minute, strict=True)
             samples = [Sample(one.at_s, None if one.value is None else one.value * share) for one, share in counted]
-        return chart_of(title, samples, step_s=step_s, text_of=text_of, t=t)
+        return build_chart(title, samples, step_s=step_s, text_of=text_of, t=t)
 
     return [Figure(t(title), chart(name, t(title), text_of)) for name, title, text_of in FIGURES]

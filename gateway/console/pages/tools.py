@@ -9,10 +9,10 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.pages.schema_table import Row, rows_of
+from gateway.console.pages.schema_table import Row, build_rows
+from gateway.console.request import ADMIN, VIEWING, Page, Visit
 from gateway.console.sorting import Key, sorted_rows
-from gateway.console.visit import ADMIN, VIEWING, Page, Visit
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: So many tools stand on one page.
 SHOWN: Final = 100
@@ -42,7 +42,7 @@ class Group:
     tools: Sequence[ShownTool]
 
 
-class Tools:
+class ToolsPage:
     """The pages of tools and the list of services."""
 
     def pages(self) -> tuple[Page, ...]:
@@ -55,28 +55,28 @@ class Tools:
         after = visit.query.get("after")
         listed, services = await asyncio.gather(
             visit.api.get("context", "tools", limit=SHOWN, after=after),
-            _services_on(visit) if after is None and visit.may("admin") else _none(),
+            _get_services(visit) if after is None and visit.may("admin") else _none(),
         )
         return await visit.page(
             "tools.html",
             title="Tools",
-            groups=groups_of(listed["data"]),
+            groups=group_tools(listed["data"]),
             following=listed["next"],
-            services=services and {**services, "data": _sorted(services["data"], visit)},
+            services=services and {**services, "data": _sort_services(services["data"], visit)},
             sources=SOURCES,
         )
 
     async def _services(self, visit: Visit) -> web.Response:
         listed = await visit.api.get("mcp", "services", limit=SHOWN, after=visit.query.get("after"))
-        services = _sorted(listed["data"], visit)
+        services = _sort_services(listed["data"], visit)
         return await visit.page("services.html", title="Services", services=services, following=listed["next"])
 
 
-def _sorted(services: Sequence[Json], visit: Visit) -> Sequence[Json]:
+def _sort_services(services: Sequence[Json], visit: Visit) -> Sequence[Json]:
     return sorted_rows(services, visit.query.get("sort"), COLUMNS)
 
 
-async def _services_on(visit: Visit) -> Json:
+async def _get_services(visit: Visit) -> Json:
     return await visit.api.get("mcp", "services", limit=SHOWN)
 
 
@@ -84,7 +84,7 @@ async def _none() -> None:
     return None
 
 
-def groups_of(tools: Sequence[Json]) -> Sequence[Group]:
+def group_tools(tools: Sequence[Json]) -> Sequence[Group]:
     """Return the tools by their source: the gateway's own first, then those of plugins, then each service's."""
     order = list(SOURCES)
 
@@ -93,6 +93,6 @@ def groups_of(tools: Sequence[Json]) -> Sequence[Group]:
         return order.index(source) if source in order else len(order), source, tool["service"] or ""
 
     return [
-        Group(source, service or None, [ShownTool(tool, rows_of(tool["parameters"])) for tool in found])
+        Group(source, service or None, [ShownTool(tool, build_rows(tool["parameters"])) for tool in found])
         for (_, source, service), found in groupby(sorted(tools, key=place), key=place)
     ]

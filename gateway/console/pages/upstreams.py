@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.console.request import ADMIN, Page, Visit, see_other
 from gateway.console.sorting import Key, sorted_rows
-from gateway.console.visit import ADMIN, Page, Visit, see_other
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: States of endpoints: in words, and the class of the badge.
 STATES: Final[Mapping[str, tuple[str, str]]] = {

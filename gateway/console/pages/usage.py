@@ -8,14 +8,14 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.charts_usage import OTHERS, Amounts, DayChart, Part, day_chart, list_days, rank_parts
-from gateway.console.client import ApiError
+from gateway.console.api_client import ApiError
+from gateway.console.charts_usage import OTHERS, Amounts, ChartPart, DayChart, day_chart, list_days, rank_parts
 from gateway.console.rendering import shown_amount, shown_line
+from gateway.console.request import ADMIN, VIEWING, Page, Visit
 from gateway.console.sorting import Key, sorted_rows
 from gateway.console.translation import Translate
-from gateway.console.visit import ADMIN, VIEWING, Page, Visit
-from gateway.contracts.store import Json
-from gateway.contracts.usage import COUNTS
+from gateway.contracts.storage.store import Json
+from gateway.contracts.storage.usage import COUNTS
 
 #: What the table is summed by, in words.
 KINDS: Final[Mapping[str, str]] = {
@@ -48,7 +48,7 @@ class UsageReport:
         return (Page("GET", "/usage", self._usage, readers), Page("GET", "/usage/csv", self._table, readers))
 
     async def _usage(self, visit: Visit) -> web.Response:
-        by, days, span = self._wanted(visit)
+        by, days, span = self._parse_query(visit)
         daily = await visit.api.get("context", "usage", by="day", **span)
         found = await visit.api.get("context", "usage", by=by, **span)
         largest = sorted(found["data"], key=lambda row: (-(row["input"] + row["output"]), -row["requests"]))
@@ -58,8 +58,8 @@ class UsageReport:
             title="Usage",
             enabled=daily["enabled"],
             charts=await _charts(visit, daily["data"], by, days=list_days(span["from"], days), span=span),
-            sums=sums_of(daily["data"]),
-            costs=costs_of(daily["data"]),
+            sums=sum_counts(daily["data"]),
+            costs=sum_costs(daily["data"]),
             rows=rows[:SHOWN],
             left_out=max(len(rows) - SHOWN, 0),
             by=by,
@@ -70,10 +70,10 @@ class UsageReport:
 
     async def _table(self, visit: Visit) -> web.StreamResponse:
         """Return the table of the API with all of its rows."""
-        by, _, span = self._wanted(visit)
+        by, _, span = self._parse_query(visit)
         return await visit.table("context", "usage", file=f"usage-{span['from']}-{span['to']}.csv", by=by, **span)
 
-    def _wanted(self, visit: Visit) -> tuple[str, int, Mapping[str, str]]:
+    def _parse_query(self, visit: Visit) -> tuple[str, int, Mapping[str, str]]:
         """Return what the query sums by, the number of days, and the first and the last of them."""
         kind = visit.query.get("by", "")
         days = next((span for span in SPANS if str(span) == visit.query.get("days")), USUAL_DAYS)
@@ -86,7 +86,7 @@ async def _charts(
     visit: Visit, daily: Sequence[Json], by: str, *, days: Sequence[str], span: Mapping[str, str]
 ) -> Sequence[DayChart]:
     """Return the charts of the page; only the first one if the API has too many rows for the others."""
-    whole = chart_of(daily, days, t=visit.t)
+    whole = build_token_chart(daily, days, t=visit.t)
     if whole is None:
         return ()
     try:
@@ -95,19 +95,19 @@ async def _charts(
         if error.param != "by":
             raise
         return (whole,)
-    return (whole, *charts_by(split["data"], by, days, t=visit.t))
+    return (whole, *build_split_charts(split["data"], by, days, t=visit.t))
 
 
-def chart_of(rows: Sequence[Json], days: Sequence[str], *, t: Translate) -> DayChart | None:
+def build_token_chart(rows: Sequence[Json], days: Sequence[str], *, t: Translate) -> DayChart | None:
     """Return the chart of the tokens of these days, the input below the output; None if none has tokens."""
     parts = [
-        Part(name=name, label=t(word), style=style, amounts=_by_day((row["day"], row[name]) for row in rows))
+        ChartPart(name=name, label=t(word), style=style, amounts=_by_day((row["day"], row[name]) for row in rows))
         for name, word, style in (("input", "Input", 1), ("output", "Output", 3))
     ]
     return day_chart(t("Tokens of each day"), parts, days, text_of=shown_amount, t=t)
 
 
-def charts_by(rows: Sequence[Json], by: str, days: Sequence[str], *, t: Translate) -> Sequence[DayChart]:
+def build_split_charts(rows: Sequence[Json], by: str, days: Sequence[str], *, t: Translate) -> Sequence[DayChart]:
     """Return the charts of the tokens and of the costs of these days, split by `by`; one for each currency.
 
     A name has one style in all of them.
@@ -125,12 +125,12 @@ def charts_by(rows: Sequence[Json], by: str, days: Sequence[str], *, t: Translat
     return [chart for chart in charts if chart is not None]
 
 
-def sums_of(rows: Sequence[Json]) -> Mapping[str, int]:
+def sum_counts(rows: Sequence[Json]) -> Mapping[str, int]:
     """Return the sums of all rows."""
     return {name: sum(row[name] for row in rows) for name in COUNTS}
 
 
-def costs_of(rows: Sequence[Json]) -> Sequence[tuple[str, float]]:
+def sum_costs(rows: Sequence[Json]) -> Sequence[tuple[str, float]]:
     """Return the cost in each currency."""
     costs: dict[str, float] = {}
     for row in rows:

@@ -10,11 +10,11 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from gateway.console.client import ApiError
-from gateway.console.schema_form import Field, FieldError, fields_of, values_of
-from gateway.console.visit import Page, Visit, see_other
-from gateway.contracts.journal import ENDED
-from gateway.contracts.store import Json
+from gateway.console.api_client import ApiError
+from gateway.console.request import Page, Visit, see_other
+from gateway.console.schema_form import Field, FormError, build_fields, parse_values
+from gateway.contracts.storage.journal import ENDED
+from gateway.contracts.storage.store import Json
 
 #: So many runs of a workflow stand on its page; the others are on the page of runs.
 LAST: Final = 10
@@ -22,7 +22,7 @@ LAST: Final = 10
 FURTHER: Final = ("conversation", "model")
 
 
-class Workflows:
+class WorkflowsPage:
     """The pages of workflows."""
 
     def pages(self) -> tuple[Page, ...]:
@@ -48,9 +48,9 @@ class Workflows:
         )
 
     async def _one(self, visit: Visit) -> web.Response:
-        return await self._shown(visit, await visit.api.get("workflows", visit.match["name"]))
+        return await self._render_page(visit, await visit.api.get("workflows", visit.match["name"]))
 
-    async def _shown(
+    async def _render_page(
         self,
         visit: Visit,
         workflow: Json,
@@ -83,16 +83,18 @@ class Workflows:
             run = await visit.api.post(
                 "workflows", name, "runs", body=body, Prefer="respond-async", Idempotency_Key=_key(visit.form, body)
             )
-        except FieldError as error:
+        except FormError as error:
             problem = f"{error.name}: {error.problem(visit.t)}"
-            return await self._shown(visit, workflow, status=422, problem=problem, form=visit.form)
+            return await self._render_page(visit, workflow, status=422, problem=problem, form=visit.form)
         except ApiError as error:
-            return await self._shown(visit, workflow, status=error.status, problem=_problem(error), form=visit.form)
+            return await self._render_page(
+                visit, workflow, status=error.status, problem=_problem(error), form=visit.form
+            )
         return see_other("runs", run["id"])
 
 
 def _fields(workflow: Json) -> list[Field]:
-    return [_field(one) for one in fields_of(workflow["parameters"], {}, defaults=True)]
+    return [_field(one) for one in build_fields(workflow["parameters"], {}, defaults=True)]
 
 
 def _field(one: Field) -> Field:
@@ -109,7 +111,7 @@ def _field(one: Field) -> Field:
 def _body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:
     """Return the body that starts a run. Raises FieldError."""
     further = {name: text for name in FURTHER if (text := form.get(name, "").strip())}
-    return {"parameters": values_of(_fields(workflow), form), **further}
+    return {"parameters": parse_values(_fields(workflow), form), **further}
 
 
 def _problem(error: ApiError) -> str:

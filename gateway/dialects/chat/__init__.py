@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as clients speak them. `ENDPOINT` is the path that gateway/dialects/endpoints.py finds."""
+"""OpenAI's chat completions, as clients speak them. `ENDPOINT` is the path that gateway/dialects/registry.py finds."""
 
 from typing import Final
 

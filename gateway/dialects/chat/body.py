@@ -6,9 +6,9 @@ Each refusal names the field at fault as `param`, such as `messages[2].role`, an
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.json_object import json_object
-from gateway.errors import GatewayError
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
 _TEXT: Final = "text"

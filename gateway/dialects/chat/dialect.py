@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat import ENDPOINT
 from gateway.dialects.chat.body import chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
@@ -15,7 +15,7 @@ class ChatAnswer:
     """One chat completion."""
 
     def __init__(self, body: Json, *, run_id: str, created_s: float) -> None:
-        self._turn = CompletionFacts.of(run_id, body, created_s=created_s)
+        self._turn = CompletionFacts.from_request(run_id, body, created_s=created_s)
         self._body = body
 
     @property
@@ -40,7 +40,7 @@ class ChatDialect:
     """See `Dialect`."""
 
     endpoint = ENDPOINT
-    described = Described(
+    description = Described(
         operation="createChat",
         request="ChatRequest",
         answer="Chat",
@@ -49,14 +49,14 @@ class ChatDialect:
 
     def parse(self, content: bytes, *, needs_model: bool) -> Asked:
         """Return the request, checked. Raises GatewayError."""
-        return asked_of(chat_request(content, needs_model=needs_model))
+        return parse_request(chat_request(content, needs_model=needs_model))
 
     def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ChatAnswer:
         """Return the writer of the chat completion."""
         return ChatAnswer(asked.body, run_id=run_id, created_s=created_s)
 
 
-def asked_of(body: Json) -> Asked:
+def parse_request(body: Json) -> Asked:
     """Return a chat completion request as `Asked`."""
     wishes = Wishes(tainted=brings_tool_results(body["messages"]) or lets_server_search(body))
     return Asked(body=body, text=whole_text(body), streams=body.get("stream") is True, wishes=wishes)

@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
-from gateway.dialects.beside import Gathered
-from gateway.dialects.turn import Turn
-from gateway.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.extra_message_fields import FieldAccumulator
+from gateway.dialects.run_chunk_reader import TurnState
 from gateway.http.error_response import error_body
 from gateway.http.sse import event
 
@@ -26,7 +26,7 @@ _NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0
 
 
 @dataclass(slots=True)
-class CompletionFacts(Turn):
+class CompletionFacts(TurnState):
     """The facts that all frames of one turn share, and its state so far."""
 
     id: str
@@ -34,7 +34,7 @@ class CompletionFacts(Turn):
     created: int
 
     @classmethod
-    def of(cls, run_id: str, body: Json, *, created_s: float) -> "CompletionFacts":
+    def from_request(cls, run_id: str, body: Json, *, created_s: float) -> "CompletionFacts":
         """Return the turn of a run; its model is the one that was asked for."""
         return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
 
@@ -100,7 +100,7 @@ class Completion:
         self._turn = turn
         self._content: list[Any] = []
         self._has_parts = False
-        self._beside = Gathered()
+        self._beside = FieldAccumulator()
         self._calls: dict[int, Json] = {}
         self._function_call: dict[str, str] = {}
 

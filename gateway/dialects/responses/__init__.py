@@ -1,4 +1,4 @@
-"""The Responses API, as clients speak it. `ENDPOINT` and `BELOW` are what gateway/dialects/endpoints.py finds."""
+"""The Responses API, as clients speak it. `ENDPOINT` and `BELOW` are what gateway/dialects/registry.py finds."""
 
 from typing import Final
 

@@ -9,16 +9,16 @@ from typing import Final, Literal
 
 import orjson
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.responses import ResponseState
-from gateway.contracts.store import Json, UntoldError
-from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.output.assembly import Output, thought_of
+from gateway.contracts.storage.responses import ResponseState
+from gateway.contracts.storage.store import Json, UntoldError
+from gateway.dialects.responses.events import DONE, KEEPALIVE, NoEvents, ResponseEvents
+from gateway.dialects.responses.output.assembly import Output, find_thought
 from gateway.dialects.responses.output.items import REFUSAL, THOUGHT
-from gateway.dialects.responses.output.resource import Resource, error_of, usage_of
+from gateway.dialects.responses.output.resource import Resource, build_error, build_usage
 from gateway.dialects.responses.output.retelling import retell
-from gateway.errors import GatewayError
+from gateway.dialects.responses.response_metadata import ResponseFacts
 
 #: Why an answer ends early, in the words of chat completions and of responses.
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -68,7 +68,7 @@ class ResponseAnswer:
 
     def stream(self, after: int = -1) -> "ResponseStream":
         """Return the writer of a stream that begins behind event number `after`."""
-        self._output.events = Events(after=after)
+        self._output.events = ResponseEvents(after=after)
         return ResponseStream(self, self._output)
 
     def whole(self, chunks: Sequence[Chunk]) -> bytes:
@@ -135,8 +135,8 @@ class ResponseAnswer:
         cancelled = error.code == "run_cancelled"
         resource.status = "cancelled" if cancelled else "failed"
         if not cancelled:
-            resource.error = error_of(error, self._tell_error(error, request_id=request_id))
-        self._settle(None if self.usage is None else usage_of(self.usage))
+            resource.error = build_error(error, self._tell_error(error, request_id=request_id))
+        self._settle(None if self.usage is None else build_usage(self.usage))
         self._tell("response.failed")
 
     def _tell_error(self, error: GatewayError, *, request_id: str) -> str:
@@ -149,7 +149,7 @@ class ResponseAnswer:
 
     def _complete(self, status: Literal["completed", "incomplete"]) -> None:
         self._resource.status = status
-        self._settle(usage_of(self.usage))
+        self._settle(build_usage(self.usage))
         self._tell(f"response.{status}")
 
     def _settle(self, usage: Json | None) -> None:
@@ -181,7 +181,7 @@ class ResponseStream:
     def first(self) -> bytes:
         """Return the events that begin a response."""
         self._answer.open()
-        return self._output.events.taken()
+        return self._output.events.take_frames()
 
     def keepalive(self) -> bytes:
         """Return a comment, which has no number."""
@@ -191,7 +191,7 @@ class ResponseStream:
         """Return the events that end the response."""
         self._writing.close()
         self._answer.end()
-        return self._output.events.taken() + DONE
+        return self._output.events.take_frames() + DONE
 
     def retold(self, response: bytes) -> bytes:
         """Return the events behind the first ones of a response that has ended: its items, each text in one piece."""
@@ -200,20 +200,20 @@ class ResponseStream:
         status = "failed" if ended["status"] == "cancelled" else ended["status"]
         retell(ended["output"], events, failed=status == "failed")
         events.add_response(f"response.{status}", response)
-        return events.taken() + DONE
+        return events.take_frames() + DONE
 
-    def unasked(self) -> bytes:
+    def render_without_model(self) -> bytes:
         """Return all events of a response for which no model is asked."""
         self._writing.close()
         self._answer.open()
         self._answer.end_unasked()
-        return self._output.events.taken() + DONE
+        return self._output.events.take_frames() + DONE
 
     def error(self, error: GatewayError, *, request_id: str) -> bytes:
         """Return the events that end a response which failed."""
         self._writing.close()
         self._answer.fail(error, request_id=request_id)
-        return self._output.events.taken() + DONE
+        return self._output.events.take_frames() + DONE
 
     def _write(self) -> Generator[bytes, Chunk, None]:
         """Yield the frames of each chunk that is sent.
@@ -227,7 +227,7 @@ class ResponseStream:
         answer.begin()
         while True:
             output.take(chunk)
-            frames, part = events.taken(), output.part
+            frames, part = events.take_frames(), output.part
             if part is None or not events.are_read or part.kind is REFUSAL:
                 chunk = yield frames
                 continue
@@ -236,7 +236,7 @@ class ResponseStream:
             try:
                 for end in events.ends():
                     chunk = yield frames
-                    piece = thought_of(chunk) if thinks else chunk
+                    piece = find_thought(chunk) if thinks else chunk
                     if not isinstance(piece, str) or not piece:
                         break
                     frames = head + dumps(piece) + end

@@ -10,12 +10,12 @@ from typing import Final
 
 import orjson
 
-from gateway import strict_json
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import MODEL_NAME_LIMIT, model_name
-from gateway.dialects.checks import TEXT, TEXTS, WHOLE, Kind, check, needed
+from gateway.dialects.field_checks import TEXT, TEXTS, WHOLE, Kind, check, mark_required
 from gateway.dialects.responses.items import OPERATION, SHELL
-from gateway.errors import GatewayError
+from gateway.jsontext import strict_json
 
 #: The arguments of a call whose model wrote none: clients, and model servers that get them back, read them as JSON.
 NO_ARGUMENTS: Final = "{}"
@@ -80,8 +80,8 @@ EXACT: Final[Mapping[str, Json]] = {
 }
 #: The same as the checks of this room.
 _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    "custom": {"input": needed(TEXT)},
-    "local_shell": {"command": needed(TEXTS), "working_directory": TEXT, "timeout_ms": WHOLE},
+    "custom": {"input": mark_required(TEXT)},
+    "local_shell": {"command": mark_required(TEXTS), "working_directory": TEXT, "timeout_ms": WHOLE},
     "shell": SHELL,
     "apply_patch": OPERATION,
 }
@@ -114,31 +114,31 @@ def is_blank(arguments: str) -> bool:
     return not arguments.strip(" \t\r\n")
 
 
-def arguments_of(item: Json) -> str:
+def get_arguments(item: Json) -> str:
     """Return the arguments of a call as JSON, also where its model wrote none."""
     arguments: str = item["arguments"]
     return NO_ARGUMENTS if is_blank(arguments) else arguments
 
 
-def call_of(item: Json) -> Json:
+def build_chat_call(item: Json) -> Json:
     """Return a checked item that is a call as chat completions have it."""
     name = item.get("name")
     match item["type"]:
         case "function_call":
-            arguments = arguments_of(item)
+            arguments = get_arguments(item)
         case "custom_tool_call":
-            arguments = _written({"input": item["input"]})
+            arguments = _dump_json({"input": item["input"]})
         case "apply_patch_call":
-            name, arguments = "apply_patch", _written(item["operation"])
+            name, arguments = "apply_patch", _dump_json(item["operation"])
         case kind:
             name = str(kind).removesuffix("_call")
             fields = item["action"].items()
-            arguments = _written({key: value for key, value in fields if key != "type" and value not in (None, {})})
+            arguments = _dump_json({key: value for key, value in fields if key != "type" and value not in (None, {})})
     function = {"name": name_for_models(str(name), item.get("namespace")), "arguments": arguments}
     return {"id": item["call_id"], "type": "function", "function": function}
 
 
-def item_of(tool: ClientTool, *, call_id: str, arguments: str) -> Json:
+def build_call_item(tool: ClientTool, *, call_id: str, arguments: str) -> Json:
     """Return a whole call of a model as an item, without `id` and `status`.
 
     Arguments that the item of the tool cannot show exactly make it the call of a function, which shows them as they
@@ -180,5 +180,5 @@ def _exact(kind: str, arguments: str) -> Json | None:
     return None if fields.pop("diff", "") else fields
 
 
-def _written(value: Json) -> str:
+def _dump_json(value: Json) -> str:
     return orjson.dumps(value).decode()

@@ -4,60 +4,60 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import model_name
-from gateway.dialects.checks import (
+from gateway.dialects.dialect import Offer
+from gateway.dialects.field_checks import (
     ID,
     LIST,
     NAME,
+    build_enum_kind,
+    build_unsupported_error,
     check,
-    missing,
-    needed,
-    object_at,
-    one_of,
+    check_object,
+    mark_required,
     refuse,
-    unsupported,
+    refuse_missing,
 )
-from gateway.dialects.dialect import Offer
-from gateway.dialects.responses.tools import Tools, read_tools
-from gateway.errors import GatewayError
+from gateway.dialects.responses.tools import ToolSelection, read_tools
 
 #: The label of the gateway's own tools, among those of its services.
 GATEWAY: Final = "gateway"
 _PLACE: Final = "tool_choice"
 _DESCRIBED: Final = "none, auto, required, or an object with a 'type'"
-_NAMED: Final = {"name": needed(NAME)}
-_MCP: Final = {"server_label": needed(ID), "name": ID}
-_ALLOWED: Final = {"mode": one_of("auto", "required"), "tools": needed(LIST)}
+_NAMED: Final = {"name": mark_required(NAME)}
+_MCP: Final = {"server_label": mark_required(ID), "name": ID}
+_ALLOWED: Final = {"mode": build_enum_kind("auto", "required"), "tools": mark_required(LIST)}
 
 
-def tools_of(fields: Mapping[str, object]) -> Tools:
+def resolve_tools(fields: Mapping[str, object]) -> ToolSelection:
     """Return the tools of a request, by its `tools`, as its `tool_choice` leaves them. Raises GatewayError."""
     tools, choice = fields.get("tools"), fields.get("tool_choice")
-    return Tools() if tools is choice is None else chosen(read_tools(tools), choice)
+    return ToolSelection() if tools is choice is None else apply_tool_choice(read_tools(tools), choice)
 
 
-def chosen(tools: Tools, choice: object) -> Tools:
+def apply_tool_choice(tools: ToolSelection, choice: object) -> ToolSelection:
     """Return the tools that `tool_choice` leaves, with its value for models. Raises GatewayError."""
     if isinstance(choice, dict):
         return _specific(tools, choice)
     if choice is None or choice == "auto":
-        return _offered(tools)
+        return _with_choice(tools)
     if choice == "required":
-        return _required(tools, place=_PLACE)
+        return _with_required_choice(tools, place=_PLACE)
     if choice != "none":
         refuse(_PLACE, _DESCRIBED)
-    return replace(_offered(tools, "none"), no_tools=True)
+    return replace(_with_choice(tools, "none"), no_tools=True)
 
 
-def _specific(tools: Tools, choice: Json) -> Tools:
+def _specific(tools: ToolSelection, choice: Json) -> ToolSelection:
     """Return the tools of a choice that names some."""
     kind = choice.get("type")
     if kind is None:
-        missing(f"{_PLACE}.type", "the type of a tool, or allowed_tools")
+        refuse_missing(f"{_PLACE}.type", "the type of a tool, or allowed_tools")
     if kind == "allowed_tools":
-        return _allowed(tools, choice)
-    found = _Named(tools).find(_PLACE, choice)
+        return _keep_allowed(tools, choice)
+    found = _ToolIndex(tools).find(_PLACE, choice)
     if isinstance(found, Offer):
         only = replace(tools, functions=(), client={}, offers=(found,))
         return replace(only, notes=(_must_call(only),), must_call=True)
@@ -66,14 +66,14 @@ def _specific(tools: Tools, choice: Json) -> Tools:
     return replace(tools, choice={"type": "function", "function": {"name": found}})
 
 
-def _allowed(tools: Tools, choice: Json) -> Tools:
+def _keep_allowed(tools: ToolSelection, choice: Json) -> ToolSelection:
     """Return the tools that the model may call. All others are gone, so that it cannot call one."""
     check(_PLACE, choice, _ALLOWED)
-    named, own = _Named(tools), set[str]()
+    named, own = _ToolIndex(tools), set[str]()
     offers: dict[str, tuple[Offer, dict[str, None] | None]] = {}  # each with the names that are allowed; None: all
     for i, reference in enumerate(choice["tools"]):
         place = f"{_PLACE}.tools[{i}]"
-        found = named.find(place, object_at(place, reference))
+        found = named.find(place, check_object(place, reference))
         if isinstance(found, Offer):
             _, names = offers.setdefault(found.label, (found, {}))
             if found.names is None or names is None:
@@ -91,13 +91,15 @@ def _allowed(tools: Tools, choice: Json) -> Tools:
         else tuple(replace(offer, names=None if names is None else tuple(names)) for offer, names in offers.values()),
         no_tools=not offers,
     )
-    return _required(left, place=f"{_PLACE}.mode") if choice.get("mode") == "required" else _offered(left)
+    return (
+        _with_required_choice(left, place=f"{_PLACE}.mode") if choice.get("mode") == "required" else _with_choice(left)
+    )
 
 
-class _Named:
+class _ToolIndex:
     """The tools of a request by the names that a choice has for them."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: ToolSelection) -> None:
         self._own = {(tool.kind, tool.name): name for name, tool in reversed([*tools.client.items()])}
         self._offers = {offer.label: offer for offer in tools.offers or ()}
         self._names = {offer.label: frozenset(offer.names or ()) for offer in tools.offers or ()}
@@ -140,12 +142,12 @@ def _refuse_unknown(place: str) -> NoReturn:
     raise GatewayError("invalid_field", text, param=place)
 
 
-def _offered(tools: Tools, choice: str = "auto") -> Tools:
+def _with_choice(tools: ToolSelection, choice: str = "auto") -> ToolSelection:
     """Return tools that the model may call. OpenAI refuses a choice beside no tools."""
     return replace(tools, choice=choice if tools.functions else None)
 
 
-def _required(tools: Tools, *, place: str) -> Tools:
+def _with_required_choice(tools: ToolSelection, *, place: str) -> ToolSelection:
     """Return tools of which the model must call one. Model servers can force it to call the client's only."""
     if not tools.functions and not tools.offers:
         if tools.left_out:
@@ -154,16 +156,16 @@ def _required(tools: Tools, *, place: str) -> Tools:
         raise GatewayError("invalid_field", text, param=place)
     if not tools.offers:
         return replace(tools, choice="required")
-    return replace(_offered(tools), notes=(_must_call(tools),), must_call=True)
+    return replace(_with_choice(tools), notes=(_must_call(tools),), must_call=True)
 
 
-def _refuse_hosted(tools: Tools, kind: str) -> NoReturn:
+def _refuse_hosted(tools: ToolSelection, kind: str) -> NoReturn:
     place = next(place for place, left_out in tools.left_out.items() if left_out == kind)
     next_step = f"the gateway has no tool '{kind}'. Leave it out, and choose another in 'tool_choice'"
-    raise unsupported(place, next_step)
+    raise build_unsupported_error(place, next_step)
 
 
-def _must_call(tools: Tools) -> str:
+def _must_call(tools: ToolSelection) -> str:
     """Return a note for the model: no field of a request to a model server forces a call of a tool of the gateway."""
     names = [f"`{name}`" for name in tools.client]
     for offer in tools.offers or ():

@@ -13,21 +13,28 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import lets_server_search, whole_text
 from gateway.dialects.dialect import Asked, Wishes
-from gateway.dialects.meaning import content_text
-from gateway.dialects.responses.calls import EXACT, NO_ARGUMENTS, ClientTool, arguments_of, call_of, name_for_models
+from gateway.dialects.message_identity import content_text
+from gateway.dialects.responses.call_outputs import Pairs, pair_items
+from gateway.dialects.responses.calls import (
+    EXACT,
+    NO_ARGUMENTS,
+    ClientTool,
+    build_chat_call,
+    get_arguments,
+    name_for_models,
+)
 from gateway.dialects.responses.choice import tool_name
-from gateway.dialects.responses.decisions import decisions_of, said_beside, shown_last
+from gateway.dialects.responses.decisions import find_user_messages, parse_decisions, shown_last
+from gateway.dialects.responses.encrypted_reasoning import Packed, unpack_reasoning
 from gateway.dialects.responses.fields import for_models
 from gateway.dialects.responses.ids import request_of_item
 from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output
-from gateway.dialects.responses.pairs import Pairs, pairs_of
-from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
+from gateway.dialects.responses.parts import chat_content, get_text, text_and_files
 from gateway.dialects.responses.request import ResponseRequest
-from gateway.dialects.responses.thoughts import Packed, unpacked
-from gateway.errors import GatewayError
 
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
 _SUMMARY: Final = "Summary of the conversation so far:\n\n"
@@ -55,7 +62,7 @@ class ResponseAsked(Asked):
     listed: frozenset[str]
 
 
-def asked_of(
+def resolve_request(
     request: ResponseRequest,
     *,
     earlier: Sequence[Json] = (),
@@ -68,13 +75,13 @@ def asked_of(
     it refers to, by their ids. `unseal` opens the summary of a compaction, and raises ValueError for a foreign one.
     Raises GatewayError.
     """
-    own = _resolved(request, referenced or {})
+    own = _resolve_references(request, referenced or {})
     items = [*earlier, *own]
     places = _Places(request, len(earlier))
-    pairs = pairs_of(items, place=places.of)
+    pairs = pair_items(items, place=places.format_place)
     conversation = _Conversation(pairs, unseal, places)
     conversation.add_all([*request.instructions, *items], first=-len(request.instructions))
-    decisions = decisions_of(own, earlier, place=places.of_own)
+    decisions = parse_decisions(own, earlier, place=places.of_own)
     messages = conversation.messages
     if not messages and not decisions:
         raise GatewayError(
@@ -102,7 +109,7 @@ def asked_of(
         text=whole_text(body) if _is_typed(request) else "",
         streams=request.streams,
         decisions=decisions,
-        beside=said_beside(own, is_whole=_is_whole(request)) if decisions else None,
+        beside=find_user_messages(own, is_whole=_is_whole(request)) if decisions else None,
         wishes=wishes,
         request=request,
         items=own,
@@ -143,7 +150,7 @@ def _is_whole(request: ResponseRequest) -> bool:
     return request.previous_response_id is None and request.conversation_id is None
 
 
-def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple[Json, ...]:
+def _resolve_references(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple[Json, ...]:
     """Return the items of a request, with the items that it refers to in the place of its references.
 
     A call whose client left its output out has the stored one.
@@ -171,7 +178,7 @@ def _is_stored(item: Json, referenced: Mapping[str, Json]) -> bool:
 
     Whose tool wrote a result is otherwise only what the client says.
     """
-    if item["type"] != "mcp_call" or _result_of(item) is None:
+    if item["type"] != "mcp_call" or _find_result(item) is None:
         return True
     stored = referenced.get(item.get("id") or "", {})
     return all(item.get(name) == stored.get(name) for name in _OF_CALL)
@@ -184,7 +191,7 @@ class _Places:
         self._before = "conversation" if request.previous_response_id is None else "previous_response_id"
         self._n_earlier = n_earlier
 
-    def of(self, index: int, field: str = "") -> str:
+    def format_place(self, index: int, field: str = "") -> str:
         """Return the place of an item of the whole conversation."""
         return self._before if index < self._n_earlier else self.of_own(index - self._n_earlier, field)
 
@@ -231,7 +238,7 @@ class _Conversation:
             self._add_message(item)
         elif kind in OUTPUT_OF:
             if (output := self._pairs.outputs.get(index)) is not None:
-                self._add_call(call_of(item), _output_of(output))
+                self._add_call(build_chat_call(item), _get_output(output))
                 self._answer_id = self._answer_id or request_of_item(item)
                 self.tainted = True  # what the client's own tool brought may be a stranger's
         elif kind in OUTPUTS:
@@ -257,10 +264,10 @@ class _Conversation:
         self._text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
-        found = unpacked(item.get("encrypted_content") or "") or Packed()
+        found = unpack_reasoning(item.get("encrypted_content") or "") or Packed()
         if (self._text or self._calls) and not found.goes_on:
             self._close()
-        thoughts = [text_of(part) for part in item.get("content") or item.get("summary") or ()]
+        thoughts = [get_text(part) for part in item.get("content") or item.get("summary") or ()]
         self._thoughts += thoughts or ([found.text] if found.text else [])
         self.all_thoughts += [*thoughts, *found.texts]
         for name, value in found.message.items():
@@ -286,19 +293,19 @@ class _Conversation:
 
     def _add_own_call(self, item: Json) -> None:
         """Add a call of a gateway's tool that has ended, or was cut."""
-        output = _CUT if item.get("status") == "incomplete" else _result_of(item)
+        output = _CUT if item.get("status") == "incomplete" else _find_result(item)
         if output is not None:
             self.results.setdefault((item["server_label"], item["name"]))
             call_id, name = (
                 item.get("id") or f"call_{len(self.messages)}",
                 tool_name(item["server_label"], item["name"]),
             )
-            self._add_call(_call(call_id, name, arguments_of(item)), output)
+            self._add_call(_call(call_id, name, get_arguments(item)), output)
             self._answer_id = self._answer_id or request_of_item(item)
 
     def _add_summary(self, index: int, item: Json) -> None:
         self._close()
-        summary = summary_of(item, self._unseal, place=self._places.of(index, "encrypted_content"))
+        summary = unseal_summary(item, self._unseal, place=self._places.format_place(index, "encrypted_content"))
         self.tainted = True
         self.messages.append({"role": "system", "content": _SUMMARY + summary})
 
@@ -319,7 +326,7 @@ class _Conversation:
         self._thoughts, self._fields, self._of_calls, self._answer_id = [], {}, {}, ""
 
 
-def summary_of(item: Json, unseal: Callable[[str], str], *, place: str) -> str:
+def unseal_summary(item: Json, unseal: Callable[[str], str], *, place: str) -> str:
     """Return the summary in a compaction item. Raises GatewayError for one that this gateway did not make."""
     try:
         return unseal(item["encrypted_content"])
@@ -332,7 +339,7 @@ def _call(call_id: str, name: str, arguments: str) -> Json:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _output_of(item: Json) -> str | list[Json]:
+def _get_output(item: Json) -> str | list[Json]:
     """Return what a model reads of an output."""
     output: str | list[Json] | None = item.get("output")
     if item["type"] == "shell_call_output":
@@ -340,7 +347,7 @@ def _output_of(item: Json) -> str | list[Json]:
     return item["status"] if output is None else output
 
 
-def _result_of(item: Json) -> str | None:
+def _find_result(item: Json) -> str | None:
     """Return the output of a call of the gateway's, or its error; None: it has not ended."""
     output, error = item.get("output"), item.get("error")
     if isinstance(output, str):

@@ -7,16 +7,16 @@ Messages of the user there may be history as well: a client that stores nothing 
 from collections.abc import Sequence
 from itertools import chain
 
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import ChatDecision, SaidBeside, ShownCall
+from gateway.dialects.responses.call_outputs import PlaceWriter
 from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.items import is_of_response
-from gateway.dialects.responses.pairs import Place
 from gateway.dialects.responses.parts import chat_content
-from gateway.errors import GatewayError
 
 
-def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) -> tuple[ChatDecision, ...]:
+def parse_decisions(own: Sequence[Json], earlier: Sequence[Json], *, place: PlaceWriter) -> tuple[ChatDecision, ...]:
     """Return the decisions among the items of a request itself, with the calls that the conversation shows for them.
 
     Raises GatewayError (invalid_field) for two decisions on one call.
@@ -42,7 +42,7 @@ def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) 
     return tuple(_decision(approval_id, item, shown[approval_id]) for approval_id, (_, item) in made.items())
 
 
-def said_beside(own: Sequence[Json], *, is_whole: bool) -> SaidBeside | None:
+def find_user_messages(own: Sequence[Json], *, is_whole: bool) -> SaidBeside | None:
     """Return the messages of the user that come with the decisions of a request, or None if there are none.
 
     `is_whole`: the request goes on from nothing that is stored.
@@ -70,7 +70,7 @@ def _decision(approval_id: str, item: Json, shown: Sequence[ShownCall]) -> ChatD
     )
 
 
-def decided_in(items: Sequence[Json]) -> list[str]:
+def list_decided_approvals(items: Sequence[Json]) -> list[str]:
     """Return the approvals that the items of a request decide on."""
     return [item["approval_request_id"].lower() for item in items if item["type"] == "mcp_approval_response"]
 

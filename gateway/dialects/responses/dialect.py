@@ -5,33 +5,33 @@ Its pages are of its own (gateway/api/responses/), because a request may go on f
 
 from typing import NoReturn
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.dialects.dialect import Asked, Dialect
 from gateway.dialects.responses import ENDPOINT
 from gateway.dialects.responses.answer import ResponseAnswer
-from gateway.dialects.responses.conversation import ResponseAsked, asked_of
-from gateway.dialects.responses.described import DESCRIBED
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.ids import response_id_of
-from gateway.dialects.responses.request import request_of
+from gateway.dialects.responses.conversation import ResponseAsked, resolve_request
+from gateway.dialects.responses.ids import build_response_id
+from gateway.dialects.responses.openapi import DESCRIBED
+from gateway.dialects.responses.request import parse_request
+from gateway.dialects.responses.response_metadata import ResponseFacts
 
 
 class ResponsesDialect:
     """See `Dialect`."""
 
     endpoint = ENDPOINT
-    described = DESCRIBED
+    description = DESCRIBED
 
     def parse(self, content: bytes, *, needs_model: bool) -> ResponseAsked:
         """Return a request that goes on from nothing which is stored. Raises GatewayError."""
-        return asked_of(request_of(content, needs_model=needs_model), unseal=_unknown)
+        return resolve_request(parse_request(content, needs_model=needs_model), unseal=_unknown)
 
     def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ResponseAnswer:
         """Return the writer of the response to what `parse` returned."""
         assert isinstance(asked, ResponseAsked)
         return ResponseAnswer(
-            ResponseFacts.of(asked),
-            response_id=response_id_of(run_id),
+            ResponseFacts.from_request(asked),
+            response_id=build_response_id(run_id),
             created_s=created_s,
             now_s=SystemClock().time,
             background=asked.request.background,

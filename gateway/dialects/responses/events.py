@@ -11,7 +11,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.http.sse import event
 
 DONE: Final = event(b"[DONE]")
@@ -21,7 +21,7 @@ KEEPALIVE: Final = b": keep-alive\n\n"
 _BLOCK: Final = 512
 
 
-class Events:
+class ResponseEvents:
     """The events of one response. Those up to number `after` are counted, and not written."""
 
     __slots__ = ("_after", "_frames", "number")
@@ -59,14 +59,14 @@ class Events:
         """Yield the ends of the next events, for pieces of a text; one at least."""
         return islice(_ends(self.number // _BLOCK), self.number % _BLOCK, None)
 
-    def taken(self) -> bytes:
+    def take_frames(self) -> bytes:
         """Return the frames since the last time."""
         frames = b"".join(self._frames)
         self._frames.clear()
         return frames
 
 
-class NoEvents(Events):
+class NoEvents(ResponseEvents):
     """The events of a response that is no stream: none."""
 
     __slots__ = ()

@@ -7,8 +7,9 @@ refused if the gateway cannot honour it; one that only says how OpenAI works (ca
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.contracts.store import Json
-from gateway.dialects.checks import (
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.field_checks import (
     ANYTHING,
     ID,
     ID_CHARS,
@@ -19,18 +20,17 @@ from gateway.dialects.checks import (
     TEXTS,
     TRUTH,
     Kind,
+    build_enum_kind,
+    build_unsupported_error,
     check,
-    needed,
-    one_of,
+    mark_required,
     refuse,
     short,
     unknown,
-    unsupported,
     whole,
 )
-from gateway.dialects.checks import number as ranged
-from gateway.dialects.responses.thoughts import INCLUDED
-from gateway.errors import GatewayError
+from gateway.dialects.field_checks import number as ranged
+from gateway.dialects.responses.encrypted_reasoning import INCLUDED
 
 INCLUDABLE: Final = (
     INCLUDED,
@@ -68,7 +68,7 @@ _FIELDS: Final[Mapping[str, Kind]] = {
     "stream_options": OBJECT,
     "background": TRUTH,
     "store": TRUTH,
-    "truncation": one_of("auto", "disabled"),
+    "truncation": build_enum_kind("auto", "disabled"),
     "user": TEXT,
     "safety_identifier": short(_PASSED_CHARS),
     "prompt_cache_key": short(_PASSED_CHARS),
@@ -76,7 +76,7 @@ _FIELDS: Final[Mapping[str, Kind]] = {
     "prompt": OBJECT,
     "moderation": OBJECT,
     "context_management": LIST,
-    "prompt_cache_retention": one_of("in_memory", "in-memory", "24h"),
+    "prompt_cache_retention": build_enum_kind("in_memory", "in-memory", "24h"),
     "prompt_cache_options": OBJECT,
     "background_options": OBJECT,
     "image": OBJECT,
@@ -108,8 +108,14 @@ _MOVED: Final[Mapping[str, str]] = {
     "reasoning_effort": "reasoning.effort",
 }
 _TEXT: Final = {"format": OBJECT, "verbosity": short(ID_CHARS)}
-_FORMAT: Final = {"type": needed(one_of("text", "json_object", "json_schema"))}
-_SCHEMA: Final = {**_FORMAT, "name": needed(NAME), "schema": needed(OBJECT), "strict": TRUTH, "description": TEXT}
+_FORMAT: Final = {"type": mark_required(build_enum_kind("text", "json_object", "json_schema"))}
+_SCHEMA: Final = {
+    **_FORMAT,
+    "name": mark_required(NAME),
+    "schema": mark_required(OBJECT),
+    "strict": TRUTH,
+    "description": TEXT,
+}
 _REASONING: Final = {
     "effort": short(ID_CHARS),
     "summary": short(ID_CHARS),
@@ -118,7 +124,7 @@ _REASONING: Final = {
     "mode": short(ID_CHARS),
 }
 _STREAM_OPTIONS: Final = {"include_obfuscation": TRUTH}
-_CONVERSATION: Final = {"id": needed(ID)}
+_CONVERSATION: Final = {"id": mark_required(ID)}
 METADATA_PAIRS: Final = 16
 _METADATA_VALUE: Final = Kind(
     lambda value: type(value) is str and len(value) <= METADATA_CHARS, "text of at most 512 characters"
@@ -173,20 +179,24 @@ def _check_known(fields: Json, known: Mapping[str, Kind]) -> None:
 def _check_offered(fields: Json) -> None:
     """Refuse fields that would change the answer, and cannot be honoured."""
     if fields.get("prompt") is not None:
-        raise unsupported("prompt", "send its text as 'instructions', or name one of the gateway's: X-Context-Prompt")
+        raise build_unsupported_error(
+            "prompt", "send its text as 'instructions', or name one of the gateway's: X-Context-Prompt"
+        )
     if fields.get("moderation") is not None:
-        raise unsupported("moderation", "leave it out, or use passthrough")
+        raise build_unsupported_error("moderation", "leave it out, or use passthrough")
     if fields.get("context_management"):
-        raise unsupported("context_management", "shorten a conversation with POST /responses/compact")
+        raise build_unsupported_error("context_management", "shorten a conversation with POST /responses/compact")
     if fields.get("top_logprobs"):
-        raise unsupported("top_logprobs", "leave it out, or use passthrough")
+        raise build_unsupported_error("top_logprobs", "leave it out, or use passthrough")
     if (fields.get("prompt_cache_options") or {}).get("prewarm"):
-        raise unsupported("prompt_cache_options.prewarm", "leave it out")
+        raise build_unsupported_error("prompt_cache_options.prewarm", "leave it out")
     for i, name in enumerate(fields.get("include") or ()):
         if name not in INCLUDABLE:
             refuse(f"include[{i}]", f"one of {', '.join(INCLUDABLE)}")
         if name == "message.output_text.logprobs":
-            raise unsupported(f"include[{i}]", "leave 'message.output_text.logprobs' out, or use passthrough")
+            raise build_unsupported_error(
+                f"include[{i}]", "leave 'message.output_text.logprobs' out, or use passthrough"
+            )
 
 
 def _check_format(shape: Json | None) -> None:
@@ -221,7 +231,7 @@ def _check_state(fields: Json) -> None:
         raise GatewayError("invalid_field", text, param="background")
 
 
-def conversation_id_of(fields: Json) -> str | None:
+def find_conversation_id(fields: Json) -> str | None:
     """Return the id of the conversation that checked fields name."""
     conversation = fields.get("conversation")
     return conversation.get("id") if isinstance(conversation, dict) else conversation

@@ -10,12 +10,12 @@ _OF_ITEM: Final = re.compile(r"[a-z]+_([0-9a-f]{24})i?[0-9a-f]{4,}")
 _OF_OUTPUT: Final = re.compile(r"[a-z]+_([0-9a-f]{24})[0-9a-f]{4,}")
 
 
-def response_id_of(request_id: str) -> str:
+def build_response_id(request_id: str) -> str:
     """Return the id of the response to a request: `resp_` and the 24 hex digits of `run_...`."""
     return RESPONSE + request_id.removeprefix("run_")
 
 
-def run_id_of(response_id: str) -> str | None:
+def find_run_id(response_id: str) -> str | None:
     """Return the id of the request, and of the run that began with it. None: the gateway did not make this id."""
     found = _OF_RESPONSE.fullmatch(response_id)
     return None if found is None else f"run_{found[1]}"
@@ -31,7 +31,7 @@ def input_id(prefix: str, response_id: str, index: int) -> str:
     return f"{prefix}_{response_id.removeprefix(RESPONSE)}i{index:04x}"
 
 
-def response_of(item_id: str) -> str | None:
+def find_response_id(item_id: str) -> str | None:
     """Return the id of the response that an item belongs to. None: the gateway did not make this id."""
     found = _OF_ITEM.fullmatch(item_id)
     return None if found is None else RESPONSE + found[1]
@@ -43,7 +43,7 @@ def request_of_item(item: Mapping[str, object]) -> str:
     return "" if found is None else f"run_{found[1]}"
 
 
-def names_of(items: Iterable[Mapping[str, object]]) -> list[str]:
+def list_request_ids(items: Iterable[Mapping[str, object]]) -> list[str]:
     """Return the ids of the requests whose responses these items belong to, as far as the gateway made their ids."""
     found = (_OF_ITEM.fullmatch(item_id) for item in items if isinstance(item_id := item.get("id"), str))
     return list(dict.fromkeys(f"run_{one[1]}" for one in found if one is not None))

@@ -6,8 +6,8 @@ An item may have fields that are not listed here: clients send back what they go
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.contracts.store import Json
-from gateway.dialects.checks import (
+from gateway.contracts.storage.store import Json
+from gateway.dialects.field_checks import (
     ANYTHING,
     ID,
     LIST,
@@ -18,13 +18,13 @@ from gateway.dialects.checks import (
     TRUTH,
     WHOLE,
     Kind,
+    build_enum_kind,
+    build_unsupported_error,
     check,
-    missing,
-    needed,
-    object_at,
-    one_of,
+    check_object,
+    mark_required,
     refuse,
-    unsupported,
+    refuse_missing,
 )
 from gateway.dialects.responses.ids import input_id
 from gateway.dialects.responses.parts import check_content
@@ -64,58 +64,67 @@ OF_RESPONSES: Final = frozenset(
 
 _ID_TEXT: Final = Kind(lambda value: value == "" or ID.accepts(value), ID.described)
 _EACH: Final = {"id": _ID_TEXT, "status": TEXT}
-_MESSAGE: Final = {**_EACH, "phase": one_of("commentary", "final_answer")}
-_CALLED: Final = {**_EACH, "call_id": needed(ID)}
-_OF_SERVICE: Final = {**_EACH, "server_label": needed(ID)}
+_MESSAGE: Final = {**_EACH, "phase": build_enum_kind("commentary", "final_answer")}
+_CALLED: Final = {**_EACH, "call_id": mark_required(ID)}
+_OF_SERVICE: Final = {**_EACH, "server_label": mark_required(ID)}
 _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    "function_call": {**_CALLED, "name": needed(NAME), "arguments": needed(TEXT), "namespace": ID},
+    "function_call": {**_CALLED, "name": mark_required(NAME), "arguments": mark_required(TEXT), "namespace": ID},
     "function_call_output": {**_EACH, "call_id": ID, "name": NAME},
-    "custom_tool_call": {**_CALLED, "name": needed(NAME), "input": needed(TEXT), "namespace": ID},
+    "custom_tool_call": {**_CALLED, "name": mark_required(NAME), "input": mark_required(TEXT), "namespace": ID},
     "custom_tool_call_output": _CALLED,
-    "local_shell_call": {**_CALLED, "action": needed(OBJECT)},
-    "local_shell_call_output": {**_EACH, "call_id": ID, "output": needed(TEXT)},
-    "shell_call": {**_CALLED, "action": needed(OBJECT)},
-    "shell_call_output": {**_CALLED, "output": needed(LIST)},
-    "apply_patch_call": {**_CALLED, "operation": needed(OBJECT)},
-    "apply_patch_call_output": {**_CALLED, "output": TEXT, "status": needed(one_of("completed", "failed"))},
+    "local_shell_call": {**_CALLED, "action": mark_required(OBJECT)},
+    "local_shell_call_output": {**_EACH, "call_id": ID, "output": mark_required(TEXT)},
+    "shell_call": {**_CALLED, "action": mark_required(OBJECT)},
+    "shell_call_output": {**_CALLED, "output": mark_required(LIST)},
+    "apply_patch_call": {**_CALLED, "operation": mark_required(OBJECT)},
+    "apply_patch_call_output": {
+        **_CALLED,
+        "output": TEXT,
+        "status": mark_required(build_enum_kind("completed", "failed")),
+    },
     "reasoning": {**_EACH, "summary": LIST, "content": LIST, "encrypted_content": TEXT},
-    "mcp_list_tools": {**_OF_SERVICE, "tools": needed(LIST)},
+    "mcp_list_tools": {**_OF_SERVICE, "tools": mark_required(LIST)},
     "mcp_call": {
         **_OF_SERVICE,
-        "name": needed(ID),
-        "arguments": needed(TEXT),
+        "name": mark_required(ID),
+        "arguments": mark_required(TEXT),
         "output": TEXT,
         "error": Kind(lambda value: type(value) in (str, dict), "text or an object"),
         "approval_request_id": ID,
     },
-    "mcp_approval_request": {**_OF_SERVICE, "id": needed(ID), "name": needed(ID), "arguments": needed(TEXT)},
+    "mcp_approval_request": {
+        **_OF_SERVICE,
+        "id": mark_required(ID),
+        "name": mark_required(ID),
+        "arguments": mark_required(TEXT),
+    },
     "mcp_approval_response": {
         **_EACH,
-        "approval_request_id": needed(ID),
-        "approve": needed(TRUTH),
+        "approval_request_id": mark_required(ID),
+        "approve": mark_required(TRUTH),
         "reason": TEXT,
     },
-    "item_reference": {"id": needed(ID)},
-    COMPACTION: {**_EACH, "encrypted_content": needed(TEXT)},
+    "item_reference": {"id": mark_required(ID)},
+    COMPACTION: {**_EACH, "encrypted_content": mark_required(TEXT)},
     **dict.fromkeys(HOSTED, _EACH),
 }
 #: Fields of the actions of shells and patches.
-SHELL: Final = {"commands": needed(TEXTS), "timeout_ms": WHOLE, "max_output_length": WHOLE}
+SHELL: Final = {"commands": mark_required(TEXTS), "timeout_ms": WHOLE, "max_output_length": WHOLE}
 _LOCAL_SHELL: Final = {
-    "command": needed(TEXTS),
+    "command": mark_required(TEXTS),
     "env": OBJECT,
     "timeout_ms": WHOLE,
     "user": TEXT,
     "working_directory": TEXT,
 }
 OPERATION: Final = {
-    "type": needed(one_of("create_file", "update_file", "delete_file")),
-    "path": needed(TEXT),
+    "type": mark_required(build_enum_kind("create_file", "update_file", "delete_file")),
+    "path": mark_required(TEXT),
     "diff": TEXT,
 }
-_SHELL_OUTPUT: Final = {"stdout": needed(TEXT), "stderr": needed(TEXT), "outcome": needed(OBJECT)}
-_OUTCOME: Final = {"type": needed(one_of("exit", "timeout")), "exit_code": WHOLE}
-_LISTED_TOOL: Final = {"name": needed(TEXT), "description": TEXT, "input_schema": ANYTHING}
+_SHELL_OUTPUT: Final = {"stdout": mark_required(TEXT), "stderr": mark_required(TEXT), "outcome": mark_required(OBJECT)}
+_OUTCOME: Final = {"type": mark_required(build_enum_kind("exit", "timeout")), "exit_code": WHOLE}
+_LISTED_TOOL: Final = {"name": mark_required(TEXT), "description": TEXT, "input_schema": ANYTHING}
 _UNSUPPORTED: Final[Mapping[str, str]] = {
     "compaction_trigger": "send the conversation to POST /responses/compact, and go on from its output",
     "additional_tools": "name the tools in 'tools'",
@@ -142,20 +151,20 @@ _WITHOUT_STATUS: Final = frozenset(
 _ITEM: Final = "an object with a 'type', or a message with a 'role'"
 
 
-def item_at(place: str, value: object) -> Json:
+def check_item(place: str, value: object) -> Json:
     """Return an item of a client, checked. A message may come without its type, and so may a reference.
 
     Raises GatewayError (missing_field, invalid_field, unsupported_parameter).
     """
-    item = object_at(place, value, _ITEM)
+    item = check_object(place, value, _ITEM)
     kind = item.get("type")
-    named = _kind_of(item) if kind is None else _RENAMED.get(kind) if type(kind) is str else None
+    named = _find_kind(item) if kind is None else _RENAMED.get(kind) if type(kind) is str else None
     if named is not None:
         item = {**item, "type": (kind := named)}
     if kind == "message":
         _check_message(place, item)
     elif kind is None:
-        missing(f"{place}.type", "the kind of the item, such as message or function_call_output")
+        refuse_missing(f"{place}.type", "the kind of the item, such as message or function_call_output")
     elif type(kind) is not str or (kind not in _FIELDS and ":" not in kind):
         _refuse_kind(place, kind)
     else:
@@ -164,7 +173,7 @@ def item_at(place: str, value: object) -> Json:
     return item
 
 
-def _kind_of(item: Json) -> str | None:
+def _find_kind(item: Json) -> str | None:
     if "role" in item:
         return "message"
     return "item_reference" if item.keys() <= {"id", "type"} and "id" in item else None
@@ -172,14 +181,14 @@ def _kind_of(item: Json) -> str | None:
 
 def _refuse_kind(place: str, kind: object) -> None:
     if isinstance(kind, str) and kind in _UNSUPPORTED:
-        raise unsupported(place, _UNSUPPORTED[kind])
+        raise build_unsupported_error(place, _UNSUPPORTED[kind])
     refuse(f"{place}.type", "a kind of item that the Responses API has, such as message or function_call_output")
 
 
 def _check_message(place: str, item: Json) -> None:
     role = item.get("role")
     if role is None:
-        missing(f"{place}.role", f"one of {', '.join(ROLES)}")
+        refuse_missing(f"{place}.role", f"one of {', '.join(ROLES)}")
     if type(role) is not str or role not in ROLES:
         refuse(f"{place}.role", f"one of {', '.join(ROLES)}")
     check_content(f"{place}.content", item.get("content"), files=role == "user")
@@ -192,13 +201,13 @@ def _check_rest(place: str, kind: str, item: Json) -> None:
     match kind:
         case "function_call_output" | "custom_tool_call_output":
             if item.get("call_id") is None and item.get("name") is None:
-                missing(f"{place}.call_id", "the id of the call that this is the output of")
+                refuse_missing(f"{place}.call_id", "the id of the call that this is the output of")
             check_content(f"{place}.output", item.get("output"), files=True)
         case "local_shell_call":
             check(f"{place}.action", item["action"], _LOCAL_SHELL)
         case "local_shell_call_output":
-            if call_id_of(item) is None:
-                missing(f"{place}.id", "the id of the call that this is the output of")
+            if find_call_id(item) is None:
+                refuse_missing(f"{place}.id", "the id of the call that this is the output of")
         case "shell_call":
             check(f"{place}.action", item["action"], SHELL)
         case "shell_call_output":
@@ -210,17 +219,17 @@ def _check_rest(place: str, kind: str, item: Json) -> None:
                 check_content(f"{place}.{name}", item.get(name) or [], files=False)
         case "mcp_list_tools":
             for i, tool in enumerate(item["tools"]):
-                check(f"{place}.tools[{i}]", object_at(f"{place}.tools[{i}]", tool), _LISTED_TOOL)
+                check(f"{place}.tools[{i}]", check_object(f"{place}.tools[{i}]", tool), _LISTED_TOOL)
 
 
 def _check_shell_output(place: str, output: list[object]) -> None:
     for i, chunk in enumerate(output):
-        said = object_at(f"{place}[{i}]", chunk)
+        said = check_object(f"{place}[{i}]", chunk)
         check(f"{place}[{i}]", said, _SHELL_OUTPUT)
         check(f"{place}[{i}].outcome", said["outcome"], _OUTCOME)
 
 
-def call_id_of(item: Json) -> str | None:
+def find_call_id(item: Json) -> str | None:
     """Return the id of the call that an item is, or is the output of. Outputs of local_shell name it in `id`, too."""
     call_id: str | None = item.get("call_id")
     return call_id or (item.get("id") or None if item["type"] == "local_shell_call_output" else None)
@@ -238,16 +247,16 @@ def is_of_response(item: Json) -> bool:
     return kind in OF_RESPONSES or (kind == "message" and item["role"] == "assistant")
 
 
-def listed(items: Sequence[Json], *, response_id: str) -> list[Json]:
+def build_input_items(items: Sequence[Json], *, response_id: str) -> list[Json]:
     """Return checked items as the input of a response. Those without an id get one that leads to the response."""
-    return [_listed(item, input_id(_prefix(item), response_id, index)) for index, item in enumerate(items)]
+    return [_complete_item(item, input_id(_prefix(item), response_id, index)) for index, item in enumerate(items)]
 
 
 def _prefix(item: Json) -> str:
     return _PREFIXES.get(item["type"], _PREFIX)
 
 
-def _listed(item: Json, new_id: str) -> Json:
+def _complete_item(item: Json, new_id: str) -> Json:
     """Return an item with the fields that the SDKs expect of items that are listed."""
     whole = {**item, "id": item.get("id") or new_id}
     if item["type"] not in _WITHOUT_STATUS and item.get("status") is None:

@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.contracts.store import Json
-from gateway.dialects.checks import (
+from gateway.contracts.storage.store import Json
+from gateway.dialects.field_checks import (
     ID_CHARS,
     OBJECT,
     TEXT,
     Kind,
+    build_enum_kind,
+    build_unsupported_error,
     check,
-    missing,
-    needed,
-    object_at,
-    one_of,
+    check_object,
+    mark_required,
     refuse,
-    unsupported,
+    refuse_missing,
 )
 
 #: Fields of texts, by the type of the part. Clients send the texts of an answer back under any of these types.
@@ -27,10 +27,10 @@ _TEXTS: Final[Mapping[str, str]] = {
     "reasoning_text": "text",
     "refusal": "refusal",
 }
-_IMAGE: Final = {"image_url": TEXT, "file_id": TEXT, "detail": one_of("auto", "low", "high", "original")}
+_IMAGE: Final = {"image_url": TEXT, "file_id": TEXT, "detail": build_enum_kind("auto", "low", "high", "original")}
 _FILE: Final = {"file_data": TEXT, "file_id": TEXT, "file_url": TEXT, "filename": TEXT}
-_AUDIO: Final = {"data": needed(TEXT), "format": needed(one_of("mp3", "wav"))}
-_AUDIO_PART: Final = {"input_audio": needed(OBJECT)}
+_AUDIO: Final = {"data": mark_required(TEXT), "format": mark_required(build_enum_kind("mp3", "wav"))}
+_AUDIO_PART: Final = {"input_audio": mark_required(OBJECT)}
 _PART: Final = "an object with a 'type'"
 _FILES: Final = ("input_image", "input_file", "input_audio")
 _CONTENT: Final = Kind(lambda value: type(value) in (str, list), "text, or a list of parts")
@@ -41,23 +41,23 @@ def check_content(place: str, content: object, *, files: bool) -> None:
     if type(content) is str:
         return
     if content is None:
-        missing(place, _CONTENT.described)
+        refuse_missing(place, _CONTENT.described)
     if type(content) is not list:
         refuse(place, _CONTENT.described)
     for i, part in enumerate(content):
-        _check_part(f"{place}[{i}]", object_at(f"{place}[{i}]", part, _PART), files=files)
+        _check_part(f"{place}[{i}]", check_object(f"{place}[{i}]", part, _PART), files=files)
 
 
 def _check_part(place: str, part: Json, *, files: bool) -> None:
     kind = part.get("type")
     if type(kind) is str and (field := _TEXTS.get(kind)) is not None:
         if type(part.get(field)) is not str:
-            check(place, part, {field: needed(TEXT)})
+            check(place, part, {field: mark_required(TEXT)})
         return
     if kind is None:
-        missing(f"{place}.type", _known(files=files))
+        refuse_missing(f"{place}.type", _describe_types(files=files))
     if kind not in _FILES or not files:
-        refuse(f"{place}.type", _known(files=files))
+        refuse(f"{place}.type", _describe_types(files=files))
     match kind:
         case "input_image":
             check(place, part, _IMAGE)
@@ -70,7 +70,7 @@ def _check_part(place: str, part: Json, *, files: bool) -> None:
             check(f"{place}.input_audio", part["input_audio"], _AUDIO)
 
 
-def _known(*, files: bool) -> str:
+def _describe_types(*, files: bool) -> str:
     """Return the types that clients are told of."""
     types = ("input_text", "input_image", "input_file", "input_audio") if files else ("input_text", "output_text")
     return f"one of {', '.join(types)}"
@@ -78,16 +78,18 @@ def _known(*, files: bool) -> str:
 
 def _check_image(place: str, part: Json) -> None:
     if part.get("file_id") is not None:
-        raise unsupported(f"{place}.file_id", "send the image itself in 'image_url', as a URL or a data URL")
+        raise build_unsupported_error(
+            f"{place}.file_id", "send the image itself in 'image_url', as a URL or a data URL"
+        )
     if not part.get("image_url"):
-        missing(f"{place}.image_url", "a URL or a data URL")
+        refuse_missing(f"{place}.image_url", "a URL or a data URL")
 
 
 def _check_file(place: str, part: Json) -> None:
     if part.get("file_url") is not None:
-        raise unsupported(f"{place}.file_url", "send the file itself in 'file_data', with a 'filename'")
+        raise build_unsupported_error(f"{place}.file_url", "send the file itself in 'file_data', with a 'filename'")
     if not part.get("file_data") and not part.get("file_id"):
-        missing(f"{place}.file_data", "a data URL with the file")
+        refuse_missing(f"{place}.file_data", "a data URL with the file")
     if len(part.get("file_id") or "") > ID_CHARS:
         refuse(f"{place}.file_id", f"text of 1 to {ID_CHARS} characters")
 
@@ -100,7 +102,7 @@ def chat_content(content: str | Sequence[Json], *, between: str = "\n") -> str |
     if isinstance(content, str):
         return content
     if all(part["type"] in _TEXTS for part in content):
-        return between.join(map(text_of, content))
+        return between.join(map(get_text, content))
     return [_chat_part(part) for part in content]
 
 
@@ -108,11 +110,11 @@ def text_and_files(content: str | Sequence[Json]) -> tuple[str, list[Json]]:
     """Return the text of checked content, and its other parts for chat completions."""
     if isinstance(content, str):
         return content, []
-    text = "\n".join(text_of(part) for part in content if part["type"] in _TEXTS)
+    text = "\n".join(get_text(part) for part in content if part["type"] in _TEXTS)
     return text, [_chat_part(part) for part in content if part["type"] not in _TEXTS]
 
 
-def text_of(part: Json) -> str:
+def get_text(part: Json) -> str:
     """Return the text of a checked part that is one."""
     text: str = part[_TEXTS[part["type"]]]
     return text
@@ -131,4 +133,4 @@ def _chat_part(part: Json) -> Json:
         case "input_audio":
             audio = part["input_audio"]
             return {"type": "input_audio", "input_audio": {"data": audio["data"], "format": audio["format"]}}
-    return {"type": "text", "text": text_of(part)}
+    return {"type": "text", "text": get_text(part)}

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from gateway.contracts.store import Json
-from gateway.dialects.checks import missing, refuse
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.field_checks import refuse, refuse_missing
 from gateway.dialects.json_object import json_object
-from gateway.dialects.responses.choice import GATEWAY, tools_of
-from gateway.dialects.responses.fields import check_compaction, check_fields, conversation_id_of
-from gateway.dialects.responses.items import is_without_output, item_at
-from gateway.dialects.responses.tools import Tools
-from gateway.errors import GatewayError
+from gateway.dialects.responses.choice import GATEWAY, resolve_tools
+from gateway.dialects.responses.fields import check_compaction, check_fields, find_conversation_id
+from gateway.dialects.responses.items import check_item, is_without_output
+from gateway.dialects.responses.tools import ToolSelection
 
 _INPUT = "text, or a list of items"
 
@@ -36,39 +36,39 @@ class ResponseRequest:
     stores: bool = True
     background: bool = False
     include: tuple[str, ...] = ()
-    tools: Tools = field(default_factory=Tools)
+    tools: ToolSelection = field(default_factory=ToolSelection)
 
 
-def request_of(content: bytes, *, needs_model: bool) -> ResponseRequest:
+def parse_request(content: bytes, *, needs_model: bool) -> ResponseRequest:
     """Return the request. `needs_model`: the configuration names no model that goes in the place of a missing one.
 
     Raises GatewayError (invalid_json, missing_field, invalid_field, unknown_parameter, unsupported_parameter).
     """
-    return request_from(json_object(content), needs_model=needs_model)
+    return parse_request_body(json_object(content), needs_model=needs_model)
 
 
-def request_from(body: Json, *, needs_model: bool) -> ResponseRequest:
+def parse_request_body(body: Json, *, needs_model: bool) -> ResponseRequest:
     """Return the request whose JSON object this is. Raises GatewayError as `request_of` does."""
     check_fields(body)
     _check_model(body, needs_model=needs_model)
-    return _request(body, tools=tools_of(body))
+    return _request(body, tools=resolve_tools(body))
 
 
-def compaction_of(content: bytes) -> ResponseRequest:
+def parse_compaction(content: bytes) -> ResponseRequest:
     """Return a request for POST /responses/compact, whose model is required. Raises GatewayError as `request_of`."""
     body = json_object(content)
     check_compaction(body)
     if not body.get("model"):
-        missing("model", "the name of a model, such as one of GET /context/v1/models")
-    return _request(body, tools=Tools())
+        refuse_missing("model", "the name of a model, such as one of GET /context/v1/models")
+    return _request(body, tools=ToolSelection())
 
 
-def _request(body: Json, *, tools: Tools) -> ResponseRequest:
+def _request(body: Json, *, tools: ToolSelection) -> ResponseRequest:
     fields = {name: value for name, value in body.items() if name != "input"}
     items = _items("input", body.get("input"), role="user")
-    previous, conversation = body.get("previous_response_id"), conversation_id_of(body)
+    previous, conversation = body.get("previous_response_id"), find_conversation_id(body)
     if not items and previous is None and conversation is None:
-        missing("input", _INPUT)
+        refuse_missing("input", _INPUT)
     references = [(f"input[{i}]", item["id"]) for i, item in enumerate(items) if item["type"] == "item_reference"]
     return ResponseRequest(
         fields=fields,
@@ -104,7 +104,7 @@ def _items(place: str, value: object, *, role: str) -> tuple[Json, ...]:
         return ({"type": "message", "role": role, "content": value},)
     if type(value) is not list:
         refuse(place, _INPUT)
-    return tuple([item_at(f"{place}[{i}]", item) for i, item in enumerate(value)])
+    return tuple([check_item(f"{place}[{i}]", item) for i, item in enumerate(value)])
 
 
 def _instructions(value: object) -> tuple[Json, ...]:

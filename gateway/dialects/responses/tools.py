@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.contracts.store import Json
-from gateway.dialects.checks import (
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.dialect import Offer
+from gateway.dialects.field_checks import (
     ID,
     LIST,
     NAME,
@@ -14,17 +16,15 @@ from gateway.dialects.checks import (
     TEXTS,
     TRUTH,
     Kind,
+    build_enum_kind,
+    build_unsupported_error,
     check,
-    missing,
-    needed,
-    object_at,
-    one_of,
+    check_object,
+    mark_required,
     refuse,
-    unsupported,
+    refuse_missing,
 )
-from gateway.dialects.dialect import Offer
 from gateway.dialects.responses.calls import CLIENT_RUN, INPUT, ClientTool
-from gateway.errors import GatewayError
 
 #: How the types of tools begin that other servers run. Each has several, such as `web_search_preview_2025_03_11`.
 _HOSTED: Final = (
@@ -37,14 +37,14 @@ _HOSTED: Final = (
     "tool_search",
 )
 _DESCRIBED: Final = {"description": TEXT}
-_FUNCTION: Final = {"name": needed(NAME), "parameters": OBJECT, "strict": TRUTH, **_DESCRIBED}
-_CUSTOM: Final = {"name": needed(NAME), "format": OBJECT, **_DESCRIBED}
-_FORMAT: Final = {"type": needed(one_of("text", "grammar"))}
-_GRAMMAR: Final = {"definition": needed(TEXT), "syntax": needed(one_of("lark", "regex"))}
-_NAMESPACE: Final = {"name": needed(NAME), "tools": needed(LIST), **_DESCRIBED}
+_FUNCTION: Final = {"name": mark_required(NAME), "parameters": OBJECT, "strict": TRUTH, **_DESCRIBED}
+_CUSTOM: Final = {"name": mark_required(NAME), "format": OBJECT, **_DESCRIBED}
+_FORMAT: Final = {"type": mark_required(build_enum_kind("text", "grammar"))}
+_GRAMMAR: Final = {"definition": mark_required(TEXT), "syntax": mark_required(build_enum_kind("lark", "regex"))}
+_NAMESPACE: Final = {"name": mark_required(NAME), "tools": mark_required(LIST), **_DESCRIBED}
 _SHELL: Final = {"environment": OBJECT}
 _MCP: Final = {
-    "server_label": needed(ID),
+    "server_label": mark_required(ID),
     "server_url": TEXT,
     "server_description": TEXT,
     "allowed_tools": Kind(lambda value: type(value) in (list, dict), "a list of names, or an object with 'tool_names'"),
@@ -63,7 +63,7 @@ _TYPE: Final = "one of function, custom, namespace, mcp, shell, local_shell, app
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class ToolSelection:
     """The tools of a request, as far as its `tool_choice` leaves them.
 
     `functions` are the client's tools for models, `client` the same by the names that models know, in the same order.
@@ -81,16 +81,16 @@ class Tools:
     must_call: bool = False
 
 
-def read_tools(value: object) -> Tools:
+def read_tools(value: object) -> ToolSelection:
     """Return the tools that a request brings. Raises GatewayError."""
     if value is None:
-        return Tools()
+        return ToolSelection()
     if type(value) is not list:
         refuse("tools", "a list of objects")
     reader = _Reader()
     for i, tool in enumerate(value):
-        reader.read(f"tools[{i}]", object_at(f"tools[{i}]", tool))
-    return Tools(
+        reader.read(f"tools[{i}]", check_object(f"tools[{i}]", tool))
+    return ToolSelection(
         functions=tuple(reader.functions),
         client=reader.client,
         offers=tuple(reader.offers.values()) or None,
@@ -110,7 +110,7 @@ class _Reader:
     def read(self, place: str, tool: Json) -> None:
         kind = tool.get("type")
         if kind is None:
-            missing(f"{place}.type", _TYPE)
+            refuse_missing(f"{place}.type", _TYPE)
         if type(kind) is not str:
             refuse(f"{place}.type", _TYPE)
         match kind:
@@ -164,7 +164,7 @@ class _Reader:
         check(place, tool, _NAMESPACE)
         for i, inner in enumerate(tool["tools"]):
             there = f"{place}.tools[{i}]"
-            if object_at(there, inner).get("type") not in ("function", "custom"):
+            if check_object(there, inner).get("type") not in ("function", "custom"):
                 refuse(f"{there}.type", "function or custom")
             self._read_own(there, inner, namespace=tool["name"])
 
@@ -182,12 +182,12 @@ class _Reader:
         check(place, tool, _MCP)
         for name, next_step in _FOREIGN.items():
             if tool.get(name):
-                raise unsupported(f"{place}.{name}", next_step)
+                raise build_unsupported_error(f"{place}.{name}", next_step)
         label = tool["server_label"]
         if label in self.offers:
             text = f"'{place}' has the label of an earlier tool: name each server once."
             raise GatewayError("invalid_field", text, param=f"{place}.server_label")
-        names = _allowed(f"{place}.allowed_tools", tool.get("allowed_tools"))
+        names = _parse_allowed_names(f"{place}.allowed_tools", tool.get("allowed_tools"))
         asks = _asks(f"{place}.require_approval", tool.get("require_approval"))
         self.offers[label] = Offer(label=label, place=place, names=names, asks=asks, url=tool.get("server_url"))
 
@@ -205,7 +205,7 @@ def _custom_description(place: str, tool: Json) -> str | None:
     return rule if not description else f"{description}\n\n{rule}"
 
 
-def _allowed(place: str, allowed: object) -> tuple[str, ...] | None:
+def _parse_allowed_names(place: str, allowed: object) -> tuple[str, ...] | None:
     """Return the names that a list or a filter leaves; None for all."""
     if isinstance(allowed, list):
         if not TEXTS.accepts(allowed):
@@ -215,7 +215,7 @@ def _allowed(place: str, allowed: object) -> tuple[str, ...] | None:
         return None
     check(place, allowed, _FILTER)
     if allowed.get("read_only"):
-        raise unsupported(f"{place}.read_only", "name the tools in 'tool_names'")
+        raise build_unsupported_error(f"{place}.read_only", "name the tools in 'tool_names'")
     names = allowed.get("tool_names")
     return None if names is None else tuple(names)
 

@@ -3,13 +3,13 @@
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import AccessLog, Client, Clients
 
 if TYPE_CHECKING:
     from gateway.limits.holds import Hold, Share
-    from gateway.usage.tokens import Usage
+    from gateway.usage.tokens import RequestUsage
 
 CLIENT_LEFT = 499
 
@@ -29,7 +29,7 @@ class Accounting:
     sent_bytes = 0
     beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
-    used: "tuple[Usage, str] | None" = None  # in full, and the model that its answer names
+    used: "tuple[RequestUsage, str] | None" = None  # in full, and the model that its answer names
     asked_model = ""  # that the request names, where its upstream is chosen by that
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any
     share: "Share | None" = None  # in place of them: those that it shares with requests like it

@@ -1,8 +1,8 @@
 """A passthrough request to an upstream with several endpoints, or with rules for one that fails.
 
-It is a splice whose start and whose failures go through `Tries` (gateway/upstream/tries.py); what lies between them is
-the same code. Until the head of an answer is judged, nothing of it was forwarded, so another endpoint can still answer
-instead. From there on an answer that breaks is cut, as everywhere.
+It is a splice whose start and whose failures go through `Tries` (gateway/upstream/attempts.py); what lies between them
+is the same code. Until the head of an answer is judged, nothing of it was forwarded, so another endpoint can still
+answer instead. From there on an answer that breaks is cut, as everywhere.
 
 What is kept for that: the body of the request up to `retry.body`, until the answer is judged; of the last answer that
 was not good enough, its bytes if they all came at once, so that a client whose last try got no answer at all is given
@@ -19,24 +19,24 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import BodyError
 from gateway.http.response_head import (
     INTERIMS_LIMIT,
     ResponseError,
     ResponseHead,
-    body_of,
+    build_body,
     may_become_head,
     parse_response_head,
 )
 from gateway.http.retry_after import wanted_pause_s
 from gateway.lanes.passthrough.splice import CUT, Splice
 from gateway.lanes.plan import Plan, Ways
+from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.failures import UPSTREAMS_FAULT
-from gateway.upstream.member import Member
-from gateway.upstream.tries import Tries
-from gateway.upstream.verdicts import FAILING, KEY_REFUSED
+from gateway.upstream.status_verdict import FAILING, KEY_REFUSED
 
 #: `HTTP/1.1 503`: with so many bytes the status is known.
 _STATUS_BYTES: Final = 12
@@ -97,7 +97,7 @@ class Balanced(Splice):
         if fed and self._kept is not None:
             self._keep(fed)
         if self._request is None and self._tries is not None:
-            self._tries.sent()
+            self._tries.record_sent()
         return fed
 
     def _keep(self, piece: bytes) -> None:
@@ -142,7 +142,7 @@ class Balanced(Splice):
 
     def _go(self, tries: Tries, member: Member) -> None:
         """Send what is pending to an endpoint."""
-        plan, pending = self._ways.to(tries.group, member), self._pending
+        plan, pending = self._ways.get_plan(tries.group, member), self._pending
         self._plan = plan
         self._account.use(plan)
         self._again_with = None
@@ -292,7 +292,7 @@ class Balanced(Splice):
         Raises ResponseError or BodyError.
         """
         head = parse_response_head(data[:end], method=plan.method)
-        body = body_of(head, payload_only=False)
+        body = build_body(head, payload_only=False)
         body.feed(data[end:])
         whole = body.done and not body.rest
         if whole:
@@ -305,7 +305,7 @@ class Balanced(Splice):
         if data.startswith(b"1", 9):
             self._kept = None  # what follows the interim answer may be none
         elif status not in FAILING and self._tries is not None:
-            self._tries.answered(status)
+            self._tries.record_answer(status)
         super()._head_received(data)
         if self._judged:  # else it was malformed, and another try follows
             self._kept = None
@@ -371,4 +371,4 @@ class Balanced(Splice):
         """Give back the place at the endpoint. Idempotent; there are no tries after it."""
         tries, self._tries = self._tries, None  # it may hold `_enter`, and so this transaction
         if tries is not None:
-            tries.ended(failed=failed)
+            tries.end(failed=failed)

@@ -4,7 +4,7 @@ The body is held until its model is known, or until there is none in the part th
 on as any other. No byte of it is changed. A second reader takes the chunk framing off for the look, and nothing else.
 """
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import BodyError, ChunkedBody
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.model_field import LIMIT_BYTES, ModelField, model_of
@@ -68,7 +68,7 @@ class ByModel(Hedging):
         by_model = self._plan.by_model
         assert by_model is not None
         try:
-            ways = by_model.ways_of(model)
+            ways = by_model.get_ways(model)
         except GatewayError as error:
             self._client.listener.loop.call_soon(self._refuse, error)
             return

@@ -12,10 +12,10 @@ from gateway.http.body import BodyError
 from gateway.http.response_head import ResponseError, ResponseHead
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.second import Failure, Second, is_bare
+from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
-from gateway.upstream.member import Member
-from gateway.upstream.tries import Tries
-from gateway.upstream.waits import Waits
+from gateway.upstream.endpoint_state import Member
+from gateway.upstream.shared_timer import Waits
 
 
 class Hedging(Balanced):
@@ -33,15 +33,15 @@ class Hedging(Balanced):
             hedges.begin(self)
         super()._go(tries, member)
 
-    def wait_over(self) -> None:
+    def on_timeout(self) -> None:
         """Ask a second endpoint, if the whole request is here and there is one."""
         if not self._under_way or self._judged or self._second is not None:
             return
         if self._request is not None or self._kept is None or self._tries is None or self._tries.member is None:
             return
-        if (tries := self._tries.beside()) is None or tries.member is None:
+        if (tries := self._tries.hedge()) is None or tries.member is None:
             return
-        plan = self._ways.to(tries.group, tries.member)
+        plan = self._ways.get_plan(tries.group, tries.member)
         request = b"".join((plan.before, self._digits, plan.after, *self._kept))
         self._second = Second(self, tries, plan, request)
         self._second.start()
@@ -72,7 +72,7 @@ class Hedging(Balanced):
     def second_answers(self, second: Second) -> None:
         """Take the second connection with the beginning of its answer; the first request has lost."""
         assert self._tries is not None
-        self._tries.ended(failed=None)
+        self._tries.end(failed=None)
         self._plan.upstream.outcomes["cancelled"] += 1
         super()._drop_upstream()
         self._forget_answer()

@@ -11,7 +11,7 @@ given back when it goes on to a fallback.
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
@@ -23,7 +23,7 @@ from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.transaction import Clients
 from gateway.limits.admission import Admission
 from gateway.limits.holds import BYTES_A_TOKEN, LIMITED, Hold, end, give_back, let_go
-from gateway.limits.rule import Rule
+from gateway.limits.rule import LimitRule
 
 _REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
 
@@ -105,7 +105,7 @@ class Limiting(Splice):
         return fed
 
     @property
-    def _rules(self) -> Sequence[Rule]:
+    def _rules(self) -> Sequence[LimitRule]:
         """Return the rules that the request has places in, in their order."""
         return self._admission.rules
 
@@ -130,7 +130,7 @@ class Limiting(Splice):
 class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
-    _of_upstream: tuple[Rule, ...] = ()  # those of its last places
+    _of_upstream: tuple[LimitRule, ...] = ()  # those of its last places
     _known_body: Sequence[bytes] = ()  # what is here of the body, until the request goes somewhere
 
     def _begin(self, digits: bytes, body: bytes) -> None:
@@ -153,12 +153,12 @@ class LimitingBalanced(Limiting, Balanced):
         self._known_body = ()
 
     @property
-    def _rules(self) -> Sequence[Rule]:
+    def _rules(self) -> Sequence[LimitRule]:
         return (*super()._rules, *self._of_upstream)
 
-    def _take_more(self, rules: tuple[Rule, ...]) -> None:
+    def _take_more(self, rules: tuple[LimitRule, ...]) -> None:
         """Take a place in further rules. Raises GatewayError as `Limiter.admit`, and takes none."""
-        admission, account = self._admission.of(rules), self._account
+        admission, account = self._admission.with_rules(rules), self._account
         if account.share is not None and (share := admission.share(self._length)) is not None:
             account.share += share
             return
@@ -173,7 +173,7 @@ class LimitingBalanced(Limiting, Balanced):
 class LimitingByModel(LimitingBalanced, ByModel):
     """A splice with limits, some of which the model in the body decides."""
 
-    _of_model: tuple[Rule, ...] = ()
+    _of_model: tuple[LimitRule, ...] = ()
 
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
         rules = self._admission.limiter.of_model(model or "")
@@ -188,7 +188,7 @@ class LimitingByModel(LimitingBalanced, ByModel):
             super()._go_ways(ways, pieces, model=model)
 
     @property
-    def _rules(self) -> Sequence[Rule]:
+    def _rules(self) -> Sequence[LimitRule]:
         return (*self._admission.rules, *self._of_model, *self._of_upstream)
 
 

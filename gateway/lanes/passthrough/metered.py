@@ -1,9 +1,10 @@
 """Passthrough transactions whose usage is recorded. Nothing of what is forwarded differs, and nothing waits for it.
 
-A copy of the payload passes by (`teed.py`), of which the beginning and the end are kept (`gateway.usage.kept`). They
-are read once, when the account of the transaction is closed: that happens exactly once, however the transaction ends.
-A short answer that comes whole with its head waits, to be counted and read with others (`unread.py`), a compressed one
-until it is decoded (`gateway.usage.decoding`): if megabytes of it are not, no more is read of it meanwhile.
+A copy of the payload passes by (`teed.py`), of which the beginning and the end are kept (`gateway.usage.ring_buffer`).
+They are read once, when the account of the transaction is closed: that happens exactly once, however the transaction
+ends. A short answer that comes whole with its head waits, to be counted and read with others (`unread.py`), a
+compressed one until it is decoded (`gateway.usage.decompression`): if megabytes of it are not, no more is read of it
+meanwhile.
 
 Two ways cost less, because nearly all answers take them. One that comes whole with its head is kept as the bytes that
 came, and read from there. Of a stream whose chunks go past the splice (`UpstreamConnection.relay`), the last ones are
@@ -21,7 +22,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import Body
 from gateway.http.response_head import ResponseHead
 from gateway.lanes.generating import computes, generates
@@ -36,10 +37,18 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Client, Clients
 from gateway.limits.holds import give_back, leave, owe, settle
-from gateway.usage.answers import SHORT_BYTES, has_id, name_of, of_native, of_stream, of_whole, text_tokens
-from gateway.usage.decoding import Decoding, Undecoded, decoding_of, is_plain
-from gateway.usage.kept import Kept
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Times, Tokens, Usage, times_of
+from gateway.usage.decompression import AnswerDecoder, DecodingQueue, build_answer_decoder, is_plain
+from gateway.usage.response_parser import (
+    SHORT_BYTES,
+    clean_model_name,
+    has_id,
+    of_native,
+    of_stream,
+    of_whole,
+    text_tokens,
+)
+from gateway.usage.ring_buffer import AnswerBuffer
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, RequestUsage, Times, TokenCounts, build_times
 
 log = logging.getLogger("gateway")
 
@@ -67,7 +76,7 @@ class Meter:
     """
 
     recorded: Recorded
-    undecoded: Undecoded
+    undecoded: DecodingQueue
     reads: bool
     asks: bool
     asked_bytes: int
@@ -80,7 +89,7 @@ class Meter:
         return self.reads and not self.stored
 
 
-def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: bytes) -> Meter:
+def meter_of(recorded: Recorded, undecoded: DecodingQueue, *, makes: bool, path: bytes) -> Meter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
@@ -98,8 +107,8 @@ def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: byt
 class MeteredAccounting(Accounting):
     """The account of one transaction, with what is kept of its answer."""
 
-    kept: Kept | None = None
-    decoding: Decoding | None = None  # of the answer, if it is compressed
+    kept: AnswerBuffer | None = None
+    decoding: AnswerDecoder | None = None  # of the answer, if it is compressed
     _left: int | None = None  # the status that the answer had when the client left
     came = ended = 0.0  # its first byte, and its end
     forwarded = 0.0  # of a short whole answer, which is counted later (`Unread`)
@@ -153,9 +162,9 @@ class MeteredAccounting(Accounting):
         hold, meter, is_whole = self.held(), self.plan.meter, outcome in ("ok", "error")
         assert meter is not None
         if is_refused or (self.status >= 400 and outcome != "cancelled"):
-            self._record(Usage(rejected=True))
+            self._record(RequestUsage(rejected=True))
         elif not meter.reads or not self.sent_at or _makes_nothing(self.status if self._left is None else self._left):
-            self._record(Usage(cut=not is_whole))
+            self._record(RequestUsage(cut=not is_whole))
         elif self._waits():
             if hold is not None:
                 leave(hold)
@@ -172,14 +181,14 @@ class MeteredAccounting(Accounting):
             usage, model = self._usage(cut)
         except Exception:  # it may be read for somebody else, who is not to suffer from it
             log.exception("the usage in an answer could not be read, so it is estimated by the request")
-            usage, model = Usage(self._asked_tokens(), cut=cut, estimated=True), ""
+            usage, model = RequestUsage(self._asked_tokens(), cut=cut, estimated=True), ""
         return self._record(usage, model, self._times(usage) if model and self.came else None)
 
-    def _times(self, usage: Usage) -> Times:
+    def _times(self, usage: RequestUsage) -> Times:
         """Return the times of an answer of a model."""
         is_told = self.streaming and not (usage.cut or usage.estimated)
         streamed = usage.tokens.output if is_told else 0
-        return times_of(self.sent_at, self.came, self.forwarded or self.ended, streamed_tokens=streamed)
+        return build_times(self.sent_at, self.came, self.forwarded or self.ended, streamed_tokens=streamed)
 
     def read_late(self, *, cut: bool = False) -> None:
         """Read the answer after it has waited, and settle what was reserved for its request.
@@ -196,7 +205,7 @@ class MeteredAccounting(Accounting):
         if (hold := self.held()) is not None:
             settle(owe(hold, used))
 
-    def _record(self, usage: Usage, model: str = "", times: Times | None = None) -> int:
+    def _record(self, usage: RequestUsage, model: str = "", times: Times | None = None) -> int:
         self.used = usage, model
         if not model and self.asked_model:
             usage, model = usage._replace(asked=True), self.asked_model
@@ -204,7 +213,7 @@ class MeteredAccounting(Accounting):
         tell(self.plan, usage, model, times)
         return self.tokens
 
-    def _usage(self, cut: bool) -> tuple[Usage, str]:
+    def _usage(self, cut: bool) -> tuple[RequestUsage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
         meter = self.plan.meter
         assert meter is not None
@@ -215,12 +224,12 @@ class MeteredAccounting(Accounting):
             said = of_native(head, tail) or said
         tokens = said.tokens
         if tokens is not None and meter.stored and not is_stream and has_id(head, meter.stored):
-            return Usage(cut=cut), said.model  # it was counted when it was made
+            return RequestUsage(cut=cut), said.model  # it was counted when it was made
         # No prompt has no tokens: what says so has counted nothing.
         if tokens is not None and not said.partial and (tokens.input or not meter.asked_bytes):
-            return Usage(tokens, False, cut), said.model
+            return RequestUsage(tokens, False, cut), said.model
         if not meter.asked_bytes:
-            return Usage(cut=cut), said.model
+            return RequestUsage(cut=cut), said.model
         answered = 0
         if meter.answers:
             answered = text_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
@@ -228,15 +237,17 @@ class MeteredAccounting(Accounting):
                 answered += self.kept.unread  # a compressed byte is a token
         if tokens is None or not tokens.input:
             counted = 0 if tokens is None or said.partial else tokens.output
-            return Usage(self._asked_tokens()._replace(output=counted or answered), cut=cut, estimated=True), said.model
+            return RequestUsage(
+                self._asked_tokens()._replace(output=counted or answered), cut=cut, estimated=True
+            ), said.model
         tokens = tokens._replace(output=max(tokens.output, answered))
-        return Usage(tokens, cut=cut, estimated=True), said.model
+        return RequestUsage(tokens, cut=cut, estimated=True), said.model
 
-    def _asked_tokens(self) -> Tokens:
+    def _asked_tokens(self) -> TokenCounts:
         """Return an estimate of the tokens of the request."""
         meter = self.plan.meter
         assert meter is not None
-        return Tokens(ceil(self.received_bytes / meter.asked_bytes)) if meter.asked_bytes else Tokens()
+        return TokenCounts(ceil(self.received_bytes / meter.asked_bytes)) if meter.asked_bytes else TokenCounts()
 
     def _answer(self) -> tuple[bytes, bytes | None, int]:
         """Return the beginning and the end of the answer, or all of it and None, and its length."""
@@ -251,7 +262,7 @@ class MeteredAccounting(Accounting):
         self._kept_of_beginning()
         return self.decoding is not None and self.decoding.waits
 
-    def _kept_of_beginning(self) -> Kept | None:
+    def _kept_of_beginning(self) -> AnswerBuffer | None:
         """Return what is kept, also of an answer that came whole with its head; None: one of JSON, kept as it came."""
         if self.kept is None:
             start = len(self.beginning) - self.sent_bytes
@@ -261,10 +272,10 @@ class MeteredAccounting(Accounting):
 
     def begin(self, coding: bytes) -> Callable[[bytes], None]:
         """Begin to keep an answer with this Content-Encoding. Return what takes its pieces."""
-        self.kept = kept = Kept()
+        self.kept = kept = AnswerBuffer()
         meter = self.plan.meter
         assert meter is not None
-        self.decoding = decoding_of(kept, coding, meter.undecoded)
+        self.decoding = build_answer_decoder(kept, coding, meter.undecoded)
         if self.decoding is not None:
             return self.decoding.keep
         return kept.keep if is_plain(coding) else lambda piece: kept.give_up(len(piece))
@@ -382,7 +393,7 @@ class MeteredByModel(ByModel, Metering):
     """A transaction by model whose usage is recorded."""
 
     def _choose(self, model: str | None, pieces: list[bytes]) -> None:
-        self._account.asked_model = name_of(model or "")
+        self._account.asked_model = clean_model_name(model or "")
         super()._choose(model, pieces)
 
 

@@ -12,20 +12,20 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Protocol
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import BodyError
 from gateway.http.response_head import (
     HEAD_LIMIT_BYTES,
     ResponseError,
     ResponseHead,
     after_interims,
-    body_of,
+    build_body,
     may_become_head,
     parse_response_head,
 )
 from gateway.lanes.plan import Plan
+from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
-from gateway.upstream.tries import Tries
 
 
 class Hedged(Protocol):
@@ -110,7 +110,7 @@ class Second:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
-        self.tries.ended(failed=None)
+        self.tries.end(failed=None)
 
     def _fail(self, cause: str, *, outcome: str, reason: str, **more: Any) -> None:
         upstream, self._upstream = self._upstream, None
@@ -176,7 +176,7 @@ def is_bare(data: bytes, method: bytes) -> bool:
 
 def _is_bare(head: ResponseHead, begun: bytes) -> bool:
     """Return whether a body is to come that has not begun. One that ends with its connection may be empty."""
-    body = body_of(head, payload_only=True)
+    body = build_body(head, payload_only=True)
     try:
         return head.framing != "close" and not body.feed(begun) and not body.done
     except BodyError:

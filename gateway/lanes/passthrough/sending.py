@@ -11,9 +11,9 @@ import asyncio
 from time import perf_counter
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.auth.keyring import get_peer_address, invalid_key
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.lanes.keys import invalid_key, peer_of
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.pace import LEAST_RATE, BodyPace
 from gateway.lanes.plan import Plan
@@ -89,7 +89,7 @@ class Sending:
             return
         body, self._held = bytes(held), None
         key, router = self._plan.key, self._client.listener.router
-        if key is not None and not router.keys.allows(key, peer_of(self._client.transport)):
+        if key is not None and not router.keys.allows(key, get_peer_address(self._client.transport)):
             self._fail(invalid_key(), outcome="cancelled")
             return
         self._length = self._length or len(body)

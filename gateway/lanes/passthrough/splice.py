@@ -51,7 +51,7 @@ https://www.rfc-editor.org/rfc/rfc9112#section-9 https://www.rfc-editor.org/rfc/
 from time import perf_counter
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.redact import RedactedBody
@@ -59,7 +59,7 @@ from gateway.http.response_head import (
     ResponseError,
     ResponseHead,
     ResponseHeads,
-    body_of,
+    build_body,
     forwarded_head,
     measure_regular,
 )
@@ -228,7 +228,7 @@ class Splice(Sending):
 
     def _body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
         """Return the reader of the answer's body."""
-        return body_of(head, payload_only=payload_only)
+        return build_body(head, payload_only=payload_only)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
         """Start a tunnel: the upstream accepted WebSocket, and from here on bytes are copied both ways."""

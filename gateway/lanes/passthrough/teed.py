@@ -52,8 +52,8 @@ class TeedChunkedBody(ChunkedBody):
     def passes_chunks(self) -> bool:
         return self._framed and self.between_chunks
 
-    def _passed(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
-        passed = super()._passed(data, start, payload)
+    def _split_payload(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
+        passed = super()._split_payload(data, start, payload)
         self._keep(passed)
         if self._framed:
             return data if start == len(data) else data[:start]

@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 from time import perf_counter, time_ns
 from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.trace_context import TraceContext
 from gateway.http.request_head import RequestHead
 from gateway.http.response_head import ResponseHead
-from gateway.lanes.generating import operation_of
+from gateway.lanes.generating import find_operation
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.second import Failure, Second
 from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.plan import Plan, Ways
-from gateway.lanes.server_spans import method_of, sender_of, server_span
+from gateway.lanes.server_spans import find_sender, get_span_method, server_span
 from gateway.lanes.transaction import Client, Clients
-from gateway.trace_context import TraceContext
-from gateway.tracing.tracer import Attributes, Record, Tracer
+from gateway.telemetry.tracing.tracer import Attributes, Record, Tracer
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
-from gateway.upstream.member import Member
-from gateway.usage.tokens import Tokens, Usage
+from gateway.usage.tokens import RequestUsage, TokenCounts
 
 #: Outcomes of requests that no endpoint was asked for.
 _UNASKED: Final = frozenset(("limited", "unavailable"))
@@ -59,7 +59,7 @@ class TracedAccounting(Accounting):
         super().__init__(plan, client, began)
         assert plan.trace is not None
         self._tracer = plan.trace.tracer
-        self.trace = self._tracer.received(plan.trace.sender)
+        self.trace = self._tracer.build_request_context(plan.trace.sender)
         self.trace_id = self.trace.trace_id
         self.follows_tries = self.trace.sampled or self._tracer.passthrough
         self._asked: list[Try] = []
@@ -132,12 +132,12 @@ class TracedAccounting(Accounting):
 
     def _model_facts(self, plan: Plan) -> Attributes:
         """Return what is known of the model that answered, in OpenTelemetry's names for GenAI."""
-        operation = operation_of(plan.path) if plan.method == b"POST" else None
+        operation = find_operation(plan.path) if plan.method == b"POST" else None
         if operation is None:
             return {}
-        usage, model = self.used or (Usage(), "")
+        usage, model = self.used or (RequestUsage(), "")
         is_told = self.used is not None and not (usage.rejected or usage.asked)
-        tokens = usage.tokens if is_told and usage.tokens != Tokens() else None
+        tokens = usage.tokens if is_told and usage.tokens != TokenCounts() else None
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": plan.pool.endpoint.provider,
@@ -158,7 +158,7 @@ class TracedAccounting(Accounting):
     def _try_span(self, one: Try, number: int, epoch_ns: int, more: Attributes) -> Record:
         """Return the span of a try; `epoch_ns` is the Unix time at which perf_counter was 0."""
         plan, endpoint = one.plan, one.plan.pool.endpoint
-        method, status = method_of(plan.method), 0 if one.status == CLIENT_LEFT else one.status
+        method, status = get_span_method(plan.method), 0 if one.status == CLIENT_LEFT else one.status
         failure = "" if one.outcome in ("ok", "error") else one.outcome
         return Record(
             name=method,
@@ -196,8 +196,8 @@ class TracedWays(Ways):
         self._ways = ways
         self._account = account
 
-    def to(self, group: Group, member: Member) -> Plan:
-        return self._account.ask(self._ways.to(group, member))
+    def get_plan(self, group: Group, member: Member) -> Plan:
+        return self._account.ask(self._ways.get_plan(group, member))
 
 
 class Tracing(Splice):
@@ -263,7 +263,7 @@ _TRACING: Final = ((Hedging, TracingHedging), (Balanced, TracingBalanced), (Spli
 def traced(plan: Plan, tracer: Tracer, head: RequestHead) -> Plan:
     """Return the plan of a request whose transactions have traces."""
     kind = extended(plan.splice, "Traced", TracedAccounting, _TRACING)
-    return replace(plan, splice=kind, trace=PlanTrace(tracer, tracer.trusted(sender_of(head))))
+    return replace(plan, splice=kind, trace=PlanTrace(tracer, tracer.find_trusted_sender(find_sender(head))))
 
 
 def _target_of(plan: Plan) -> str:

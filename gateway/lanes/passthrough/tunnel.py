@@ -6,7 +6,7 @@ nothing moved in either direction for the upstream's idle time.
 
 import asyncio
 
-from gateway.lanes.keys import Key
+from gateway.auth.keyring import Key
 from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import UpstreamConnection
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.lanes.plan import Plan
 from gateway.limits.counter import LATE
-from gateway.usage.decoding import Undecoded
-from gateway.usage.tokens import Times, Usage
+from gateway.usage.decompression import DecodingQueue
+from gateway.usage.tokens import RequestUsage, Times
 
 if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
@@ -45,7 +45,7 @@ class Unread:
         self.waiting: list[MeteredAccounting] = []
         self._usual: Usual | None = None
         self.is_timed = False
-        self.undecoded = Undecoded()
+        self.undecoded = DecodingQueue()
 
     def read_soon(self, loop: AbstractEventLoop) -> None:
         """Read all answers that wait, in a moment."""
@@ -80,7 +80,7 @@ class Unread:
         self.read()
 
 
-def tell(plan: Plan, usage: Usage, model: str, times: Times | None = None) -> None:
+def tell(plan: Plan, usage: RequestUsage, model: str, times: Times | None = None) -> None:
     """Record the usage of a plan's requests, and the times of what a model answered."""
     meter, caller = plan.meter, plan.caller
     assert meter is not None

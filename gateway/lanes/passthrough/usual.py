@@ -15,8 +15,8 @@ from msgspec.json import Decoder
 from gateway.lanes.passthrough.unread import tell
 from gateway.lanes.plan import Plan
 from gateway.limits.holds import Owed, Share, end_together, is_urgent, owe_together, settle
-from gateway.usage.answers import name_of
-from gateway.usage.tokens import MOST, Times, Tokens, Usage
+from gateway.usage.response_parser import clean_model_name
+from gateway.usage.tokens import MOST, RequestUsage, Times, TokenCounts
 
 if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
@@ -92,7 +92,7 @@ class Usual:
                 account.read_late()
                 continue
             if its_model != model or its_plan is not plan:
-                if not name_of(its_model):
+                if not clean_model_name(its_model):
                     account.read_late()
                     continue
                 self._requests, self._sums = requests, (asked, cached, answered, reasoning)
@@ -140,5 +140,10 @@ class Usual:
         times, self._times = self._times, []
         sent, came, ended = times[::3], times[1::3], times[2::3]
         taken = Times([*map(sub, came, sent)], [*map(sub, ended, sent)])
-        tell(self._plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), self._model, taken)
+        tell(
+            self._plan,
+            RequestUsage(TokenCounts(asked, cached, 0, answered, reasoning), requests=requests),
+            self._model,
+            taken,
+        )
         settle(owed)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.contracts.canonical import canonical
-from gateway.contracts.store import Json
-from gateway.mcp.schemas.references import UNFOLDED_LIMIT, anchors_of, problem_of_references, target_of
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.canonical import canonical
+from gateway.mcp.schemas.references import UNFOLDED_LIMIT, find_anchors, problem_of_references, resolve_reference
 
 #: Deeper than any schema with its references written out that a person made.
 _DEPTH: Final = 100
@@ -58,7 +58,7 @@ def normal_form(schema: Json) -> Json:
     if problem_of_references(schema) is not None:
         return schema
     try:
-        return _Writer(schema).written()
+        return _Writer(schema).write()
     except _TooLargeError:
         return schema
 
@@ -68,27 +68,27 @@ class _Writer:
 
     def __init__(self, schema: Json) -> None:
         self._schema = schema
-        self._anchors = anchors_of(schema)
+        self._anchors = find_anchors(schema)
         self._used: set[int] = set()
         self._room = 2 * UNFOLDED_LIMIT  # definitions to which no reference leads have no other bound
 
-    def written(self) -> Json:
-        found = {"type": "object", **self._of(self._schema, _DEPTH)}
+    def write(self) -> Json:
+        found = {"type": "object", **self._write_part(self._schema, _DEPTH)}
         for key in _DEFINITIONS:
-            kept = self._unused(key)
+            kept = self._write_unused(key)
             found.pop(key, None)
             if kept:  # no condition, but words that a model reads
                 found[key] = kept
         return found
 
-    def _unused(self, key: str) -> Json:
+    def _write_unused(self, key: str) -> Json:
         """Return the definitions that no reference leads to: what a reference leads to is written out there."""
         known = self._schema.get(key)
         if not isinstance(known, dict):
             return {}
-        return {name: self._of(part, _DEPTH) for name, part in known.items() if id(part) not in self._used}
+        return {name: self._write_part(part, _DEPTH) for name, part in known.items() if id(part) not in self._used}
 
-    def _of(self, part: Any, room: int) -> Any:
+    def _write_part(self, part: Any, room: int) -> Any:
         if not isinstance(part, dict):
             return part
         self._room -= 1
@@ -96,14 +96,14 @@ class _Writer:
             raise _TooLargeError
         found = {key: self._value(key, value, room - 1) for key, value in part.items() if not _is_idle(part, key)}
         if part.get("uniqueItems") is True and isinstance(found.get("default"), list):
-            found["default"] = _sorted(found["default"])
+            found["default"] = _sort_values(found["default"])
         reference = part.get("$ref")
-        return found if not isinstance(reference, str) else self._resolved(found, reference, room)
+        return found if not isinstance(reference, str) else self._inline_reference(found, reference, room)
 
-    def _resolved(self, found: Json, reference: str, room: int) -> Json:
-        target = target_of(self._schema, reference, self._anchors)
+    def _inline_reference(self, found: Json, reference: str, room: int) -> Json:
+        target = resolve_reference(self._schema, reference, self._anchors)
         self._used.add(id(target))
-        whole = self._of(target, room - 1)
+        whole = self._write_part(target, room - 1)
         beside = {key: value for key, value in found.items() if key != "$ref"}
         if isinstance(whole, dict) and _NOTES.issuperset(beside):
             return {**whole, **beside}
@@ -111,15 +111,15 @@ class _Writer:
 
     def _value(self, key: str, value: Any, room: int) -> Any:
         if key in _NAMED and isinstance(value, dict):
-            return {name: self._of(part, room) for name, part in value.items()}
+            return {name: self._write_part(part, room) for name, part in value.items()}
         if key in _LISTS and isinstance(value, list):
-            parts = [self._of(part, room) for part in value]
-            return _sorted(parts) if key in _SETS else parts
+            parts = [self._write_part(part, room) for part in value]
+            return _sort_values(parts) if key in _SETS else parts
         if key in _ONE:
-            return self._of(value, room)
+            return self._write_part(value, room)
         if key == "type" and isinstance(value, list) and len(value) == 1:
             return value[0]
-        return _sorted(value) if key in _SETS and isinstance(value, list) else value
+        return _sort_values(value) if key in _SETS and isinstance(value, list) else value
 
 
 def _is_idle(part: Json, key: str) -> bool:
@@ -133,5 +133,5 @@ def _is_idle(part: Json, key: str) -> bool:
     return (key == "additionalProperties" and isinstance(value, bool)) or (key == "required" and value == [])
 
 
-def _sorted(values: Sequence[Any]) -> list[Any]:
+def _sort_values(values: Sequence[Any]) -> list[Any]:
     return sorted(values, key=canonical)

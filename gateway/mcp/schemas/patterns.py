@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from gateway.mcp.words import one_line
+from gateway.aio.cooperative import Work
+from gateway.mcp.server_text import one_line
 from gateway.tools.schema_check import compiles
-from gateway.turns import Work
 
 PATTERN_CHARS: Final = 1000
 #: Of the patterns of one schema, and of all schemas of one server, in microseconds of a slow processor.
@@ -47,7 +47,7 @@ class Room:
     def take(self, schema: Any) -> Work[None]:
         """Take what the patterns of a schema need. Raises PatternsError. What did not fit has cost something, too."""
         left_us = SCHEMA_US
-        for pattern in dict.fromkeys(patterns_of(schema)):
+        for pattern in dict.fromkeys(find_patterns(schema)):
             if len(pattern) > PATTERN_CHARS:
                 raise PatternsError(f"its schema has a pattern of more than {PATTERN_CHARS:,} characters")
             for cost_us in _costs_us(pattern):
@@ -66,14 +66,14 @@ def validator(schema: Any) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
 
 
-def patterns_of(schema: Any) -> Iterator[str]:
+def find_patterns(schema: Any) -> Iterator[str]:
     """Yield the patterns of a schema, which must be flat enough to recurse."""
     if isinstance(schema, dict):
         yield from (schema["pattern"],) if isinstance(schema.get("pattern"), str) else ()
         yield from schema["patternProperties"] if isinstance(schema.get("patternProperties"), dict) else ()
     for inner in schema.values() if isinstance(schema, dict) else schema:
         if isinstance(inner, dict | list):
-            yield from patterns_of(inner)
+            yield from find_patterns(inner)
 
 
 def are_known(patterns: Sequence[str]) -> Work[bool]:

@@ -6,7 +6,7 @@ only as long as its references are not followed: a compiler and a validator foll
 
 from typing import Any, Final
 
-from gateway.tools.schema_check import place_in
+from gateway.tools.schema_check import resolve_fragment
 
 #: Objects and lists of a schema, with a copy of its target in the place of each reference. What stands beneath
 #: `unevaluated...` counts once more: it is compiled once more.
@@ -26,7 +26,7 @@ class _RefusedError(Exception):
 def problem_of_references(schema: dict[str, Any]) -> str | None:
     """Return the problem of the references in a schema, or None. Linear in its size; it may be nested to any depth."""
     try:
-        unfolded = _unfolded(schema, anchors_of(schema))
+        unfolded = _count_unfolded(schema, find_anchors(schema))
     except _RefusedError as refused:
         return str(refused)
     if unfolded > UNFOLDED_LIMIT:
@@ -34,7 +34,7 @@ def problem_of_references(schema: dict[str, Any]) -> str | None:
     return None
 
 
-def _unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
+def _count_unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
     """Return what the schema has of the `UNFOLDED_LIMIT`. Raises _RefusedError."""
     entered: set[int] = set()
     parts: dict[int, int] = {}  # of what is left for good
@@ -56,7 +56,9 @@ def _unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
         counted: list[Any] = []
         stack.append((node, counted))
         for key, value in _entries(node):
-            inner = target_of(schema, value, anchors) if isinstance(value, str) and key in _REFERENCES else value
+            inner = (
+                resolve_reference(schema, value, anchors) if isinstance(value, str) and key in _REFERENCES else value
+            )
             if isinstance(inner, dict | list):
                 stack.append((inner, None))
                 if node is not schema or key not in _DEFINITIONS:
@@ -68,7 +70,7 @@ def _entries(node: Any) -> list[tuple[str, Any]]:
     return list(node.items()) if isinstance(node, dict) else [("", item) for item in node]
 
 
-def anchors_of(schema: dict[str, Any]) -> dict[str, Any]:
+def find_anchors(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the places that have names of their own, by name. Raises _RefusedError where a reference has two targets.
 
     A part with a base of its own (`$id`, in draft 4 `id`) beside references is refused: there `#` is another place.
@@ -93,15 +95,15 @@ def anchors_of(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def target_of(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
+def resolve_reference(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
     """Return the target of a reference (RFC 6901 in a fragment). Raises _RefusedError: it is outside, or nowhere."""
-    found = place_in(schema, reference[1:], anchors) if reference.startswith("#") else None
+    found = resolve_fragment(schema, reference[1:], anchors) if reference.startswith("#") else None
     if found is None:
-        raise _RefusedError(_refused(reference))
+        raise _RefusedError(_describe_refusal(reference))
     return found
 
 
-def _refused(reference: str) -> str:
+def _describe_refusal(reference: str) -> str:
     shown = repr(reference[:_SHOWN_CHARS])
     if reference.startswith("#"):
         return f"its schema refers to {shown}, which is not in it"

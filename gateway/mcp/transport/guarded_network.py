@@ -15,14 +15,14 @@ from typing import Final, Self, TypeAlias
 
 import httpx2
 
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.fields import TOKEN, VALUE
-from gateway.http.public_address import METADATA_NETWORKS, is_public
 from gateway.http.response_head import ResponseHead
-from gateway.json_values import SERVICE_VALUES_LIMIT, ValueCounter
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, ValueCounter
 from gateway.mcp.transport.guarded_pool import GuardedPool
+from gateway.net.dns import LOOKUPS, is_address
+from gateway.net.public_address import METADATA_NETWORKS, is_public
 from gateway.upstream.call import UpstreamCall
-from gateway.upstream.lookups import LOOKUPS, is_address
 
 #: Addresses of no server: a machine's provider answers there with the machine's own credentials, or nothing does.
 _NEVER: Final = (*METADATA_NETWORKS, ipaddress.ip_network("::/128"), ipaddress.ip_network("0.0.0.0/8"))
@@ -65,13 +65,13 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of a `httpx2.AsyncClient` and return its response. Raises what `ask` does."""
-        whole = written(request.method, request.url.raw_path, request.headers.raw) + await request.aread()
+        whole = encode_request_head(request.method, request.url.raw_path, request.headers.raw) + await request.aread()
         silence_s = request.extensions.get("timeout", {}).get("read")
-        answer = await self.ask(origin_of(request.url), request.method, whole, silence_s=silence_s)
+        answer = await self.ask(get_origin(request.url), request.method, whole, silence_s=silence_s)
         fields = [(field.name, field.value) for field in answer.fields]
         return httpx2.Response(answer.status, headers=fields, stream=_Body(answer))
 
-    async def ask(self, origin: Origin, method: str, whole: bytes, *, silence_s: float | None = None) -> "Answer":
+    async def ask(self, origin: Origin, method: str, whole: bytes, *, silence_s: float | None = None) -> "HttpAnswer":
         """Send a request, which is `written` and its body, and return the answer, whose body is still to be read.
 
         It is sent once: it may be a call, which may run as soon as it is sent. Raises httpx2.ConnectError where nothing
@@ -93,7 +93,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         if (head.value(b"content-encoding") or b"identity").lower() != b"identity":
             call.close()
             raise httpx2.ReadError("the server packed its answer, which it was not asked for")
-        return Answer(head, call, limit_bytes=None if head.event_stream else self._max_bytes)
+        return HttpAnswer(head, call, limit_bytes=None if head.event_stream else self._max_bytes)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -106,10 +106,10 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         if pool is None:
             scheme, host, port = origin
             tls = self._tls if scheme == "https" else None
-            pool = self._pools[origin] = GuardedPool(host, port, tls=tls, allowed=self._allowed)
+            pool = self._pools[origin] = GuardedPool(host, port, tls=tls, allowed=self._resolve_allowed)
         return pool
 
-    async def _allowed(self, host: str) -> Sequence[str]:
+    async def _resolve_allowed(self, host: str) -> Sequence[str]:
         """Return the addresses of a host that a connection may lead to. Raises httpx2.ConnectError for none."""
         try:
             addresses = await self._resolve(host)
@@ -123,7 +123,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         return allowed
 
 
-class Answer:
+class HttpAnswer:
     """An answer of a server: its status and fields, and its body as it comes. Close it, whatever happens.
 
     Problems of the body are a httpx2.StreamError. `limit_bytes` of None: the body has no end, as a stream of events.
@@ -171,7 +171,7 @@ class Answer:
 class _Body(httpx2.AsyncByteStream):
     """The body of an answer, for a `httpx2.AsyncClient`."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         self._answer = answer
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -181,14 +181,14 @@ class _Body(httpx2.AsyncByteStream):
         self._answer.close()
 
 
-def origin_of(url: httpx2.URL) -> Origin:
+def get_origin(url: httpx2.URL) -> Origin:
     """Return the scheme, the host and the port of a URL. Raises httpx2.ConnectError for another scheme than HTTP's."""
     if url.scheme not in _PORTS:
         raise httpx2.ConnectError("its address begins with neither http:// nor https://")
     return url.scheme, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
 
 
-def written(method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+def encode_request_head(method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return the head of a request. Raises HeadError, a httpx2.ReadError, for one that HTTP cannot carry."""
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode(), target, lines)

@@ -49,7 +49,7 @@ class GuardedPool(Pool):
         except OSError as error:
             raise httpx2.ConnectError(_unreachable(error)) from None
         connection.idle_limit_s = IDLE_LIMIT_S
-        if not connection.lost:
+        if not connection.is_lost:
             self.open.add(connection)
         return connection
 

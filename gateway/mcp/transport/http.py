@@ -10,11 +10,11 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
 from gateway.contracts.plugin import Clock
+from gateway.mcp.server_facts import Endpoint
 from gateway.mcp.transport.guarded_network import GuardedNetwork
+from gateway.mcp.transport.http_client import Sender
 from gateway.mcp.transport.http_dispatcher import HttpDispatcher
-from gateway.mcp.transport.oauth import Tokens
-from gateway.mcp.transport.sender import Sender
-from gateway.mcp.types import Endpoint
+from gateway.mcp.transport.oauth import OAuthTokenSource
 
 MAX_BYTES: Final = 32 << 20  # of one answer or event, as of a line over standard output
 #: How long a server may take to accept a message that is no request: an answer to it, or a notification.
@@ -51,8 +51,8 @@ class HttpTransport:
     ) -> None:
         await self._resources.aclose()
 
-    def _tokens(self, web: GuardedNetwork) -> Tokens | None:
+    def _tokens(self, web: GuardedNetwork) -> OAuthTokenSource | None:
         if self._endpoint.oauth is None:
             return None
         resource = str(httpx2.URL(self._endpoint.url).copy_with(query=None, fragment=None))
-        return Tokens(self._endpoint.oauth, resource=resource, web=web, clock=self._clock)
+        return OAuthTokenSource(self._endpoint.oauth, resource=resource, web=web, clock=self._clock)

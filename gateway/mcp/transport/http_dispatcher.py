@@ -46,26 +46,33 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
+from gateway.jsontext.strict_json import StrictJsonError
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.transport.guarded_network import CLOSED, Answer
+from gateway.mcp.server_facts import SESSION_ENDED
+from gateway.mcp.transport.guarded_network import CLOSED, HttpAnswer
+from gateway.mcp.transport.http_client import RedirectError, Sender
 from gateway.mcp.transport.issuer import IssuerError
 from gateway.mcp.transport.messages import (
-    Events,
+    EventMessages,
     FloodError,
-    Place,
+    StreamPosition,
     UnreadError,
     check_id,
     is_answer,
     read_answer,
     read_message,
 )
-from gateway.mcp.transport.outcomes import NotRunError, closed, error_of, result_of, unread, written
-from gateway.mcp.transport.requests import CANCELLED
-from gateway.mcp.transport.sender import RedirectError, Sender
+from gateway.mcp.transport.pending_requests import CANCELLED
+from gateway.mcp.transport.rpc_result import (
+    RequestNotRunError,
+    build_closed_error,
+    encode_message,
+    get_result,
+    parse_error,
+    unread,
+)
 from gateway.mcp.transport.server_messages import ServerMessages
-from gateway.mcp.types import SESSION_ENDED
-from gateway.strict_json import StrictJsonError
 
 log = logging.getLogger("gateway")
 
@@ -83,7 +90,7 @@ _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 
 
-class _Asked:
+class _PendingRequest:
     """A request without an answer so far. `limit` is that of its time, `elsewhere` its answer on another stream."""
 
     def __init__(self, progressed: ProgressFnT | None) -> None:
@@ -105,8 +112,8 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         self._limit_bytes = limit_bytes
         self._accept_limit_s = accept_limit_s
         self._tell_lost = lost
-        self._of_server = ServerMessages(send=self._told, progress_of=self._progress_of)
-        self._asked: dict[RequestId, _Asked] = {}
+        self._of_server = ServerMessages(send=self._send_one_way, progress_of=self._find_progress_callback)
+        self._asked: dict[RequestId, _PendingRequest] = {}
         self._last_id = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -130,10 +137,10 @@ class HttpDispatcher(Dispatcher[TransportContext]):
     ) -> Json:
         """Return the result of a request. Raises MCPError: CONNECTION_CLOSED where the connection ended before it."""
         if self._is_closed:
-            raise NotRunError
+            raise RequestNotRunError
         opts = opts or {}
         request_id, key = self._new_id(opts.get("request_id"))
-        asked = self._asked[key] = _Asked(opts.get("on_progress"))
+        asked = self._asked[key] = _PendingRequest(opts.get("on_progress"))
         sent: Json = {**params} if params else {}
         if asked.progressed is not None:
             sent["_meta"] = {**(sent.get("_meta") or {}), "progressToken": request_id}
@@ -147,11 +154,11 @@ class HttpDispatcher(Dispatcher[TransportContext]):
                 return await self._result(message, headers)
         except (TimeoutError, MCPError) as error:
             if asked.elsewhere is not None:
-                return result_of(asked.elsewhere)
+                return get_result(asked.elsewhere)
             if isinstance(error, MCPError):
                 raise
             if self._is_closed:
-                raise closed() from None
+                raise build_closed_error() from None
             raise MCPError(code=REQUEST_TIMEOUT, message=f"Request {method!r} timed out") from None
         except asyncio.CancelledError:
             if opts.get("cancel_on_abandon", True) and not is_newer and not self._is_closed:
@@ -168,7 +175,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         message: Json = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = {**params}
-        await self._told(written(message), self._headers(opts or {}))
+        await self._send_one_way(encode_message(message), self._headers(opts or {}))
         if method == "notifications/initialized" and self._sender.session is not None and not self._is_closed:
             stands = asyncio.Event()
             self._start(self._stand(stands.set))
@@ -210,7 +217,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
     async def _result(self, message: Json, headers: Mapping[str, str]) -> Json:
         """Send a request and return its result. Raises MCPError."""
         method = message["method"]
-        answer = await self._answer(written(message), headers, is_call=method == _CALL)
+        answer = await self._answer(encode_message(message), headers, is_call=method == _CALL)
         try:
             kind = answer.value(b"content-type").lower()
             if answer.status >= 400:
@@ -220,14 +227,14 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             if method == "initialize" and (session := answer.value(b"mcp-session-id")):
                 self._sender.session = session
             if kind.startswith(_JSON):
-                return result_of(await read_answer(await answer.read(), message["id"]))
+                return get_result(await read_answer(await answer.read(), message["id"]))
             if not kind.startswith(_EVENTS):
                 raise MCPError(code=INVALID_REQUEST, message=f"its answer has the content type {kind[:100]!r}")
-            place = Place()
+            place = StreamPosition()
             while (read := await self._from_events(answer, message["id"], place)) is None:
                 answer.close()
-                answer = await self._resumed(place)
-            return result_of(read)
+                answer = await self._resume_stream(place)
+            return get_result(read)
         except FloodError as error:
             self._end(str(error))
             raise unread(error) from None
@@ -241,13 +248,13 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         finally:
             answer.close()
 
-    async def _answer(self, content: bytes, headers: Mapping[str, str], *, is_call: bool) -> Answer:
+    async def _answer(self, content: bytes, headers: Mapping[str, str], *, is_call: bool) -> HttpAnswer:
         """Post a request and return the answer. Raises MCPError."""
         try:
             answer = await self._sender.post(content, headers, is_call=is_call)
         except httpx2.ConnectError as error:
             self._end(str(error))
-            raise NotRunError(str(error)) from None
+            raise RequestNotRunError(str(error)) from None
         except httpx2.ReadError as error:
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
         except IssuerError as error:
@@ -256,22 +263,22 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             raise MCPError(code=INTERNAL_ERROR, message=str(error)) from None
         if self._has_ended(answer):
             answer.close()
-            raise NotRunError(SESSION_ENDED)
+            raise RequestNotRunError(SESSION_ENDED)
         return answer
 
-    async def _refusal(self, answer: Answer, *, is_json: bool) -> MCPError:
+    async def _refusal(self, answer: HttpAnswer, *, is_json: bool) -> MCPError:
         """Return the error of an answer with such a status: that of the server's own message, if there is one."""
         try:
             message = await read_message(await answer.read()) if is_json else None
             if is_answer(message) and "error" in message:  # servers that have not read the id write another one
-                return error_of(message)
+                return parse_error(message)
         except (StrictJsonError, httpx2.StreamError):
             pass
         is_unknown = is_json and answer.status == 404 and self._sender.session is None
         code = METHOD_NOT_FOUND if is_unknown else INTERNAL_ERROR
         return MCPError(code=code, message=f"it answered with HTTP {answer.status}")
 
-    async def _from_events(self, answer: Answer, request_id: RequestId, place: Place) -> Json | None:
+    async def _from_events(self, answer: HttpAnswer, request_id: RequestId, place: StreamPosition) -> Json | None:
         """Return the answer to a request from a stream of events; None: it broke off and can be resumed.
 
         Raises UnreadError, MCPError.
@@ -291,7 +298,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: its stream ended without an answer")
         return None
 
-    async def _resumed(self, place: Place) -> Answer:
+    async def _resume_stream(self, place: StreamPosition) -> HttpAnswer:
         """Ask for the rest of a stream, and return it. Raises MCPError."""
         for _ in range(_TRIES):
             await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S))
@@ -305,7 +312,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         `stands` is called once it is open, or is not to be had. What came while it was away is lost, unless the server
         gave its events ids.
         """
-        place, backoff, loop, was_had = Place(), Backoff(), asyncio.get_running_loop(), False
+        place, backoff, loop, was_had = StreamPosition(), Backoff(), asyncio.get_running_loop(), False
         tries = 0
         while (was_had or tries < _TRIES) and not self._is_closed:
             tries, began_s = tries + 1, loop.time()
@@ -315,11 +322,11 @@ class HttpDispatcher(Dispatcher[TransportContext]):
                 if was_had and not place.last_id:
                     await self._of_server.take(_CHANGED)
                 was_had = True
-                await self._heed(answer, place)
+                await self._read_standing_stream(answer, place)
             wait_s = 0.0 if place.last_id else backoff.next_s(up_s=loop.time() - began_s)
             await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S, wait_s))
 
-    async def _heed(self, answer: Answer, place: Place) -> None:
+    async def _read_standing_stream(self, answer: HttpAnswer, place: StreamPosition) -> None:
         """Take what comes on the standing stream, until it ends."""
         try:
             async for message in self._events(answer, place):
@@ -349,7 +356,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             asked.elsewhere = answer
             asked.end()
 
-    async def _stream(self, place: Place) -> Answer | None:
+    async def _stream(self, place: StreamPosition) -> HttpAnswer | None:
         """Return a stream of events, or the rest of one; None: there is none just now."""
         try:
             answer = await self._sender.get(last_id=place.last_id)
@@ -364,14 +371,16 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         answer.close()
         return None
 
-    def _events(self, answer: Answer, place: Place) -> Events:
-        return Events(answer.pieces(), limit_bytes=self._limit_bytes, requests=self._of_server.requests, place=place)
+    def _events(self, answer: HttpAnswer, place: StreamPosition) -> EventMessages:
+        return EventMessages(
+            answer.pieces(), limit_bytes=self._limit_bytes, requests=self._of_server.requests, place=place
+        )
 
-    def _progress_of(self, request_id: RequestId) -> ProgressFnT | None:
+    def _find_progress_callback(self, request_id: RequestId) -> ProgressFnT | None:
         asked = self._asked.get(request_id)
         return None if asked is None else asked.progressed
 
-    async def _told(self, content: bytes, headers: Mapping[str, str]) -> None:
+    async def _send_one_way(self, content: bytes, headers: Mapping[str, str]) -> None:
         """Send a message that has no answer. A server that does not accept it in time ends the connection."""
         if self._is_closed:
             return
@@ -388,7 +397,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             self._has_ended(answer)
             answer.close()
 
-    def _has_ended(self, answer: Answer) -> bool:
+    def _has_ended(self, answer: HttpAnswer) -> bool:
         """Return whether the server has ended the session, by its answer to a message. The connection ends with it."""
         is_over = answer.status == 404 and self._sender.session is not None
         if is_over:

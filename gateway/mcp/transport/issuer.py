@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 _TIMEOUT_S = 10.0
 
@@ -22,7 +22,7 @@ class Issuer:
             transport=web, trust_env=False, timeout=_TIMEOUT_S, headers={"accept-encoding": "identity"}
         )
 
-    async def url_of(self, field: str) -> str:
+    async def get_url(self, field: str) -> str:
         """Return the URL that the metadata names in a field. Raises IssuerError.
 
         The metadata must be about this issuer, and the URL as safe as the issuer's.

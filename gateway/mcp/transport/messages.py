@@ -14,12 +14,12 @@ from typing import Final, TypeGuard
 
 from mcp_types import RequestId
 
-from gateway import strict_json
-from gateway.contracts.store import Json
-from gateway.json_values import SERVICE_VALUES_LIMIT
-from gateway.mcp.transport.noise import LINES, Noise
-from gateway.mcp.transport.requests import CANCELLED, ID_TOO_LONG, Requests, has_long_id
-from gateway.turns import Turn, aside
+from gateway.aio.cooperative import TimeSlice, aside
+from gateway.contracts.storage.store import Json
+from gateway.jsontext import strict_json
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.junk_limit import LINES, Noise
+from gateway.mcp.transport.pending_requests import CANCELLED, ID_TOO_LONG, Requests, has_long_id
 
 #: What is said of a message that is refused, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
@@ -50,7 +50,7 @@ class FloodError(UnreadError):
 
 
 @dataclass(slots=True)
-class Place:
+class StreamPosition:
     """A place in a stream of events: the id of the last event, and the time in ms until the rest is asked for."""
 
     last_id: bytes = b""
@@ -106,13 +106,15 @@ async def read_answer(content: bytes, request_id: RequestId) -> Json:
     return message
 
 
-class Events:
+class EventMessages:
     """The messages of one stream of events, which comes in pieces; no event has more than `limit_bytes`.
 
     `requests` counts what the server asks. `place` is kept up to date.
     """
 
-    def __init__(self, pieces: AsyncIterator[bytes], *, limit_bytes: int, requests: Requests, place: Place) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes], *, limit_bytes: int, requests: Requests, place: StreamPosition
+    ) -> None:
         self._pieces = pieces
         self._limit_bytes = limit_bytes
         self._requests = requests
@@ -125,7 +127,7 @@ class Events:
         That may have been the answer, so waiting for another one could take forever. Raises FloodError, and what the
         pieces raise.
         """
-        held, searched, begun, turn = bytearray(), 0, False, Turn()
+        held, searched, begun, turn = bytearray(), 0, False, TimeSlice()
         async for piece in self._pieces:
             held += piece
             self._noise.add(size_bytes=len(piece))
@@ -133,7 +135,7 @@ class Events:
                 begun = True
                 if held.startswith(_BOM):
                     del held[: len(_BOM)]
-            for block in _taken(held, searched, self._noise):
+            for block in _take_events(held, searched, self._noise):
                 content = await self._content(block)
                 if isinstance(content, UnreadError):
                     yield content
@@ -158,7 +160,7 @@ class Events:
         if block.count(b"\n") + block.count(b"\r") > LINES:
             return UnreadError(f"it has more than {LINES:,} lines")
         data: list[bytes] = []
-        kind, turn = _MESSAGE, Turn()
+        kind, turn = _MESSAGE, TimeSlice()
         for line in _LINE_END.split(block):
             name, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
@@ -209,7 +211,7 @@ def check_id(answer: Json, request_id: RequestId) -> None:
         raise UnreadError(f"it has the id {written}, and not that of the request ({json.dumps(request_id)})")
 
 
-def _taken(held: bytearray, searched: int, noise: Noise) -> Iterator[bytes]:
+def _take_events(held: bytearray, searched: int, noise: Noise) -> Iterator[bytes]:
     """Take the events that are whole from the bytes; up to `searched` none ends."""
     start = 0
     while _LINE_END.search(held, max(start, searched)) is not None:

@@ -18,15 +18,15 @@ from urllib.parse import quote
 import httpx2
 
 from gateway.contracts.plugin import Clock
+from gateway.mcp.server_facts import OAuth
 from gateway.mcp.transport.issuer import Issuer, IssuerError
-from gateway.mcp.types import OAuth
 
 # A token that is about to end is not used any more.
 _MARGIN_S = 30.0
 _DEFAULT_LIFE_S = 300.0
 
 
-class Tokens:
+class OAuthTokenSource:
     """The token of one server. `resource`: the server's URL, without query (RFC 8707)."""
 
     def __init__(self, credentials: OAuth, *, resource: str, web: httpx2.AsyncBaseTransport, clock: Clock) -> None:
@@ -49,7 +49,7 @@ class Tokens:
                 self._until_s = self._clock.monotonic() + max(life_s - _MARGIN_S, life_s / 2)
             return self._token
 
-    def refused(self, token: str) -> None:
+    def discard_token(self, token: str) -> None:
         """Discard a token that the server does not accept any more."""
         if token == self._token:
             self._token = None
@@ -61,7 +61,7 @@ class Tokens:
             form["scope"] = credentials.scope
         pair = f"{quote(credentials.client_id, safe='')}:{quote(credentials.client_secret, safe='')}"
         basic = base64.b64encode(pair.encode()).decode()
-        endpoint = await self._issuer.url_of("token_endpoint")
+        endpoint = await self._issuer.get_url("token_endpoint")
         answer = await self._issuer.json("POST", endpoint, data=form, headers={"Authorization": f"Basic {basic}"})
         token, life_s = answer.get("access_token"), answer.get("expires_in", _DEFAULT_LIFE_S)
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.clock import until_set
+from gateway.aio.clock import until_set
 from gateway.mcp.transport.lines import Lines
 
 #: The variables that a server gets of the gateway's own environment.
@@ -103,7 +103,7 @@ class ServerProcess:
                 raise StartError(_why_not(program, told))
         except BaseException:
             control.close()
-            await _to_its_end(asyncio.create_task(_emptied(keeper)))
+            await _to_its_end(asyncio.create_task(_drain_shim(keeper)))
             raise
         secrets = sorted(
             (text for text in program.env.values() if len(text) >= _SHORTEST_SECRET), key=len, reverse=True
@@ -204,7 +204,7 @@ def _order(program: Program) -> bytes:
     return json.dumps(order).encode() + b"\n"
 
 
-def missing(program: Program) -> str | None:
+def find_start_problem(program: Program) -> str | None:
     """Return why a program cannot be started, as far as that is visible without a start; None: no reason is visible."""
     if program.cwd is not None and not Path(program.cwd).is_dir():
         return _why_not(program, {})
@@ -234,7 +234,7 @@ def _why_not(program: Program, told: Mapping[str, Any]) -> str:
     return f"{name} cannot be started: {told['error']}; check `command`, `args`, `env` and `cwd`"
 
 
-async def _emptied(keeper: asyncio.subprocess.Process) -> None:
+async def _drain_shim(keeper: asyncio.subprocess.Process) -> None:
     """Wait until the shim and its streams have ended, for a limited time."""
     with suppress(TimeoutError):
         await asyncio.wait_for(keeper.communicate(), _TERM_S + _KILL_S)

@@ -21,7 +21,7 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest, RequestId, jsonrpc_me
 from pydantic import ValidationError
 
 from gateway.mcp.transport.messages import UnreadError
-from gateway.mcp.transport.requests import Answers, Requests
+from gateway.mcp.transport.pending_requests import AnswerCountingStream, Requests
 
 #: Sends a message that has no answer, with these headers.
 Send: TypeAlias = Callable[[bytes, Mapping[str, str]], Coroutine[Any, Any, None]]
@@ -41,7 +41,7 @@ class ServerMessages:
         self.requests = Requests()
         self._progress_of = progress_of
         self._to_session, self._heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self._handling = JSONRPCDispatcher(self._heard, Answers(_Replies(send), self.requests))
+        self._handling = JSONRPCDispatcher(self._heard, AnswerCountingStream(_Replies(send), self.requests))
         self._intercept: OnNotifyIntercept | None = None
 
     async def run(
@@ -67,7 +67,7 @@ class ServerMessages:
             raise UnreadError("it is no message of JSON-RPC") from None
         if isinstance(read, JSONRPCNotification):
             if read.method == _PROGRESS:
-                await self._progressed(read.params or {})
+                await self._handle_progress(read.params or {})
             if run_notify_intercept(self._intercept, read.method, read.params) or read.method == _PROGRESS:
                 return
         elif not isinstance(read, JSONRPCRequest):
@@ -82,7 +82,7 @@ class ServerMessages:
         self._to_session.close()
         self._heard.close()
 
-    async def _progressed(self, params: Mapping[str, Any]) -> None:
+    async def _handle_progress(self, params: Mapping[str, Any]) -> None:
         token, progress, message = params.get("progressToken"), _number(params.get("progress")), params.get("message")
         if (request_id := as_request_id(token)) is None or progress is None:
             return

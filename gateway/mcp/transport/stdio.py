@@ -34,14 +34,14 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from gateway.json_values import SERVICE_VALUES_LIMIT, more_values
+from gateway.aio.cooperative import TimeSlice, in_turns
+from gateway.jsontext.strict_json import StrictJsonError
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, more_values
+from gateway.mcp.transport.junk_limit import Noise
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.messages import MAY_HAVE_RUN, REFUSED, read_message
-from gateway.mcp.transport.noise import Noise
+from gateway.mcp.transport.pending_requests import CANCELLED, ID_TOO_LONG, AnswerCountingStream, Requests, has_long_id
 from gateway.mcp.transport.process import Program, ServerProcess
-from gateway.mcp.transport.requests import CANCELLED, ID_TOO_LONG, Answers, Requests, has_long_id
-from gateway.strict_json import StrictJsonError
-from gateway.turns import Turn, in_turns
 
 #: The longest line that is read as a message.
 LINE_BYTES: Final = 32 << 20
@@ -121,7 +121,7 @@ class StdioTransport:
         read, write = await self.open()
         return JSONRPCDispatcher(read, write)
 
-    async def open(self) -> tuple[_Read, Answers]:
+    async def open(self) -> tuple[_Read, AnswerCountingStream]:
         """Start the server, and return the streams of messages from it and to it. Raises StartError."""
         process = self._process = await ServerProcess.start(self._program)
         to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -132,7 +132,7 @@ class StdioTransport:
             asyncio.create_task(self._read(process, to_session)),
             asyncio.create_task(self._write(process, from_session, to_session)),
         )
-        return read, Answers(write, self._requests)
+        return read, AnswerCountingStream(write, self._requests)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -175,7 +175,7 @@ class StdioTransport:
 
         Without one the output is only emptied.
         """
-        turn, skipped = Turn(), self._lines.skipped
+        turn, skipped = TimeSlice(), self._lines.skipped
         self._noise.add(size_bytes=len(data))
         for line in self._lines.feed(data):
             message = await self._message(line)
@@ -236,13 +236,13 @@ class StdioTransport:
                         self._requests.add(message.id, len(line.head))
                     elif isinstance(message, JSONRPCNotification) and message.method == CANCELLED:
                         self._requests.cancel(message.params)
-                    return SessionMessage(self._checked(message))
+                    return SessionMessage(self._check_answer_id(message))
             except StrictJsonError as error:
                 problem = f"is {REFUSED}: {error}"
             except ValidationError:
                 pass
         self._lines.skipped += 1
-        answered: RequestId | None = _answered(line, anywhere=not too_many)
+        answered: RequestId | None = _find_call_id(line, anywhere=not too_many)
         if answered is None and len(self._open) == 1 and _is_like_answer(line):
             (answered,) = self._open
         if answered is None:
@@ -256,7 +256,7 @@ class StdioTransport:
         elif isinstance(message, JSONRPCNotification) and message.method == CANCELLED:
             self._open.discard((message.params or {}).get("requestId", 0))
 
-    def _checked(self, message: JSONRPCMessage) -> JSONRPCMessage:
+    def _check_answer_id(self, message: JSONRPCMessage) -> JSONRPCMessage:
         """Return a message, or an error in the place of an answer whose id is that of a request but for its type."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return message
@@ -270,7 +270,7 @@ class StdioTransport:
         return _error(meant, f"the answer has the id {json.dumps(message.id)}, and not {json.dumps(meant)}").message
 
 
-def _answered(line: Line, *, anywhere: bool) -> int | None:
+def _find_call_id(line: Line, *, anywhere: bool) -> int | None:
     """Return the id of the call that a line was to answer, as far as it shows; else None.
 
     It shows in the beginning and the end of a line; `anywhere`: or wherever it stands in one that is whole and short.
@@ -281,7 +281,7 @@ def _answered(line: Line, *, anywhere: bool) -> int | None:
     if found is not None:
         return int(found[1] or found[2])
     is_readable = anywhere and line.whole and len(line.head) <= _NAMED_BYTES and b'"id"' in line.head
-    return _named(line.head) if is_readable else None
+    return _find_loose_id(line.head) if is_readable else None
 
 
 def _is_like_answer(line: Line) -> bool:
@@ -290,7 +290,7 @@ def _is_like_answer(line: Line) -> bool:
     return _LIKE_ANSWER.match(ends) is not None and b'"id"' in ends and (b'"result"' in ends or b'"error"' in ends)
 
 
-def _named(content: bytes) -> int | None:
+def _find_loose_id(content: bytes) -> int | None:
     """Return the id of an answer that is loose JSON: the first one that is a number, or digits."""
     try:
         fields = json.loads(content, object_pairs_hook=list, parse_int=str, parse_float=str)

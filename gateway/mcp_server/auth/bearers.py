@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from gateway.auth.credentials import GATEWAY_HEADER
+from gateway.auth.keyring import Identify, Identity
 from gateway.config import Settings
 from gateway.config.schema.serve_oauth import ServeOAuth
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
-from gateway.lanes.credentials import GATEWAY_HEADER
-from gateway.lanes.keys import Identify, Identity
-from gateway.mcp.sdk import IMPORTING
-from gateway.mcp_server.auth.protected_resource import metadata_url, oauth_of, scopes_that_grant
+from gateway.mcp.sdk_import import IMPORTING
+from gateway.mcp_server.auth.protected_resource import find_oauth, metadata_url, scopes_that_grant
 
 if TYPE_CHECKING:
-    from gateway.mcp_server.auth.tokens import Tokens
+    from gateway.mcp_server.auth.tokens import AccessTokenVerifier
 
 SCOPE = "tools"
 _AUTHORIZATION = b"authorization"
@@ -30,7 +30,7 @@ class Bearers:
         self._identify = identify
         self._in_use = in_use
         self._clock = clock
-        self._tokens: Tokens | None = None
+        self._tokens: AccessTokenVerifier | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def identify(self, head: RequestHead) -> Identity:
@@ -42,7 +42,7 @@ class Bearers:
         try:
             return self._identify(head, True, SCOPE)
         except GatewayError as error:
-            oauth, token = oauth_of(self._in_use()), _token(head)
+            oauth, token = find_oauth(self._in_use()), _token(head)
             if error.code != "invalid_api_key" or oauth is None or token is None:
                 raise
         caller = await (await self._check(oauth)).caller(token)
@@ -57,7 +57,7 @@ class Bearers:
     def challenge(self, error: GatewayError) -> Mapping[str, str]:
         """Return the header that tells a client how to get in (RFC 6750, RFC 9728); none for other errors."""
         settings = self._in_use()
-        oauth = oauth_of(settings)
+        oauth = find_oauth(settings)
         if error.facts.status == 401:
             reason = () if error.code == "missing_api_key" else ('error="invalid_token"',)
         elif error.code == "scope_missing" and oauth is not None:
@@ -79,7 +79,7 @@ class Bearers:
             await self._tokens.close()
         await asyncio.gather(*self._closing)
 
-    async def _check(self, oauth: ServeOAuth) -> "Tokens":
+    async def _check(self, oauth: ServeOAuth) -> "AccessTokenVerifier":
         """Return the check of these settings; it stays, with the keys that it has read, while the settings do."""
         if self._tokens is None:
             make = await asyncio.to_thread(_load)
@@ -95,12 +95,12 @@ class Bearers:
         return tokens
 
 
-def _load() -> "type[Tokens]":
+def _load() -> "type[AccessTokenVerifier]":
     """Import what checks tokens, which takes a while."""
     with IMPORTING:
         # Imported here: without `mcp.serve.oauth` nothing needs the library of tokens.
-        from gateway.mcp_server.auth.tokens import Tokens
-    return Tokens
+        from gateway.mcp_server.auth.tokens import AccessTokenVerifier
+    return AccessTokenVerifier
 
 
 def _token(head: RequestHead) -> bytes | None:

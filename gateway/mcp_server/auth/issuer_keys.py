@@ -20,10 +20,10 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import AllowedPublicKeys
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.mcp.sdk import silence
+from gateway.contracts.storage.store import Json
+from gateway.mcp.sdk_import import silence
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.issuer import Issuer, IssuerError
 
@@ -122,8 +122,8 @@ class IssuerKeys:
                 GuardedNetwork(private_networks=True, max_bytes=_MOST_BYTES) as web,
             ):
                 issuer = Issuer(self._issuer, web=web)
-                jwks = await issuer.json("GET", self._jwks_url or await issuer.url_of("jwks_uri"))
-            found = keys_of(jwks, self._issuer)
+                jwks = await issuer.json("GET", self._jwks_url or await issuer.get_url("jwks_uri"))
+            found = parse_keys(jwks, self._issuer)
             if not found:
                 raise IssuerError("the issuer's answer holds no key that signs tokens")
         except (IssuerError, TimeoutError) as error:
@@ -141,7 +141,7 @@ class IssuerKeys:
         )
 
 
-def keys_of(jwks: Json, issuer: str) -> tuple[SigningKey, ...]:
+def parse_keys(jwks: Json, issuer: str) -> tuple[SigningKey, ...]:
     """Return the usable keys of a JWK set. Keys for encryption, secret ones and those of unknown types are left out."""
     entries = jwks.get("keys")
     listed = entries if isinstance(entries, list) else []

@@ -9,10 +9,10 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.site import Route, readable
+from gateway.api.ops_pages import Route, readable
 from gateway.config import Settings
 from gateway.config.schema.serve_oauth import ServeOAuth
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 #: Scopes that can stand in a header (RFC 6749, section 3.3).
@@ -30,11 +30,11 @@ class ProtectedResource:
 
     async def _page(self, request: web.Request) -> web.Response:
         settings = self._in_use()
-        oauth = oauth_of(settings)
+        oauth = find_oauth(settings)
         if oauth is None or request.path not in metadata_paths(settings):
             raise GatewayError("unknown_route", "The gateway has no metadata at this path.")
         found = {
-            "resource": resource_of(settings),
+            "resource": get_resource_url(settings),
             "resource_name": "Twolane",
             "authorization_servers": [oauth.issuer],
             "bearer_methods_supported": ["header"],
@@ -43,7 +43,7 @@ class ProtectedResource:
         return web.json_response({**found, "scopes_supported": scopes} if scopes else found)
 
 
-def oauth_of(settings: Settings) -> ServeOAuth | None:
+def find_oauth(settings: Settings) -> ServeOAuth | None:
     """Return the settings of tokens; None: only keys are accepted."""
     return None if settings.mcp.serve is None else settings.mcp.serve.oauth
 
@@ -56,7 +56,7 @@ def metadata_paths(settings: Settings) -> frozenset[str]:
     return frozenset((WELL_KNOWN, WELL_KNOWN + serve.path))
 
 
-def resource_of(settings: Settings) -> str:
+def get_resource_url(settings: Settings) -> str:
     """Return the URL of the endpoint, as clients name it to the issuer."""
     assert settings.mcp.serve is not None
     return _base(settings) + settings.mcp.serve.path

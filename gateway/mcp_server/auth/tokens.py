@@ -15,9 +15,9 @@ import jwt
 from gateway.config.schema.serve_oauth import CALLER_PREFIX, ServeOAuth
 from gateway.config.values.scalars import parse_shown_name
 from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.errors import GatewayError
-from gateway.mcp.words import visible
+from gateway.mcp.server_text import visible
 from gateway.mcp_server.auth.issuer_keys import IssuerKeys, UnknownKeyError
 
 #: Clocks of issuer and gateway may differ by this.
@@ -36,7 +36,7 @@ _REASONS: Final[Mapping[type[jwt.PyJWTError], str]] = {
 }
 
 
-class Tokens:
+class AccessTokenVerifier:
     """The check of access tokens by one configuration."""
 
     def __init__(self, settings: ServeOAuth, *, clock: Clock) -> None:
@@ -62,7 +62,7 @@ class Tokens:
             header = jwt.get_unverified_header(token)
             algorithm, kind = header.get("alg"), _kind(header)
             if not isinstance(algorithm, str) or kind not in (_ACCESS_TOKEN, _ANY_TOKEN):
-                raise _forged()
+                raise _build_token_error()
             claims: Mapping[str, Any] = jwt.decode(
                 token,
                 await self._keys.key(header.get("kid"), algorithm),
@@ -81,7 +81,7 @@ class Tokens:
         except tuple(_REASONS) as error:
             raise _invalid(_REASONS[type(error)]) from None
         except (jwt.PyJWTError, UnknownKeyError):
-            raise _forged() from None
+            raise _build_token_error() from None
         if kind == _ANY_TOKEN and not _OF_ID_TOKENS.isdisjoint(claims):
             raise _invalid("it is an ID token: send the access token")
         _check_times(claims, now_s=self._clock.time())
@@ -154,7 +154,7 @@ def _label(claims: Mapping[str, Any], name: str) -> str:
     return label
 
 
-def _forged() -> GatewayError:
+def _build_token_error() -> GatewayError:
     return GatewayError(
         "invalid_api_key", "This is neither a gateway key nor a token of the issuer: check it, or get a new one."
     )

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.contracts.store import Json
-from gateway.mcp.words import sent_bytes
-from gateway.mcp_server.bounds.messages import SHORT
+from gateway.contracts.storage.store import Json
+from gateway.mcp.server_text import sent_bytes
 from gateway.mcp_server.finding.word_index import WordIndex, wanted_words
 from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.quotas.message_reader import SHORT
 
 FIND, CALL = "find_tools", "call_tool"
 FOUND: Final = 10
@@ -51,7 +51,7 @@ DEFINITIONS: Final[Sequence[Json]] = (
 )
 
 
-def found(offers: Sequence[Offer], index: WordIndex, arguments: Json, *, version: str, plain: bool) -> Json:
+def search_tools(offers: Sequence[Offer], index: WordIndex, arguments: Json, *, version: str, plain: bool) -> Json:
     """Return those of some tools that fit a query best, with their definitions. `index` has these tools, and others.
 
     Of a long query, only the beginning counts, which the answer notes. Raises ValueError for other arguments.
@@ -61,11 +61,11 @@ def found(offers: Sequence[Offer], index: WordIndex, arguments: Json, *, version
         raise ValueError(f"query must be a text, and limit a number from 1 to {_FOUND_MOST}")
     words = wanted_words(query[:QUERY_CHARS])
     usable = {offer.inside for offer in offers}
-    fitting = [one for one in index.fitting(words[:QUERY_WORDS]) if one.inside in usable] if words else offers
+    fitting = [one for one in index.find_offers(words[:QUERY_WORDS]) if one.inside in usable] if words else offers
     tools: list[Json] = []
     room_bytes = FOUND_BYTES
     for offer in fitting[:limit]:
-        shown = offer.shown(version=version, plain=plain)
+        shown = offer.get_definition(version=version, plain=plain)
         tool = {key: shown[key] for key in ("name", "description", "inputSchema")}
         room_bytes -= sent_bytes(tool)
         if tools and room_bytes < 0:

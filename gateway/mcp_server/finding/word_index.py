@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.aio.cooperative import Work
 from gateway.mcp_server.listing import Offer
-from gateway.turns import Work
 
 #: What is read of a description: of a manual of many pages, its beginning says what the tool is for.
 DESCRIPTION_CHARS: Final = 1000
@@ -69,7 +69,7 @@ class WordIndex:
         self._rows = rows
         weakref.finalize(self, rows.close)
 
-    def fitting(self, words: Sequence[str]) -> list[Offer]:
+    def find_offers(self, words: Sequence[str]) -> list[Offer]:
         """Return the tools that have some of these words, the best first. `words` are as `words_of` returns them."""
         if not words:
             return []
@@ -88,7 +88,7 @@ def index_words(offers: Sequence[Offer]) -> Work[WordIndex]:
     return index
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text, in their order."""
     words: list[str] = []
     for run in _RUN.findall(_HUMP.sub(" ", text)):
@@ -101,14 +101,14 @@ def words_of(text: str) -> list[str]:
 
 def wanted_words(query: str) -> list[str]:
     """Return the different words of a query that say what a person wants; all of them if none does."""
-    words = list(dict.fromkeys(words_of(query)))
+    words = list(dict.fromkeys(split_words(query)))
     return [word for word in words if word not in _FILLERS] or words
 
 
 def _row(number: int, offer: Offer) -> tuple[int, str, str]:
     definition = next(iter(offer.definitions.values()))
-    names = words_of(f"{offer.inside} {definition.get('title', '')}")
-    return number, " ".join(names), " ".join(words_of(definition["description"][:DESCRIPTION_CHARS]))
+    names = split_words(f"{offer.inside} {definition.get('title', '')}")
+    return number, " ".join(names), " ".join(split_words(definition["description"][:DESCRIPTION_CHARS]))
 
 
 def _sense(word: str) -> str:

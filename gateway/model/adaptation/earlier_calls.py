@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: What Mistral's models and their templates take as an id.
 _SHORT_ID: Final = re.compile(r"[0-9A-Za-z]{9}")
@@ -29,22 +29,22 @@ _NO_TOOL: Final[Json] = {
 
 def with_short_ids(body: Json) -> Json:
     """Return the body of a request in which ids of calls are nine letters and digits: itself if all are."""
-    return _changed(body, _shortened)
+    return _change_messages(body, _shorten_ids)
 
 
 def with_signatures(body: Json) -> Json:
     """Return the body of a request in which the first call of each answer has a signature: itself if all have one."""
-    return _changed(body, _signed)
+    return _change_messages(body, _add_signature)
 
 
 def with_reasoning(body: Json) -> Json:
     """Return the body of a request in which each answer has `reasoning_content`: itself if all have it."""
-    return _changed(body, _reasoned)
+    return _change_messages(body, _add_reasoning)
 
 
 def beside_tools(body: Json) -> Json:
     """Return the body of a request that declares a tool if it has calls: itself if there is one, or are no calls."""
-    if body.get("tools") or not any(one.get("role") == "tool" or _calls_of(one) for one in _messages(body)):
+    if body.get("tools") or not any(one.get("role") == "tool" or _get_calls(one) for one in _messages(body)):
         return body
     return {**body, "tools": [_NO_TOOL]}
 
@@ -55,11 +55,11 @@ def named_tool_only(body: Json) -> Json:
     named = choice.get("function") if isinstance(choice, dict) else None
     if not isinstance(named, dict):
         return body
-    tools = [one for one in body.get("tools") or () if _name_of(one) == named.get("name")]
+    tools = [one for one in body.get("tools") or () if _find_name(one) == named.get("name")]
     return {**body, "tools": tools or body.get("tools"), "tool_choice": "required"}
 
 
-def _changed(body: Json, change: Callable[[Json], Json]) -> Json:
+def _change_messages(body: Json, change: Callable[[Json], Json]) -> Json:
     messages = list(_messages(body))
     changed = [change(message) for message in messages]
     is_same = all(old is new for old, new in zip(messages, changed, strict=True))
@@ -70,12 +70,12 @@ def _messages(body: Json) -> Iterator[Json]:
     return iter(body.get("messages") or ())
 
 
-def _calls_of(message: Json) -> list[Any]:
+def _get_calls(message: Json) -> list[Any]:
     calls = message.get("tool_calls")
     return calls if isinstance(calls, list) else []
 
 
-def _name_of(tool: object) -> object:
+def _find_name(tool: object) -> object:
     function = tool.get("function") if isinstance(tool, dict) else None
     return function.get("name") if isinstance(function, dict) else None
 
@@ -86,19 +86,19 @@ def _short(call_id: object) -> object:
     return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:_SHORT_CHARS]
 
 
-def _shortened(message: Json) -> Json:
+def _shorten_ids(message: Json) -> Json:
     call_id = message.get("tool_call_id")
     if (short := _short(call_id)) != call_id:
         message = {**message, "tool_call_id": short}
-    calls = _calls_of(message)
+    calls = _get_calls(message)
     if all(not isinstance(call, dict) or _short(call.get("id")) == call.get("id") for call in calls):
         return message
     shortened = [{**call, "id": _short(call.get("id"))} if isinstance(call, dict) else call for call in calls]
     return {**message, "tool_calls": shortened}
 
 
-def _signed(message: Json) -> Json:
-    calls = _calls_of(message)
+def _add_signature(message: Json) -> Json:
+    calls = _get_calls(message)
     if not calls or not isinstance(calls[0], dict) or "thought_signature" in str(calls[0].get("extra_content")):
         return message
     extra = calls[0].get("extra_content")  # of its client, and so of any kind
@@ -106,7 +106,7 @@ def _signed(message: Json) -> Json:
     return {**message, "tool_calls": [first, *calls[1:]]}
 
 
-def _reasoned(message: Json) -> Json:
+def _add_reasoning(message: Json) -> Json:
     if message.get("role") != "assistant" or message.get("reasoning_content") is not None:
         return message
     thought = message.get("reasoning")

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Final, TypeAlias, get_args
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.earlier_calls import (
     beside_tools,
     named_tool_only,
@@ -21,8 +21,8 @@ from gateway.model.adaptation.earlier_calls import (
     with_short_ids,
     with_signatures,
 )
-from gateway.model.adaptation.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
-from gateway.model.adaptation.tool_names import functions_of, plain_names
+from gateway.model.adaptation.merged_messages import SYSTEM_ROLES, join, join_neighbours, lead_with_one
+from gateway.model.adaptation.tool_names import get_functions, plain_names
 from gateway.upstream.endpoint import QuirkName
 
 NAMES: Final[tuple[QuirkName, ...]] = get_args(QuirkName)
@@ -90,7 +90,7 @@ class LearntQuirks:
     def __init__(self) -> None:
         self._learnt: dict[Asked, Quirks] = {}
 
-    def of(self, asked: Asked, *, configured: Quirks = NONE) -> Quirks:
+    def get_quirks(self, asked: Asked, *, configured: Quirks = NONE) -> Quirks:
         """Return the quirks of a model at an endpoint, for requests of a key."""
         learnt = self._learnt.get(asked)
         return configured if learnt is None else configured | learnt
@@ -102,13 +102,13 @@ class LearntQuirks:
         if len(self._learnt) > MODELS:
             del self._learnt[next(iter(self._learnt))]
 
-    def at(self, upstream: str, endpoint: str) -> Mapping[str, Sequence[QuirkName]]:
+    def get_endpoint_quirks(self, upstream: str, endpoint: str) -> Mapping[str, Sequence[QuirkName]]:
         """Return what was learnt of an endpoint for any key, by model."""
         found: dict[str, Quirks] = {}
         for asked, quirks in self._learnt.items():
             if (asked.upstream, asked.endpoint) == (upstream, endpoint):
                 found[asked.model] = found.get(asked.model, NONE) | quirks
-        return {model: ordered(quirks) for model, quirks in found.items()}
+        return {model: sort_quirks(quirks) for model, quirks in found.items()}
 
     def of_model(self, upstream: str, model: str, *, whose: tuple[str, str]) -> Quirks:
         """Return what was learnt of a model at any endpoint of an upstream, for requests of a key."""
@@ -122,7 +122,7 @@ def key_identity(caller: Caller) -> tuple[str, str]:
     return caller.tenant, caller.name
 
 
-def ordered(quirks: Quirks) -> list[QuirkName]:
+def sort_quirks(quirks: Quirks) -> list[QuirkName]:
     """Return quirks in the order in which documentation lists them."""
     return [name for name in NAMES if name in quirks]
 
@@ -158,7 +158,7 @@ def _has_field(name: str) -> Callable[[Json], bool]:
     return lambda body: body.get(name) is not None
 
 
-def _without(*names: str) -> Callable[[Json], Json]:
+def _drop_fields(*names: str) -> Callable[[Json], Json]:
     return lambda body: {key: value for key, value in body.items() if key not in names}
 
 
@@ -210,7 +210,7 @@ def _has_reasoning(body: Json) -> bool:
     return any(one.get(name) is not None for one in body.get("messages") or () for name in _REASONING)
 
 
-def _renamed(old: str, new: str) -> Callable[[Json], Json]:
+def _rename_field(old: str, new: str) -> Callable[[Json], Json]:
     """Return what gives a field another name, in place of one that has it."""
 
     def rename(body: Json) -> Json:
@@ -221,7 +221,7 @@ def _renamed(old: str, new: str) -> Callable[[Json], Json]:
     return rename
 
 
-def _changed_by(change: Callable[[Json], Json]) -> Callable[[Json], bool]:
+def _build_change_check(change: Callable[[Json], Json]) -> Callable[[Json], bool]:
     return lambda body: change(body) is not body
 
 
@@ -237,7 +237,7 @@ def _leave_strict_out(body: Json) -> Json:
     return {**body, "tools": tools}
 
 
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -246,41 +246,41 @@ _QUIRKS: Final = (
     _Quirk(
         "max_completion_tokens",
         _has_field(_OLD_LIMIT),
-        _compiled(rb"max_tokens.*max_completion_tokens|max_completion_tokens.*max_tokens"),
-        _renamed(_OLD_LIMIT, _LIMIT),
+        _compile_pattern(rb"max_tokens.*max_completion_tokens|max_completion_tokens.*max_tokens"),
+        _rename_field(_OLD_LIMIT, _LIMIT),
     ),
     _Quirk(
         "max_tokens",
         _has_field(_LIMIT),
-        _compiled(
+        _compile_pattern(
             rb"%(unknown)b[^\n]{0,80}max_completion_tokens|max_completion_tokens[^\n]{0,80}%(unknown)b"
             % {b"unknown": _UNKNOWN}
         ),
-        _renamed(_LIMIT, _OLD_LIMIT),
+        _rename_field(_LIMIT, _OLD_LIMIT),
     ),
     _Quirk(
         "no_usage_in_stream",
         lambda _: True,
-        _compiled(rb"stream_options|include_usage"),
-        _without("stream_options"),
+        _compile_pattern(rb"stream_options|include_usage"),
+        _drop_fields("stream_options"),
     ),
     _Quirk(
         "no_stream",
         lambda _: True,
-        _compiled(_NO_STREAM),
+        _compile_pattern(_NO_STREAM),
         _leave_stream_out,
     ),
     _Quirk(
         "no_developer_role",
         lambda body: "developer" in _roles(body),
-        _compiled(rb"developer"),
+        _compile_pattern(rb"developer"),
         _with_messages(_say_as_system),
         _TEMPLATE,
     ),
     _Quirk(
         "no_system_role",
         lambda body: not SYSTEM_ROLES.isdisjoint(_roles(body)),
-        _compiled(
+        _compile_pattern(
             rb"(?:system|developer) (?:role|message|prompt|instruction)s?[^.\n]{0,20} not (?:supported|enabled)"
             rb"|(?:not|n't) support[^.\n]{0,30}(?:system|developer)[^.\n]{0,12} (?:role|message|prompt|instruction)"
             rb"|role'? does not support '(?:system|developer)'"
@@ -291,7 +291,7 @@ _QUIRKS: Final = (
     _Quirk(
         "one_system_message",
         _has_later_system,
-        _compiled(
+        _compile_pattern(
             rb"system (?:message|prompt|role)s?[^.\n]{0,60}(?:beginning|first|start|only one|once)"
             rb"|(?:multiple|several|more than one|only one|two|single) (?:'|\")?system"
             rb"|(?:unexpected|invalid)[^.\n]{0,40}['\"`]?system['\"`]?"
@@ -302,65 +302,65 @@ _QUIRKS: Final = (
     _Quirk(
         "alternating_roles",
         _breaks_turns,
-        _compiled(rb"alternat|consecutive|roles? in a row|(?:unexpected|expected)[^.\n]{0,40}role"),
+        _compile_pattern(rb"alternat|consecutive|roles? in a row|(?:unexpected|expected)[^.\n]{0,40}role"),
         _with_messages(_take_turns),
         _TEMPLATE,
     ),
     _Quirk(
         "reasoning_back",
-        _changed_by(with_reasoning),
-        _compiled(_LACKS_REASONING),
+        _build_change_check(with_reasoning),
+        _compile_pattern(_LACKS_REASONING),
         with_reasoning,
     ),
     _Quirk(
         "no_reasoning",
         _has_reasoning,
-        _compiled(rb"(?s)\A(?!.*(?:%b)).*reasoning" % _LACKS_REASONING),
+        _compile_pattern(rb"(?s)\A(?!.*(?:%b)).*reasoning" % _LACKS_REASONING),
         _with_messages(_leave_reasoning_out),
     ),
     _Quirk(
         "thought_signatures",
-        _changed_by(with_signatures),
-        _compiled(rb"thought_?signature"),
+        _build_change_check(with_signatures),
+        _compile_pattern(rb"thought_?signature"),
         with_signatures,
     ),
     _Quirk(
         "short_call_ids",
-        _changed_by(with_short_ids),
-        _compiled(rb"tool.?call.?id[^\n]{0,200}length of 9"),
+        _build_change_check(with_short_ids),
+        _compile_pattern(rb"tool.?call.?id[^\n]{0,200}length of 9"),
         with_short_ids,
         _TEMPLATE,
     ),
     _Quirk(
         "tools_for_calls",
-        _changed_by(beside_tools),
-        _compiled(rb"without `?tools=?`?|toolConfig field must be defined|expects the `?tools=?`? param"),
+        _build_change_check(beside_tools),
+        _compile_pattern(rb"without `?tools=?`?|toolConfig field must be defined|expects the `?tools=?`? param"),
         beside_tools,
     ),
     _Quirk(
         "no_named_tool_choice",
-        _changed_by(named_tool_only),
-        _compiled(rb"tool_choice[^\n]{0,80}(?:type|string|object|must be|expected|supported|one of)"),
+        _build_change_check(named_tool_only),
+        _compile_pattern(rb"tool_choice[^\n]{0,80}(?:type|string|object|must be|expected|supported|one of)"),
         named_tool_only,
     ),
     _Quirk(
         "no_parallel_tool_calls",
         _has_field("parallel_tool_calls"),
-        _compiled(rb"parallel_tool_calls"),
-        _without("parallel_tool_calls"),
+        _compile_pattern(rb"parallel_tool_calls"),
+        _drop_fields("parallel_tool_calls"),
     ),
     _Quirk(
         "no_strict_tools",
-        lambda body: any("strict" in function for function in functions_of(body)),
-        _compiled(rb"\bstrict\b"),
+        lambda body: any("strict" in function for function in get_functions(body)),
+        _compile_pattern(rb"\bstrict\b"),
         _leave_strict_out,
     ),
     _Quirk(
         "plain_tool_names",
-        _changed_by(plain_names),
-        _compiled(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
+        _build_change_check(plain_names),
+        _compile_pattern(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
         plain_names,
     ),
     # A server that implements no streams says so in any words.
-    _Quirk("no_stream", lambda _: True, _compiled(_STREAM), _leave_stream_out, (HTTPStatus.NOT_IMPLEMENTED,)),
+    _Quirk("no_stream", lambda _: True, _compile_pattern(_STREAM), _leave_stream_out, (HTTPStatus.NOT_IMPLEMENTED,)),
 )

@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 from gateway.contracts.exchange import Chunk, Emit, Pause
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][0-9A-Za-z_-]{0,63}")
 _OTHER: Final = re.compile(r"[^0-9A-Za-z_-]")
@@ -25,11 +25,11 @@ def plain_names(body: Json) -> Json:
     names = {name: short for name in _names(body) if (short := plain_name(name)) != name}
     if not names:
         return body
-    changed = {**body, "tools": [_renamed(tool, names) for tool in body.get("tools") or ()]}
+    changed = {**body, "tools": [_rename_function(tool, names) for tool in body.get("tools") or ()]}
     if isinstance(choice := body.get("tool_choice"), dict):
-        changed["tool_choice"] = _renamed(choice, names)
+        changed["tool_choice"] = _rename_function(choice, names)
     changed["messages"] = [
-        {**message, "tool_calls": [_renamed(call, names) for call in message["tool_calls"]]}
+        {**message, "tool_calls": [_rename_function(call, names) for call in message["tool_calls"]]}
         if isinstance(message.get("tool_calls"), list)
         else {**message, "name": names.get(str(message["name"]), message["name"])}
         if message.get("role") == "tool" and message.get("name") is not None
@@ -39,7 +39,7 @@ def plain_names(body: Json) -> Json:
     return changed
 
 
-def restoring(emit: Emit, body: Json) -> Emit:
+def restore_tool_names(emit: Emit, body: Json) -> Emit:
     """Return an emitter that gives the tools of a model's calls their own names again."""
     names = {plain_name(name): name for name in _names(body)}
 
@@ -50,7 +50,7 @@ def restoring(emit: Emit, body: Json) -> Emit:
         for choice in chunk["choices"]:
             delta = choice.get("delta")
             if isinstance(delta, dict) and delta.get("tool_calls"):
-                calls = [_renamed(call, names) for call in delta["tool_calls"]]
+                calls = [_rename_function(call, names) for call in delta["tool_calls"]]
                 choice = {**choice, "delta": {**delta, "tool_calls": calls}}
             choices.append(choice)
         return emit({**chunk, "choices": choices})
@@ -58,17 +58,17 @@ def restoring(emit: Emit, body: Json) -> Emit:
     return restore
 
 
-def functions_of(body: Json) -> list[Json]:
+def get_functions(body: Json) -> list[Json]:
     """Return the functions among the tools of a request."""
     tools = body.get("tools") or ()
     return [tool["function"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("function"), dict)]
 
 
 def _names(body: Json) -> list[str]:
-    return [one["name"] for one in functions_of(body) if isinstance(one.get("name"), str)]
+    return [one["name"] for one in get_functions(body) if isinstance(one.get("name"), str)]
 
 
-def _renamed(tool: Json, names: dict[str, str]) -> Json:
+def _rename_function(tool: Json, names: dict[str, str]) -> Json:
     function = tool.get("function") if isinstance(tool, dict) else None
     if not isinstance(function, dict) or function.get("name") not in names:
         return tool

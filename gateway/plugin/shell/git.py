@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import Listed, Use, options, read_use
+from gateway.plugin.shell.options import CommandUse, Listed, options, read_use
 from gateway.plugin.shell.words import Word
 
 _GLOBAL: Final = frozenset({"--no-pager", "-P"})
@@ -239,7 +239,7 @@ _NEEDED: Final = {"stash": ("list", "show"), "worktree": ("list",)}
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*\..+")
 
 
-def read_git(words: tuple[Word, ...]) -> Use:
+def read_git(words: tuple[Word, ...]) -> CommandUse:
     """Return the command's options, values and operands; its name is the first option. Raises Objection."""
     at = 0
     values: list[tuple[str, Word]] = []
@@ -274,10 +274,10 @@ def read_git(words: tuple[Word, ...]) -> Use:
         backwards = option == "--sort" and word.text.startswith("-") and not word.text.startswith("--")
         if word.expands or (word.text.startswith("-") and not backwards) or _SIGNED.search(word.text):
             raise Objection("option", f"git {name} {option} is not known to be harmless with {word.text!r}.")
-    return Use(use.options | {name}, (*values, *use.values), operands)
+    return CommandUse(use.options | {name}, (*values, *use.values), operands)
 
 
-def prints_contents(use: Use) -> bool:
+def prints_contents(use: CommandUse) -> bool:
     """Return whether this use of git prints what is in files, of any commit, or the configuration."""
     return any(name in use.options and command.reads for name, command in _COMMANDS.items())
 

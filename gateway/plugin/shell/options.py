@@ -59,7 +59,7 @@ def long_names(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class CommandUse:
     """One command as it is used; `values` are the options' values in their order, `runs` the commands that it runs."""
 
     options: frozenset[str] = frozenset()
@@ -68,12 +68,12 @@ class Use:
     runs: tuple[tuple[Word, ...], ...] = ()
 
 
-def read_use(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
+def read_use(name: str, words: tuple[Word, ...], listed: Listed) -> CommandUse:
     """Raise Objection where a word is not in the table or may become one that is not."""
-    return _Reading(name, words, listed).use()
+    return _OptionReader(name, words, listed).use()
 
 
-class _Reading:
+class _OptionReader:
     def __init__(self, name: str, words: tuple[Word, ...], listed: Listed) -> None:
         self._name, self._words, self._listed = name, words, listed
         self._options: set[str] = set()
@@ -81,7 +81,7 @@ class _Reading:
         self._operands: list[Word] = []
         self._at = 0
 
-    def use(self) -> Use:
+    def use(self) -> CommandUse:
         ended = False
         while self._at < len(self._words):
             word = self._words[self._at]
@@ -95,7 +95,7 @@ class _Reading:
                 self._long(word)
             else:
                 self._cluster(word)
-        return Use(frozenset(self._options), tuple(self._values), tuple(self._operands))
+        return CommandUse(frozenset(self._options), tuple(self._values), tuple(self._operands))
 
     def _operand(self, word: Word, *, ended: bool) -> None:
         listed = self._listed
@@ -113,17 +113,17 @@ class _Reading:
         name, equals, value = word.text[2:].partition("=")
         option = "--" + name
         if word.fixed < len(option) + 1 and word.expands:
-            raise self._unlisted(word.text)
+            raise self._build_option_objection(word.text)
         if name in self._listed.long_valued:
-            self._value(option, word.after(len(option) + 1) if equals else self._next(option))
+            self._value(option, word.without_prefix(len(option) + 1) if equals else self._next(option))
         elif name in self._listed.long:
             self._options.add(option)
             if equals and word.splits and not self._listed.open:
-                raise self._unlisted(word.text)
+                raise self._build_option_objection(word.text)
             if value:
-                self._values.append((option, word.after(len(option) + 1)))
+                self._values.append((option, word.without_prefix(len(option) + 1)))
         else:
-            raise self._unlisted(option)
+            raise self._build_option_objection(option)
 
     def _cluster(self, word: Word) -> None:
         text, listed = word.text, self._listed
@@ -132,25 +132,25 @@ class _Reading:
         if listed.odd and not (
             set(text[1:]) <= set(listed.short) or (text[1] in listed.valued and _is_number(text[2:]))
         ):
-            raise self._unlisted(text)
+            raise self._build_option_objection(text)
         for index, letter in enumerate(text[1:], 1):
             option = "-" + letter
             if index >= word.fixed:
-                raise self._unlisted(text)
+                raise self._build_option_objection(text)
             if letter in listed.valued:
-                inside = word.after(index + 1)
+                inside = word.without_prefix(index + 1)
                 if inside.may_be_option and not listed.open:
                     # Empty, it takes the next word for its value, and a later one becomes an option.
-                    raise self._unlisted(text)
+                    raise self._build_option_objection(text)
                 self._value(option, inside if inside.text else self._next(option))
                 return
             if letter in listed.attached:
                 self._options.add(option)
                 if word.expands:
-                    raise self._unlisted(text)
+                    raise self._build_option_objection(text)
                 return
             if letter not in listed.short:
-                raise self._unlisted(option)
+                raise self._build_option_objection(option)
             self._options.add(option)
 
     def _next(self, option: str) -> Word:
@@ -161,7 +161,7 @@ class _Reading:
         dashed = word.text.startswith("-") and not _is_number(word.text[1:])
         if dashed and not self._listed.open:
             # For an implementation in which the option has no value, this is one.
-            raise self._unlisted(word.text)
+            raise self._build_option_objection(word.text)
         return word
 
     def _value(self, option: str, word: Word) -> None:
@@ -173,7 +173,7 @@ class _Reading:
         self._options.add(option)
         self._values.append((option, word))
 
-    def _unlisted(self, option: str) -> Objection:
+    def _build_option_objection(self, option: str) -> Objection:
         return Objection("option", f"{self._name} is not known to be harmless with {option!r}.")
 
 

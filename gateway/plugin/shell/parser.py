@@ -10,13 +10,13 @@ Rule 3: a variable has no value here. It may be empty or hold anything, and with
 Rule 4: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
 
 Theory of operation. `parse` does not decide what is harmless. It returns every command of a text as words, or raises
-Objection; `gateway.plugin.shell.reading` then compares each command with the tables. So an error here is a command that
-runs and that nobody judged. All that is not in `_PIECE` is therefore refused, not skipped.
+Objection; `gateway.plugin.shell.classifier` then compares each command with the tables. So an error here is a command
+that runs and that nobody judged. All that is not in `_PIECE` is therefore refused, not skipped.
 
 1. *Pieces.* `_PIECE` matches one piece at a time: a gap, an operator, a redirection, a quoted or a plain part of a
    word. Where nothing matches, `_NOT_PLAIN` names the reason (a substitution, a subshell, a background job).
-2. *Words.* `Draft` collects parts until a gap or an operator. It notes whether the word expands (`expand`), begins with
-   a tilde, or had quotes (`bare`): a quoted `"if"` is no reserved word.
+2. *Words.* `WordBuilder` collects parts until a gap or an operator. It notes whether the word expands (`expand`),
+   begins with a tilde, or had quotes (`bare`): a quoted `"if"` is no reserved word.
 3. *Steps.* An operator or a line end closes a step, that is, one simple command with its inputs. `piped` says that it
    reads from the step before. `Constructs` takes reserved words away from the front of a step, and may leave none.
 4. *Redirections* wait in `_target` for their word. Output may go to /dev/null or another descriptor only. Inputs are
@@ -46,9 +46,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gateway.plugin.paths import unseen
-from gateway.plugin.shell.constructs import Constructs
+from gateway.plugin.shell.control_flow import Constructs
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.words import Draft, Word
+from gateway.plugin.shell.words import Word, WordBuilder
 
 #: A command for a person's eyes is far below these; they bound what one assessment costs.
 MOST_CHARACTERS, MOST_PIECES, MOST_WORDS, MOST_EXPANSIONS = 4096, 1024, 256, 16
@@ -187,7 +187,7 @@ class _Reader:
         self._steps: list[Step] = []
         self._words: list[Word] = []
         self._inputs: list[Word] = []
-        self._draft = Draft()
+        self._draft = WordBuilder()
         self._constructs = Constructs()
         self._target: str | None = None  # the redirection that waits for its target
         self._piped = self._redirects = self._step_begun = False
@@ -350,7 +350,7 @@ class _Reader:
         if not self._draft.begun:
             return
         word, brace = self._draft.word(), self._draft.brace
-        self._draft, self._step_begun = Draft(), True
+        self._draft, self._step_begun = WordBuilder(), True
         self._counted += 1
         if self._counted > MOST_WORDS:
             _object(f"it holds more than {MOST_WORDS} words")

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import Listed, Use, long_names, read_use
+from gateway.plugin.shell.options import CommandUse, Listed, long_names, read_use
 from gateway.plugin.shell.words import ANY_WORD, Word
 
 
@@ -88,31 +88,31 @@ _XARGS_ALONE = re.compile("-[0r]+")
 _XARGS_NUMBER = re.compile("-([nL])([0-9]*)")
 
 
-def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
+def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> CommandUse:
     """Return all words together, as they are listed."""
     texts = [word.text for word in words]
     hidden = any(word.expands or word.tilde or re.search(r"\s", word.text) for word in words)
     if hidden or listed.line is None or not listed.line.fullmatch(" ".join(texts)):
         raise Objection("option", f"{name} is not known to be harmless with {' '.join(texts)!r}.")
-    return Use(operands=words)
+    return CommandUse(operands=words)
 
 
-def read_printf(words: tuple[Word, ...]) -> Use:
+def read_printf(words: tuple[Word, ...]) -> CommandUse:
     """Return a format that is written out, sets nothing, and no option: bash's printf -v evaluates."""
     form = words[0].text if words else "-"
     if form.startswith("-") or words[0].expands or WIDE.search(form) or not _PRINTF.fullmatch(form):
         raise Objection("operand", "printf is known to be harmless only with a plain format in front.")
-    return Use()
+    return CommandUse()
 
 
-def read_awk(name: str, words: tuple[Word, ...]) -> Use:
+def read_awk(name: str, words: tuple[Word, ...]) -> CommandUse:
     """Return a program that prints: no redirection, pipe, command, loop that may not end, or file name of its own."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         option, value = words[at].text[:2], words[at].text[2:]
         if option not in ("-F", "-v") or words[at].expands or (not value and at + 1 == len(words)):
             raise Objection("option", f"{name} is not known to be harmless with {words[at].text!r}.")
-        inside = words[at].after(2) if value else words[at + 1]
+        inside = words[at].without_prefix(2) if value else words[at + 1]
         if inside.expands or (option == "-v" and not _AWK_ASSIGNMENT.fullmatch(inside.text)):
             raise Objection("option", f"{name} {option} is not known to be harmless with {inside.text!r}.")
         at += 1 if value else 2
@@ -128,20 +128,20 @@ def read_awk(name: str, words: tuple[Word, ...]) -> Use:
         assigns = not _AWK_ASSIGNMENT.fullmatch(word.text) and _AWK_NAMED.match(word.text)
         if word.may_be_option or word.text.startswith("-") or "/inet" in word.text or assigns:
             raise Objection("operand", f"{name} is not known to be harmless with {word.text!r}.")
-    return Use(operands=words[at:])
+    return CommandUse(operands=words[at:])
 
 
-def read_tar(words: tuple[Word, ...]) -> Use:
+def read_tar(words: tuple[Word, ...]) -> CommandUse:
     """`tar -tf FILE` and its like: a name with a colon is another machine's."""
     texts = [word.text for word in words]
     if len(words) < 2 or any(word.expands for word in words) or not _TAR_LIST.fullmatch(texts[0]):
         raise Objection("option", "tar is known to be harmless only as `tar -tf FILE`.")
     if ":" in texts[1] or any(text.startswith("-") for text in texts[1:]):
         raise Objection("operand", f"tar is not known to be harmless with {' '.join(texts[1:])!r}.")
-    return Use(operands=words[1:2])
+    return CommandUse(operands=words[1:2])
 
 
-def read_xargs(words: tuple[Word, ...]) -> Use:
+def read_xargs(words: tuple[Word, ...]) -> CommandUse:
     """Return the command that it runs, with any words behind it, and the file of words that it reads."""
     at, replaces = 0, False
     values: list[tuple[str, Word]] = []
@@ -164,7 +164,7 @@ def read_xargs(words: tuple[Word, ...]) -> Use:
     if command[0].expands or "{}" in command[0].text:
         raise Objection("expansion", "xargs runs a command that is not written out.")
     placed = tuple(ANY_WORD if replaces and "{}" in word.text else word for word in command)
-    return Use(frozenset(option for option, _ in values), tuple(values), runs=((*placed, ANY_WORD),))
+    return CommandUse(frozenset(option for option, _ in values), tuple(values), runs=((*placed, ANY_WORD),))
 
 
 _JQ_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -172,7 +172,7 @@ _JQ_NAMED = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
 _JQ_FILTER = re.compile(r"(?!.*(?:\benv\b|\$ENV|\b(?:import|include|modulemeta|get_search_list)\b)).*", re.DOTALL)
 
 
-def read_jq(words: tuple[Word, ...], listed: Listed) -> Use:
+def read_jq(words: tuple[Word, ...], listed: Listed) -> CommandUse:
     """Return a filter that reads no environment and no module, in front of its files."""
     rest: list[Word] = []
     files: list[tuple[str, Word]] = []
@@ -198,4 +198,4 @@ def read_jq(words: tuple[Word, ...], listed: Listed) -> Use:
     use = read_use("jq", tuple(rest), listed)
     if use.operands and (use.operands[0].expands or not _JQ_FILTER.fullmatch(use.operands[0].text)):
         raise Objection("operand", f"jq is not known to be harmless with {use.operands[0].text!r}.")
-    return Use(use.options, (*use.values, *files), use.operands)
+    return CommandUse(use.options, (*use.values, *files), use.operands)

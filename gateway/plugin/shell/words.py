@@ -28,7 +28,7 @@ class Word:
         """Return whether it may become a word that begins with a dash, though it is not written like one."""
         return self.wild or (self.expands and self.fixed == 0)
 
-    def after(self, start: int) -> "Word":
+    def without_prefix(self, start: int) -> "Word":
         """Return the word without its first `start` characters, such as an option's value without the option."""
         return Word(self.text[start:], max(self.fixed - start, 0), self.tail, self.splits, self.bare, wild=self.wild)
 
@@ -37,7 +37,7 @@ class Word:
 ANY_WORD = Word("{}", 0, 0, splits=True, wild=True)
 
 
-class Draft:
+class WordBuilder:
     """The word under way."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.words import FUNCTIONS, TYPES
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 #: Functions of PostgreSQL that read one number of its statistics.
 _COUNTERS: Final = "pg_stat_get_"

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from gateway.plugin.sql.column_names import plain_names
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.sql.plain import plain_names
 from gateway.plugin.sql.recursion import defined_name
 from gateway.plugin.sql.words import RESERVED
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
 MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another

@@ -138,10 +138,10 @@ class _Lexer:
         sql, steps = self._sql, 0
         if len(sql) > MAX_CHARS:
             self._stop("more text than can be judged")
-            return self._lexed()
+            return self._build_result()
         if _UNREADABLE.search(sql):
             self._stop("control or unreadable characters")
-            return self._lexed()
+            return self._build_result()
         special, next_piece, add, size = self._special(), _PIECE.match, self._tokens.append, len(sql)
         token, plain = _TOKEN, sql.isascii()
         while self._at < size:
@@ -162,9 +162,9 @@ class _Lexer:
                 add(token(("op", piece[0])))
             elif not special[kind](piece[0]):
                 break
-        return self._lexed()
+        return self._build_result()
 
-    def _lexed(self) -> Lexed:
+    def _build_result(self) -> Lexed:
         return Lexed(tuple(self._tokens), frozenset(self._divergent))
 
     def _special(self) -> dict[str, Callable[[str], bool]]:
@@ -172,7 +172,7 @@ class _Lexer:
             "word": self._word,
             "comment": self._comment,
             "number": self._number,
-            "quoted": self._quoted,
+            "quoted": self._lex_quoted,
             "backtick": self._backtick,
             "bracket": self._bracket,
             "dollar": self._dollar,
@@ -275,7 +275,7 @@ class _Lexer:
 
     # Quotes.
 
-    def _quoted(self, quote: str) -> bool:
+    def _lex_quoted(self, quote: str) -> bool:
         sql, start = self._sql, self._at
         prefix = self._tokens[-1].text if self._word_end == start else ""
         if quote == "'" and prefix in ("q", "nq"):

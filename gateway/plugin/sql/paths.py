@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 #: An operator of comparison, and the beginning of another path to the right of it.
 _COMPARED: Final = re.compile(r"[=<>](?:[\s(+-]|/\*(?>.*?\*/))*+[$@]", re.DOTALL)
@@ -53,7 +53,7 @@ def unbounded_path(tokens: Sequence[Token]) -> str | None:
 
 def _casts_literal(tokens: Sequence[Token], index: int) -> bool:
     """Return whether the type at `index` is that of one literal or parameter."""
-    opening, value, between, own, following = (_at(tokens, place) for place in range(index - 3, index + 2))
+    opening, value, between, own, following = (_get_token(tokens, place) for place in range(index - 3, index + 2))
     if own.text.lower() != _TYPE or following in (("punct", "["), ("word", "array")):
         return False
     casts = between == ("op", "::") or (between == ("word", "as") and opening == ("punct", "("))
@@ -62,18 +62,21 @@ def _casts_literal(tokens: Sequence[Token], index: int) -> bool:
 
 def _has_literal_path(tokens: Sequence[Token], opening: int) -> bool:
     """Return whether the second argument behind the parenthesis at `opening` is one literal or parameter."""
-    if _at(tokens, opening) != ("punct", "("):
+    if _get_token(tokens, opening) != ("punct", "("):
         return True  # it is no call
     depth = 0
     for index in range(opening, len(tokens)):
         token = tokens[index]
         depth += (token in _OPENING) - (token in _CLOSING)
         if token == ("punct", ",") and depth == 1:
-            return _at(tokens, index + 1).kind in _WRITTEN and _at(tokens, index + 2).kind in ("word", "punct")
+            return _get_token(tokens, index + 1).kind in _WRITTEN and _get_token(tokens, index + 2).kind in (
+                "word",
+                "punct",
+            )
         if not depth:
             break
     return False
 
 
-def _at(tokens: Sequence[Token], index: int) -> Token:
+def _get_token(tokens: Sequence[Token], index: int) -> Token:
     return tokens[index] if 0 <= index < len(tokens) else Token("punct", "")

@@ -70,7 +70,7 @@ _CLAUSES = frozenset({"where", "group", "having", "order", "limit", "offset", "w
 _END, _SPELLED = Token("punct", ""), ("word", "punct", "op")
 
 
-class Doubt(Exception):  # noqa: N818 - a doubt is no error
+class QueryDoubt(Exception):  # noqa: N818 - a doubt is no error
     """Why a statement is not known to be harmless."""
 
     def __init__(self, rule: str, reason: str) -> None:
@@ -134,7 +134,7 @@ class QueryWalk:
                 case "punct":
                     self._punct(token.text)
                 case _:
-                    raise Doubt("unclear_text", f"The statement has {token.text}.")
+                    raise QueryDoubt("unclear_text", f"The statement has {token.text}.")
         last = self._tokens[-1] if self._tokens else _END
         if len(self._frames) > 1:
             self._break("an open parenthesis")
@@ -172,7 +172,7 @@ class QueryWalk:
 
     def _string(self) -> None:
         if self._frames[-1].clause == "from" and self._before_table():
-            raise Doubt("file_as_table", "It reads from a quoted text, which some databases open as a file.")
+            raise QueryDoubt("file_as_table", "It reads from a quoted text, which some databases open as a file.")
         previous = self._near(-1).kind
         if self._state == _State.OPERAND and previous in ("word", "name", "string"):
             return  # DATE '2024-01-01', N'x', 'a' 'b'
@@ -180,7 +180,9 @@ class QueryWalk:
 
     def _param(self, text: str) -> None:
         if self._is(1, "("):
-            raise Doubt("function", f"{_shown(text)} is called and is not on the list of harmless functions.")
+            raise QueryDoubt(
+                "function", f"{_format_excerpt(text)} is called and is not on the list of harmless functions."
+            )
         sliced = text.startswith(":") and self._frames[-1].bracket == "["
         if self._state != _State.OPEN and (sliced or text.startswith("?")):
             # The slice in list[1:2], and PostgreSQL's operator in data ? 'key'.
@@ -192,20 +194,20 @@ class QueryWalk:
 
     def _name(self, text: str) -> None:
         if self._is(-1, "&") and self._is(-2, "u"):
-            raise Doubt("unclear_text", "A quoted name has escapes in it.")
+            raise QueryDoubt("unclear_text", "A quoted name has escapes in it.")
         if self._frames[-1].clause == "from" and self._before_table() and not text.isidentifier():
             self._check_path(text)
-        self._named(text, quoted=True)
+        self._read_name(text, quoted=True)
 
     def _check_path(self, text: str) -> None:
         if any(char in text for char in "/\\:*") or text.lower().endswith((".csv", ".json", ".parquet", ".txt", ".db")):
-            raise Doubt("file_as_table", f"{_shown(text)} may be opened as a file.")
+            raise QueryDoubt("file_as_table", f"{_format_excerpt(text)} may be opened as a file.")
 
     def _before_table(self) -> bool:
         distinct = self._is(-1, "from") and self._is(-2, "distinct") and self._is(-3, "is", "not")
         return not distinct and self._is(-1, ".", *_BEFORE_TABLE)
 
-    def _named(self, text: str, *, quoted: bool) -> None:
+    def _read_name(self, text: str, *, quoted: bool) -> None:
         """Read a name of any kind, which is a call where a parenthesis follows."""
         qualified = self._is(-1, ".")
         opens = self._is(1, "(")
@@ -222,7 +224,7 @@ class QueryWalk:
     def _table(self, text: str, *, qualified: bool) -> None:
         whole = f"{self._near(-2).text.lower()}.{text}" if qualified else text
         if text in LISTING or (text.startswith("pragma_") and text not in FUNCTIONS):
-            raise Doubt("file_as_table", f"{_shown(text)} is no table: reading it does something.")
+            raise QueryDoubt("file_as_table", f"{_format_excerpt(text)} is no table: reading it does something.")
         if whole in SENSITIVE or (qualified and text in SENSITIVE):
             self.marks.add("sensitive_read")
         dots, offset, more = 0, 0, qualified
@@ -231,18 +233,22 @@ class QueryWalk:
             dots += self._is(offset, ".")
             more = self._is(offset, ".") or self._is(offset - 1, ".")
         if dots == 3:  # srv.db.dbo.t, and srv.db..t
-            raise Doubt("linked_server", f"A name of four parts ending in {_shown(text)} may be on another server.")
+            raise QueryDoubt(
+                "linked_server", f"A name of four parts ending in {_format_excerpt(text)} may be on another server."
+            )
 
     def _attribute(self, text: str) -> None:
         """`x.name`, which PostgreSQL takes for a call of `name` where x has no such column."""
         if text == "nextval":
-            raise Doubt("function", "NEXTVAL advances a sequence.")
+            raise QueryDoubt("function", "NEXTVAL advances a sequence.")
         if text in FUNCTIONS or (self._frames[-1].clause == "from" and self._frames[-1].queried):
             return
         owner = self._near(-2)
         value = owner.text in (")", "]") if owner.kind == "punct" else owner.kind == "param" and owner.text[0] != "@"
         if ACTING.match(text) or (value and text not in FIELDS):
-            raise Doubt("function", f"{_shown(text)} may be a function, which is not on the list of harmless ones.")
+            raise QueryDoubt(
+                "function", f"{_format_excerpt(text)} may be a function, which is not on the list of harmless ones."
+            )
 
     # Calls.
 
@@ -250,7 +256,9 @@ class QueryWalk:
         known = not quoted and is_known_call(text, self._near(2), self._near(3))
         in_catalogue = self._near(-2).text.lower() == "pg_catalog" and not self._is(-3, ".")
         if not known or (qualified and not in_catalogue):
-            raise Doubt("function", f"{_shown(text)} is called and is not on the list of harmless functions.")
+            raise QueryDoubt(
+                "function", f"{_format_excerpt(text)} is called and is not on the list of harmless functions."
+            )
 
     def _lists_names(self, *, qualified: bool) -> bool:
         """Return whether the parenthesis behind this name holds names of columns or sizes of a type, and is no call."""
@@ -280,7 +288,7 @@ class QueryWalk:
 
     def _word(self, text: str) -> None:
         if self._is(-1, "."):
-            self._named(text, quoted=False)
+            self._read_name(text, quoted=False)
         elif text in CONNECTING or text in self._connecting or self._connects_here(text):
             if self._is(1, "(") and text in FUNCTIONS and self._state != _State.OPEN and text in ("left", "right"):
                 self._break("words that do not make a query")
@@ -288,9 +296,9 @@ class QueryWalk:
         elif self._write and text in _IN_WRITE and not (text in WRITING and self._state != _State.OPEN):
             self._state = _State.OPEN
         elif text in WRITING and not self._is_text_function(text):
-            self._writing(text)
+            self._read_writing_word(text)
         elif text == "into":
-            raise Doubt("into", "INTO writes the result to a table, a file or a variable.")
+            raise QueryDoubt("into", "INTO writes the result to a table, a file or a variable.")
         elif text in ("asc", "desc"):
             self._state = _State.ALIASED
         elif text == "end":
@@ -299,7 +307,7 @@ class QueryWalk:
             self._state = _State.OPEN
         else:
             self._alias_or_verb(text)
-            self._named(text, quoted=False)
+            self._read_name(text, quoted=False)
 
     def _connects_here(self, text: str) -> bool:
         """Words that are operators or parts of a clause in one place only."""
@@ -318,12 +326,12 @@ class QueryWalk:
         here = text != "insert" or (self._state == _State.OPEN and (frame.queried or frame.bracket == "call"))
         return self._is(1, "(") and text in FUNCTIONS and here
 
-    def _writing(self, text: str) -> None:
+    def _read_writing_word(self, text: str) -> None:
         if text == "update" and (self._is(-1, "for") or (self._is(-1, "key") and self._is(-2, "no"))):
             self.marks.add("lock")
             self._state = _State.OPEN
             return
-        raise Doubt("statement", f"{text.upper()} is not a reading statement.")
+        raise QueryDoubt("statement", f"{text.upper()} is not a reading statement.")
 
     def _alias_or_verb(self, text: str) -> None:
         if (text == "lock" and self._is(1, "in")) or (text in LOCK_HINTS and self._frames[-1].opener == "with"):
@@ -333,13 +341,13 @@ class QueryWalk:
         following = self._near(1)
         followed = following.kind in ("word", "name", "number", "string", "param", "error")
         if text in ONE_WORD or (text in SEVERAL_WORDS and followed and following.text not in CONNECTING):
-            raise Doubt("statement", f"{text.upper()} may begin a second statement.")
+            raise QueryDoubt("statement", f"{text.upper()} may begin a second statement.")
 
     def _connect(self, text: str) -> None:
         frame = self._frames[-1]
         self._state = _State.OPEN
         if text == "next" and self._is(1, "value"):
-            raise Doubt("function", "NEXT VALUE advances a sequence.")
+            raise QueryDoubt("function", "NEXT VALUE advances a sequence.")
         if text == "for" and (self._is(1, "share") or (self._is(1, "key") and self._is(2, "share"))):
             self.marks.add("lock")
         if text in _QUERY_WORDS:
@@ -373,7 +381,7 @@ class QueryWalk:
         if text == ":=":
             self.marks.add("assignment")
         elif text == "@" and self._frames[-1].clause == "from":
-            raise Doubt("linked_server", "A table behind an @ is on another server.")
+            raise QueryDoubt("linked_server", "A table behind an @ is on another server.")
         self._state = _State.OPEN
 
     def _punct(self, text: str) -> None:
@@ -390,11 +398,11 @@ class QueryWalk:
                 self._break("a dot that belongs to no name")
             self._state = _State(max(self._state, _State.OPERAND))
         else:
-            raise Doubt("stacked", "There is more than one statement.")
+            raise QueryDoubt("stacked", "There is more than one statement.")
 
     def _open(self, bracket: str) -> None:
         if len(self._frames) > MAX_DEPTH:
-            raise Doubt("too_deep", f"Parentheses are nested more than {MAX_DEPTH} deep.")
+            raise QueryDoubt("too_deep", f"Parentheses are nested more than {MAX_DEPTH} deep.")
         previous = self._near(-1)
         named = previous.kind == "name" or (
             previous.kind == "word" and previous.text not in CONNECTING and previous.text not in self._connecting
@@ -429,5 +437,5 @@ def _is_unfinished(token: Token) -> bool:
     return word or (token.kind == "op" and token.text != "*") or token == ("punct", ",")
 
 
-def _shown(text: str) -> str:
+def _format_excerpt(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "...")

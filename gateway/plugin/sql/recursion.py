@@ -17,7 +17,7 @@ class _Frame:
     arm: int = -1
 
 
-def unbounded(tokens: Sequence[Token]) -> bool:
+def has_unbounded_recursion(tokens: Sequence[Token]) -> bool:
     """Return whether the arm behind the last UNION of some expression reads the expression itself and filters nothing.
 
     One pass: each word is noted where it was seen last, which is all that the end of an arm asks about.

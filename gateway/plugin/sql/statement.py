@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gateway.plugin.sql.expansion import expands_too_far
+from gateway.plugin.sql.json_list_removal import unbounded_difference
 from gateway.plugin.sql.lexer import Dialect, Token, readings
-from gateway.plugin.sql.lists import unbounded_difference
 from gateway.plugin.sql.paths import unbounded_path
-from gateway.plugin.sql.products import LONGEST_CHARS, unbounded_product
-from gateway.plugin.sql.query import Doubt, QueryWalk
-from gateway.plugin.sql.recursion import unbounded
+from gateway.plugin.sql.quadratic_cost import LONGEST_CHARS, unbounded_product
+from gateway.plugin.sql.query import QueryDoubt, QueryWalk
+from gateway.plugin.sql.recursion import has_unbounded_recursion
 from gateway.plugin.sql.words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
 
 _QUERY = frozenset({"select", "with", "values", "table", "("})
@@ -54,7 +54,7 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
     for tokens in found:
         try:
             what = _judge_reading(tokens, marks)
-        except Doubt as doubt:
+        except QueryDoubt as doubt:
             return Judgement((doubt.rule, doubt.reason))
         if what is None:
             if dialect == "postgresql" and (found_product := uninterruptible(tokens)) is not None:
@@ -109,9 +109,9 @@ def _judge_reading(tokens: Sequence[Token], marks: set[str]) -> str | None:
         end -= 1
     tokens = tokens[:end]
     if ("punct", ";") in tokens:
-        raise Doubt("stacked", "There is more than one statement.")
+        raise QueryDoubt("stacked", "There is more than one statement.")
     if tokens and tokens[-1].kind == "error":
-        raise Doubt("unclear_text", f"The statement has {tokens[-1].text}.")
+        raise QueryDoubt("unclear_text", f"The statement has {tokens[-1].text}.")
     if tokens and tokens[-1].kind == "unterminated":
         return tokens[-1].text
     if len(tokens) < 2:
@@ -134,7 +134,7 @@ def _statement(tokens: Sequence[Token], marks: set[str]) -> str | None:
         case "pragma":
             marks.add("pragma")
             return _pragma(tokens[1:])
-    raise Doubt("statement", f"{first.text[:40].upper()!r} does not begin a statement that is known to read only.")
+    raise QueryDoubt("statement", f"{first.text[:40].upper()!r} does not begin a statement that is known to read only.")
 
 
 def _query(tokens: Sequence[Token], marks: set[str], *, explained: bool = False) -> str | None:
@@ -144,7 +144,7 @@ def _query(tokens: Sequence[Token], marks: set[str], *, explained: bool = False)
     begin = next((index for index, token in enumerate(tokens) if token != ("punct", "(")), 0)
     first, following = tokens[begin], tokens[begin + 1 : begin + 2]
     if begin and not (first.kind == "word" and first.text in _QUERY):
-        raise Doubt("statement", f"{first.text[:40].upper()!r} in parentheses is not a query.")
+        raise QueryDoubt("statement", f"{first.text[:40].upper()!r} in parentheses is not a query.")
     if first.kind == "word" and first.text in ("with", "values", "table") and not explained:
         marks.add(first.text)
     if not following or following[0] == ("punct", ")"):
@@ -153,7 +153,7 @@ def _query(tokens: Sequence[Token], marks: set[str], *, explained: bool = False)
         return "no row behind VALUES"
     if first == ("word", "table") and not (following and _is_table_name(following[0])):
         return "no name behind TABLE"
-    if ("word", "with") in tokens and unbounded(tokens):
+    if ("word", "with") in tokens and has_unbounded_recursion(tokens):
         marks.add("recursion")
     if not walk.complete:
         return "no query in it"
@@ -214,7 +214,7 @@ def _pragma(tokens: Sequence[Token]) -> str | None:
     )
     if (name in READING_PRAGMAS and (not rest or simple_argument)) or (name in BARE_PRAGMAS and not rest):
         return None
-    raise Doubt("pragma", f"PRAGMA {name[:40]} may change the database.")
+    raise QueryDoubt("pragma", f"PRAGMA {name[:40]} may change the database.")
 
 
 # EXPLAIN and DESCRIBE, which MySQL takes for the same.
@@ -235,11 +235,11 @@ def _explain(tokens: Sequence[Token], marks: set[str]) -> str | None:
         walk.run()
         return walk.broken
     if runs:
-        raise Doubt("explain_analyze", "EXPLAIN ANALYZE runs the statement that it explains.")
-    return _described(tokens[start:])
+        raise QueryDoubt("explain_analyze", "EXPLAIN ANALYZE runs the statement that it explains.")
+    return _judge_describe(tokens[start:])
 
 
-def _described(tokens: Sequence[Token]) -> str | None:
+def _judge_describe(tokens: Sequence[Token]) -> str | None:
     """Return the name of a table, and of a column of it or a pattern; or FOR CONNECTION 5."""
     if tokens[0] == ("word", "connection") and [token.kind for token in tokens[1:]] == ["number"]:
         return None
@@ -292,4 +292,4 @@ def _option_list(tokens: Sequence[Token], *, start: int) -> tuple[int, bool]:
         if token.kind == "word" and token.text in _ANALYZE:
             following = tokens[index + 1] if index + 1 < len(tokens) else token
             runs = runs or not (following.kind in ("word", "number") and following.text in _OFF)
-    raise Doubt("explain_options", "The options of EXPLAIN are not understood.")
+    raise QueryDoubt("explain_options", "The options of EXPLAIN are not understood.")

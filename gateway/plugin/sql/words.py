@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 #: Begin a statement or a part of one that changes something. Anywhere as bare words they ask.
 WRITING = words("""

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.auth.keyring import KeyRing
 from gateway.config import Settings
 from gateway.config.schema.allowances import AllowanceSettings
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock, Counters
-from gateway.lanes.keys import KeyRing
 from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.fullest import Limited, fullest
 from gateway.limits.limiter import Limiter
@@ -20,7 +20,7 @@ from gateway.limits.rule import key_id
 from gateway.usage.ledger import Ledger
 
 if TYPE_CHECKING:
-    from gateway.server.context_lane import Shared
+    from gateway.server.context_lane import WorkerServices
 
 
 def build_limiter(
@@ -47,7 +47,7 @@ def build_limiter(
     )
 
 
-def limiter_of(settings: Settings, shared: "Shared") -> Limiter:
+def build_shared_limiter(settings: Settings, shared: "WorkerServices") -> Limiter:
     """Return the limits of a configuration."""
     return build_limiter(
         settings,
@@ -59,25 +59,27 @@ def limiter_of(settings: Settings, shared: "Shared") -> Limiter:
     )
 
 
-def budget_reader(shared: "Shared", settings: Callable[[], Settings], keys: Callable[[], KeyRing]) -> BudgetReader:
+def budget_reader(
+    shared: "WorkerServices", settings: Callable[[], Settings], keys: Callable[[], KeyRing]
+) -> BudgetReader:
     """Return the reader of the budgets of the configuration and of the keys in use."""
     return BudgetReader(
         shared.store,
         shared.budgets,
         shared.meters,
         names=lambda: _with_budget(settings(), keys().callers()),
-        limited=lambda: any(True for _ in _limited(settings(), keys().callers())),
+        limited=lambda: any(True for _ in _list_limits(settings(), keys().callers())),
         clock=shared.clock,
     )
 
 
 def limit_families(
-    shared: "Shared", settings: Callable[[], Settings], keys: Callable[[], KeyRing]
+    shared: "WorkerServices", settings: Callable[[], Settings], keys: Callable[[], KeyRing]
 ) -> Callable[[], Iterator[Metric]]:
     """Return what yields the metric of how full the limits of the configuration and of the keys in use are."""
 
     def families() -> Iterator[Metric]:
-        limited = _limited(settings(), keys().callers())
+        limited = _list_limits(settings(), keys().callers())
         parts = fullest(limited, meters=shared.meters, budgets=shared.budgets, now_s=shared.clock.monotonic())
         family = GaugeMetricFamily(
             "gateway_limit_used_ratio", "Used part of the fullest limit of its kind", labels=["scope", "limit"]
@@ -98,7 +100,7 @@ def cost_of_token(ledger: Ledger, scope: Scope, name: str) -> float:
     return ledger.cost_of_token(counts)
 
 
-def _limited(settings: Settings, callers: Iterable[Caller]) -> Iterator[Limited]:
+def _list_limits(settings: Settings, callers: Iterable[Caller]) -> Iterator[Limited]:
     """Yield what has limits: by the configuration, or as a key of the store."""
     for caller in callers:
         if (limits := caller.bounds.limits) is not None:
@@ -119,7 +121,7 @@ def _sections(settings: Settings) -> Mapping[Scope, Mapping[str, AllowanceSettin
 
 def _with_budget(settings: Settings, callers: Iterable[Caller]) -> Iterator[Counted]:
     """Yield what has a budget: by the configuration, or as a key of the store."""
-    return ((scope, name) for scope, name, limits in _limited(settings, callers) if limits.has_budget)
+    return ((scope, name) for scope, name, limits in _list_limits(settings, callers) if limits.has_budget)
 
 
 def _allowances(sections: Mapping[str, AllowanceSettings]) -> Mapping[str, Allowance]:

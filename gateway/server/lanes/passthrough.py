@@ -5,24 +5,24 @@ import ssl
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from gateway.approvals.webhooks import webhooks_of
+from gateway.approvals.webhooks import build_webhooks
+from gateway.auth.host_guard import HostGuard
+from gateway.auth.keyring import KeyRing, LentKeys, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.prices import prices_of
+from gateway.config.prices import load_prices
 from gateway.config.prompts import prompt_texts
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
-from gateway.lanes.door import Door
-from gateway.lanes.keys import KeyRing, LentKeys, StoredKeys
 from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.router import Limits, Router, Timeouts
+from gateway.lanes.router import AcceptLimits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.tracing import check_tracing
-from gateway.server.lanes.upstreams import build_groups, endpoints_of, upstreams_in_use
+from gateway.server.lanes.upstreams import build_endpoints, build_groups, upstreams_in_use
 from gateway.telemetry.metrics import Metrics
-from gateway.tracing.tracer import Tracer
+from gateway.telemetry.tracing.tracer import Tracer
 from gateway.usage.tokens import Recorded
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
@@ -109,11 +109,11 @@ def _serve_paths(settings: Settings) -> frozenset[bytes]:
     return frozenset(one.encode() for one in (*ways, *metadata_paths(settings)))
 
 
-def door(settings: Settings) -> Door:
+def door(settings: Settings) -> HostGuard:
     """Return our own names (listen addresses, `allowed_hosts`) and the origins that may send requests (`cors`)."""
     listens = [listen.host for listen in (settings.listen, settings.admin.listen) if listen is not None]
     named = [f"[{host}]" if ":" in host else host for host in listens if not _is_wildcard(host)]
-    return Door.of(
+    return HostGuard.from_hosts(
         [*named, *settings.allowed_hosts], origins=settings.cors, any_address=any(map(_is_wildcard, listens))
     )
 
@@ -126,20 +126,20 @@ def check_files(settings: Settings) -> None:
     """
     check_tracing(settings)
     problems: list[Problem] = []
-    for read in (lambda: prompt_texts(settings.prompts), lambda: prices_of(settings.usage)):
+    for read in (lambda: prompt_texts(settings.prompts), lambda: load_prices(settings.usage)):
         try:
             read()
         except ConfigError as error:
             problems += error.problems
     for i, upstream in enumerate(settings.upstreams):
         try:
-            endpoints_of(upstream)
+            build_endpoints(upstream)
         except OSError as error:
             reason = (isinstance(error, ssl.SSLError) and error.reason) or error.strerror or "unusable"
             problems.append(Problem("configuration", f"upstreams[{i}].tls", f"its files cannot be used: {reason}"))
     if problems:
         raise ConfigError(tuple(problems))
-    webhooks_of(settings.approvals.notify)
+    build_webhooks(settings.approvals.notify)
 
 
 def _is_wildcard(host: str) -> bool:
@@ -149,9 +149,9 @@ def _is_wildcard(host: str) -> bool:
         return False
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings) -> AcceptLimits:
     limits = settings.limits
-    return Limits(
+    return AcceptLimits(
         head=HeadLimits(bytes=limits.head, fields=limits.headers),
         connections=limits.connections,
         concurrent=limits.concurrent,

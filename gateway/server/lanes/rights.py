@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 
+from gateway.auth.key_policy import build_caller
+from gateway.auth.keyring import Key, KeyRing, LentKeys, StoredKeys
 from gateway.config import Settings
-from gateway.keys.terms import caller_of
-from gateway.lanes.keys import Key, KeyRing, LentKeys, StoredKeys
+from gateway.tools.client_rights import ClientRights, Refusal
 from gateway.tools.decision_rules import DecisionRules, Requirement
-from gateway.tools.rights import ClientRights, Refusal
 
 
 def key_ring(
@@ -21,7 +21,7 @@ def key_ring(
 
     `stored`, `lent` and `now_s`: see `KeyRing`.
     """
-    keys = [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
+    keys = [Key(bytes.fromhex(key.sha256), build_caller(key)) for key in settings.keys]
     return KeyRing(keys, lent=lent, stored=stored if settings.runtime_keys.enabled else None, now_s=now_s)
 
 
@@ -32,7 +32,7 @@ def decision_rules(settings: Settings) -> DecisionRules:
     return DecisionRules(refuses_self=wanted.self_ == "refuse", requirements=tuple(requirements))
 
 
-def barred(settings: Settings, keys: KeyRing) -> Refusal:
+def build_client_refusal(settings: Settings, keys: KeyRing) -> Refusal:
     """Return what finds why a call of an MCP client may not run any more, by the `keys` of this configuration."""
     serve = settings.mcp.serve
     if serve is None:

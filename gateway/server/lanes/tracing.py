@@ -9,7 +9,7 @@ from typing import Final
 from gateway.config import ConfigError, Problem, Settings
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.tracing.tracer import Tracer
+from gateway.telemetry.tracing.tracer import Tracer
 
 MISSING_SDK: Final = "OpenTelemetry is not installed: pip install 'twolane[tracing]', or remove it"
 _PACKAGES: Final = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.exporter.otlp.proto.http")
@@ -32,14 +32,14 @@ def open_tracing(settings: Settings, stack: AsyncExitStack, *, metrics: Metrics,
         return None
     check_tracing(settings)
     # Imported here because it loads the SDK, which takes 0.3 s and 7 MB.
-    from gateway.tracing.export import Collector, Sending
+    from gateway.telemetry.tracing.export import Collector, SpanSender
 
     headers = {name: value.reveal() for name, value in chosen.headers.items()}
     instance = f"{socket.gethostname()}:{os.getpid()}"
     collector = Collector(chosen.url, headers, chosen.ca_file, chosen.service_name, instance)
-    sending = Sending(collector, secrets=lambda: sink.secrets)
+    sending = SpanSender(collector, secrets=lambda: sink.secrets)
     stack.push_async_callback(sending.close)
-    metrics.further.append(sending.counted)
+    metrics.further.append(sending.collect_counts)
     receivers = frozenset(chosen.propagate)
     return Tracer(
         sending.send,

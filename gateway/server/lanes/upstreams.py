@@ -10,9 +10,9 @@ from gateway.config.schema.upstreams import Upstream
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group, GroupRules, QueueRules, RetryRules
 from gateway.upstream.health import HealthChecks, HealthRules
-from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 from gateway.upstream.tls import ResumingContext
 
@@ -25,7 +25,7 @@ def upstreams_in_use(settings: Settings, *, demo_url: str | None) -> Sequence[Up
 
 
 def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Callable[[], float]) -> tuple[Group, ...]:
-    """Build the group of each upstream. `clock` is monotonic, in seconds. Raises OSError as `endpoints_of`."""
+    """Build the group of each upstream. `clock` is monotonic, in seconds. Raises OSError as `build_endpoints`."""
     groups = tuple(_group(upstream, metrics=metrics, clock=clock) for upstream in upstreams)
     by_name = {group.name: group for group in groups}
     for group, upstream in zip(groups, upstreams, strict=True):
@@ -33,7 +33,7 @@ def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Call
     return groups
 
 
-def endpoints_of(upstream: Upstream) -> list[Endpoint]:
+def build_endpoints(upstream: Upstream) -> list[Endpoint]:
     """Return the endpoints of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
     given = given_endpoints(upstream)
     tls = _tls(upstream) if any(one.url.startswith("https:") for one in given) else None
@@ -45,7 +45,7 @@ def given_endpoints(upstream: Upstream) -> Sequence[schema.Endpoint]:
     return upstream.endpoints or tuple(schema.Endpoint(url=url) for url in upstream.urls)
 
 
-def name_of(endpoint: schema.Endpoint) -> str:
+def get_endpoint_name(endpoint: schema.Endpoint) -> str:
     """Return the name of an endpoint in its upstream: its own, or its host and port."""
     return endpoint.name or urlsplit(endpoint.url).netloc
 
@@ -55,13 +55,13 @@ def _group(upstream: Upstream, *, metrics: Metrics, clock: Callable[[], float]) 
     members = [
         Member(
             Pool(facts, clock=clock),
-            name=name_of(one),
+            name=get_endpoint_name(one),
             weight=one.weight,
             most=one.concurrent,
             models=one.models,
             breaker=rules.breaker,
         )
-        for one, facts in zip(given_endpoints(upstream), endpoints_of(upstream), strict=True)
+        for one, facts in zip(given_endpoints(upstream), build_endpoints(upstream), strict=True)
     ]
     group = Group(upstream.name, members, tally=metrics.upstream(upstream.name), clock=clock, rules=rules)
     if (health := upstream.health) is not None:

@@ -2,41 +2,41 @@
 
 from collections.abc import Sequence
 
+from gateway.api.admin.audit import AuditPages, AuditVerifier
+from gateway.api.admin.keys import KeyPages
+from gateway.api.admin.limits import LimitPages
+from gateway.api.admin.status import StatusPages
+from gateway.api.admin.tools import ToolPages
+from gateway.api.admin.upstreams import UpstreamPages
+from gateway.api.admin.usage import UsagePages
 from gateway.api.approvals import ApprovalPages
 from gateway.api.decisions import ApiContext
 from gateway.api.events.pages import EventPages
 from gateway.api.events.socket import SocketPages
 from gateway.api.explain import ExplainPages
+from gateway.api.grants import RememberedPages
 from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
-from gateway.api.operating.audit import AuditPages, AuditVerifier
-from gateway.api.operating.keys import KeyPages
-from gateway.api.operating.limits import LimitPages
-from gateway.api.operating.status import StatusPages
-from gateway.api.operating.tools import ToolPages
-from gateway.api.operating.upstreams import UpstreamPages
-from gateway.api.operating.usage import UsagePages
+from gateway.api.openapi.page import description_routes
+from gateway.api.ops_pages import Route
 from gateway.api.prompts import PromptPages
-from gateway.api.remembered import RememberedPages
+from gateway.api.responses.background_stream import ResponseStreams
 from gateway.api.responses.compaction import CompactionPage
+from gateway.api.responses.compaction_seal import Sealing
 from gateway.api.responses.conversations import ConversationPages
 from gateway.api.responses.counting import CountPage
 from gateway.api.responses.creating import Creation
-from gateway.api.responses.following import Following
-from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.pages import ResponsePages
-from gateway.api.responses.sealing import Sealing
+from gateway.api.responses.response_store import KeptResponses
 from gateway.api.responses.socket import SocketResponses
 from gateway.api.runs import RunPages
-from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
-from gateway.description.page import description_routes
 from gateway.limits.usage import Used
-from gateway.server.lanes.limits import limiter_of
-from gateway.server.pages.entry import Leave, PageNeeds
+from gateway.server.lanes.limits import build_shared_limiter
+from gateway.server.pages.page_registry import Leave, PageNeeds
 from gateway.server.pages.status import StatusFacts
 
 
@@ -75,7 +75,7 @@ class ApiPages:
     def of_responses(self) -> Sequence[Route]:
         """Return the routes of the Responses API."""
         kept, creation, authorise = self._kept, self._creation, self._needs.authorise
-        following = Following(kept, keepalive_s=lambda: self._needs.current().lane.keepalive_s)
+        following = ResponseStreams(kept, keepalive_s=lambda: self._needs.current().lane.keepalive_s)
         socket = SocketResponses(creation)
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=kept, following=following, authorise=authorise)
@@ -111,17 +111,17 @@ class ApiPages:
             StatusPages(facts.read, authorise=authorise),
             keys,
             usage,
-            LimitPages(self._used, authorise=authorise),
+            LimitPages(self._list_limit_usage, authorise=authorise),
             UpstreamPages(facts.upstreams, authorise=authorise),
         )
         return [route for page in pages for route in page.routes()]
 
-    def _used(self, caller: Caller) -> list[Used]:
+    def _list_limit_usage(self, caller: Caller) -> list[Used]:
         """Return what is used of the limits that a caller may see."""
-        limiter = limiter_of(self._needs.settings(), self._shared)
+        limiter = build_shared_limiter(self._needs.settings(), self._shared)
         is_admin = "admin" in caller.scopes
         callers = self._needs.keys().callers()
-        return list(limiter.used(limiter.of_all(callers) if is_admin else limiter.of_caller(caller)))
+        return list(limiter.list_usage(limiter.of_all(callers) if is_admin else limiter.of_caller(caller)))
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""
@@ -133,7 +133,7 @@ class ApiPages:
             store=shared.store,
             feed=shared.feed,
             authorise=needs.authorise,
-            resume=needs.resumption.decided,
+            resume=needs.resumption.resume_if_ready,
             clock=shared.clock,
             tracer=shared.tracer,
         )

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from gateway.api.site import Route
+from gateway.api.ops_pages import Route
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
-from gateway.mcp_server.opening import DoorNeeds, open_door
-from gateway.server.pages.entry import Leave, PageNeeds
+from gateway.mcp_server.lazy_endpoint import DoorNeeds, open_door
+from gateway.server.pages.page_registry import Leave, PageNeeds
 
 
 async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequence[Route], Leave]:
@@ -28,8 +28,8 @@ async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequen
             identify=bearers.identify,
             challenge=bearers.challenge,
             admit=needs.admit,
-            check_model=lambda caller: current().core.candidates({"messages": []}).allowed_to(caller),
-            resume=needs.resumption.decided,
+            check_model=lambda caller: current().core.candidates({"messages": []}).filter_allowed(caller),
+            resume=needs.resumption.resume_if_ready,
         )
     )
     closing.push_async_callback(door.close)

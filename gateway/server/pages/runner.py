@@ -2,13 +2,13 @@
 
 from aiohttp import web
 
-from gateway.api.site import Site, page_log
+from gateway.api.ops_pages import Site, page_log
 
 #: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
 HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
 
 
-async def running(pages: Site) -> web.AppRunner:
+async def build_runner(pages: Site) -> web.AppRunner:
     """Return a runner whose `server` makes handlers for the pages. Clean it up at the end."""
     runner = web.AppRunner(
         pages.application(),

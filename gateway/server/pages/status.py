@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.api.operating.status import Status, UpstreamStatus
-from gateway.api.operating.upstreams import UpstreamFacts
+from gateway.api.admin.status import GatewayStatus, UpstreamStatus
+from gateway.api.admin.upstreams import UpstreamFacts
 from gateway.config import Loaded, redactable
-from gateway.config.shown import shown_settings
+from gateway.config.redacted_dump import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
 from gateway.server.context_lane import Assembled
@@ -28,12 +28,12 @@ class StatusFacts:
     started_s: float
     demo_url: str | None
 
-    async def read(self) -> Status:
+    async def read(self) -> GatewayStatus:
         """Return the facts of this moment."""
         loaded = self.loaded()
         configuration = shown_settings(loaded.settings)
         numbers = UpstreamNumbers(*await self.exposition.numbers())
-        return Status(
+        return GatewayStatus(
             now_s=self.clock.time(),
             started_s=self.started_s,
             workers=loaded.settings.workers,

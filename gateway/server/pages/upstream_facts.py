@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from gateway.api.operating.upstreams import EndpointFacts, EndpointState, UpstreamFacts
+from gateway.api.admin.upstreams import EndpointFacts, EndpointState, UpstreamFacts
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
 from gateway.model.adaptation.quirks import LearntQuirks
-from gateway.server.lanes.upstreams import given_endpoints, name_of, upstreams_in_use
+from gateway.server.lanes.upstreams import get_endpoint_name, given_endpoints, upstreams_in_use
 from gateway.telemetry.metrics import ANSWERS, EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge
 from gateway.telemetry.shared_counts import Counts
@@ -37,7 +37,7 @@ class UpstreamNumbers:
         """Return a gauge by upstream, then endpoint or state; None: no worker has one."""
         return self._gauges.get((name, *labels))
 
-    def counted(self, family: str, *whose: str) -> Mapping[str, int]:
+    def get_counts(self, family: str, *whose: str) -> Mapping[str, int]:
         """Return the counts of an upstream, or of one endpoint, by the last label."""
         return self._counts[family, *whose]
 
@@ -55,9 +55,9 @@ def upstream_facts(
             queued=int(numbers.gauge("queued_requests", name) or 0),
             balance=upstream.balance,
             fallback=upstream.fallback,
-            requests=numbers.counted(OUTCOMES, name),
-            retries=numbers.counted(RETRIES, name),
-            refused=numbers.counted(REFUSED, name),
+            requests=numbers.get_counts(OUTCOMES, name),
+            retries=numbers.get_counts(RETRIES, name),
+            refused=numbers.get_counts(REFUSED, name),
             endpoints=[_endpoint(one, upstream, numbers, learnt) for one in given_endpoints(upstream)],
         )
 
@@ -65,7 +65,7 @@ def upstream_facts(
 def _endpoint(
     endpoint: schema.Endpoint, upstream: schema.Upstream, numbers: UpstreamNumbers, learnt: LearntQuirks
 ) -> EndpointFacts:
-    name = name_of(endpoint)
+    name = get_endpoint_name(endpoint)
     place = upstream.name, name
     under_way, last_status = (numbers.gauge(f"endpoint_{kind}", *place) for kind in ("requests", "last_status"))
     is_counted = under_way is not None
@@ -78,12 +78,12 @@ def _endpoint(
         most=endpoint.concurrent,
         weight=endpoint.weight,
         models=endpoint.models,
-        tries=numbers.counted(TRIES, *place) if is_counted else None,
-        ejections=numbers.counted(EJECTIONS, *place) if is_counted else None,
-        answers=numbers.counted(ANSWERS, *place) if is_counted else None,
+        tries=numbers.get_counts(TRIES, *place) if is_counted else None,
+        ejections=numbers.get_counts(EJECTIONS, *place) if is_counted else None,
+        answers=numbers.get_counts(ANSWERS, *place) if is_counted else None,
         last_status=None if last_status is None else int(last_status),
         quirks=upstream.quirks,
-        learnt=learnt.at(*place),
+        learnt=learnt.get_endpoint_quirks(*place),
     )
 
 

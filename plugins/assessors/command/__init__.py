@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.paths import unseen
+from gateway.plugin.shell.classifier import Reading, read_command
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import Script
-from gateway.plugin.shell.reading import Reading, read_command
 
 from .hardening import harden
 

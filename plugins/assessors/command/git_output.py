@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from gateway.plugin.shell.options import Use, options
+from gateway.plugin.shell.options import CommandUse, options
 
 _PATCH: Final = options(
     "-p -u -c -U -L -W --patch --cc --unified --patch-with-stat --word-diff --color-words --binary --check"
@@ -33,7 +33,7 @@ _PLAIN_KEY: Final = re.compile(
 )
 
 
-def prints_patches(use: Use) -> bool:
+def prints_patches(use: CommandUse) -> bool:
     """Return whether this use of git prints the changed lines of files, and not only their names and counts."""
     if use.options & {"log", "stash"}:
         return bool(use.options & _PATCH)
@@ -42,7 +42,7 @@ def prints_patches(use: Use) -> bool:
     )
 
 
-def prints_objects(use: Use) -> bool:
+def prints_objects(use: CommandUse) -> bool:
     """Return whether it may print a file by the hash of it, which `git ls-tree` tells.
 
     `show` does so whatever its options are, and beside files that it names; `diff` compares such a file with others.
@@ -57,12 +57,12 @@ def prints_objects(use: Use) -> bool:
     return shows and any(word.expands or _HASH.fullmatch(word.text) for word in use.operands)
 
 
-def operands_are_near(use: Use) -> bool:
+def operands_are_near(use: CommandUse) -> bool:
     """Return whether it shows the last commits, or compares with them: a few changes."""
     return bool(use.options & {"diff", "show"}) and all(_NEAR.fullmatch(word.text) for word in use.operands)
 
 
-def names_files(use: Use) -> bool:
+def names_files(use: CommandUse) -> bool:
     """Return whether a command that prints changes prints those of files that it names.
 
     In front of the files may stand one commit. `show` takes a word alone for a commit, whatever it looks like.
@@ -76,7 +76,7 @@ def names_files(use: Use) -> bool:
     return all(_FILE.fullmatch(text) and ".." not in text for text in paths)
 
 
-def shows_settings(use: Use) -> bool:
+def shows_settings(use: CommandUse) -> bool:
     """Return whether this use of git prints settings that may hold a password, such as the URL of a remote."""
     if "remote" in use.options:
         return bool(use.options & {"-v", "--verbose"})

@@ -2,12 +2,19 @@
 
 import re
 
-from gateway.plugin.paths import concern, folder_concern, glob_concern, place_concern, resolved, spelled_characters
+from gateway.plugin.paths import (
+    concern,
+    folder_concern,
+    glob_concern,
+    place_concern,
+    remove_dot_segments,
+    spelled_characters,
+)
+from gateway.plugin.shell.classifier import Reading
+from gateway.plugin.shell.command_grammars import find_paths, is_narrow
 from gateway.plugin.shell.git import prints_contents
-from gateway.plugin.shell.grammars import find_paths, is_narrow
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import options
-from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
 
 from .git_output import names_files, operands_are_near, prints_objects, prints_patches, shows_settings
@@ -47,12 +54,12 @@ def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") ->
         if reading.name == "cd":
             if looping:
                 raise Objection("sensitive_path", "The command changes its folder in a loop or a branch.")
-            moved = [_moved(place, reading.use.operands) for place in folders]
+            moved = [_resolve_cd(place, reading.use.operands) for place in folders]
             folders = list(dict.fromkeys((*folders, *moved)))
             if len(folders) > _MOST_FOLDERS:
                 raise Objection("sensitive_path", "The command changes its folder too often.")
         for place in folders:
-            spelled += sum(_spelled(reading, _joined(place, word.text)) for word in reading.step.words)
+            spelled += sum(_count_spelled_chars(reading, _join_path(place, word.text)) for word in reading.step.words)
             if spelled > _MOST_SPELLED:
                 raise Objection("sensitive_path", "The command names more paths than can be looked at.")
             _harden(reading, place)
@@ -79,12 +86,12 @@ def _harden(reading: Reading, folder: str) -> None:
     if walks:
         _judge_walk(reading, paths, folder)
     if walks or (listed.grammar == "git" and "grep" in use.options):
-        judge_search(reading, everywhere=any(not resolved(word.text) for word in paths))
+        judge_search(reading, everywhere=any(not remove_dot_segments(word.text) for word in paths))
     if name == "seq" and any(_counts_far(word.text) for word in use.operands):
         raise Objection("large_output", "seq would print too many numbers.")
 
 
-def _spelled(reading: Reading, path: str) -> int:
+def _count_spelled_chars(reading: Reading, path: str) -> int:
     """Return what a look at one word costs: a brace in a program of awk or jq names no files."""
     return len(path) if reading.listed.grammar in ("awk", "jq", "sed") else spelled_characters(path)
 
@@ -123,17 +130,18 @@ def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
     if listed.grammar == "git":
         values = [word for option, word in use.values if option not in ("-S", "-G", "--grep", "--author")]
         searched = "grep" in use.options and not use.options & options("-e")
-        return tuple(_committed(word) for word in (*use.operands[searched:], *values))
+        return tuple(_strip_revision(word) for word in (*use.operands[searched:], *values))
     values = [word for option, word in use.values if option not in listed.patterns]
     operands = [
-        word.after(1) if reading.name == "strings" and word.text[:1] == "@" else word for word in use.operands[text:]
+        word.without_prefix(1) if reading.name == "strings" and word.text[:1] == "@" else word
+        for word in use.operands[text:]
     ]
     return (*operands, *values)
 
 
-def _committed(word: Word) -> Word:
+def _strip_revision(word: Word) -> Word:
     """Return the path in `HEAD:path`, which git prints as it would a file."""
-    return word.after(word.text.rfind(":") + 1)
+    return word.without_prefix(word.text.rfind(":") + 1)
 
 
 def _prints_names(words: tuple[Word, ...]) -> bool:
@@ -144,7 +152,7 @@ def _prints_names(words: tuple[Word, ...]) -> bool:
 def _judge_paths(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
     name, step = reading.name, reading.step
     for word in step.words:
-        why = folder_concern(_joined(folder, _spelled_out(word))) if word.splits else None
+        why = folder_concern(_join_path(folder, _spelled_out(word))) if word.splits else None
         if why is not None:
             raise Objection("sensitive_path", f"{name} would list {word.text!r}: {why}.")
     for option, word in reading.use.values:
@@ -165,13 +173,13 @@ def _concern(word: Word, folder: str) -> str | None:
     if word.expands and _VARIABLE.search(spelled):
         return "its variable may be anything"
     judge = glob_concern if _GLOB.search(spelled) and word.expands else concern
-    return judge(spelled) or judge(_joined(folder, spelled))
+    return judge(spelled) or judge(_join_path(folder, spelled))
 
 
 def _listing_concern(word: Word, folder: str) -> str | None:
     """Return why a listing command needs a person: it shows names and facts, and those of processes have secrets."""
-    place = _joined(folder, _spelled_out(word))
-    parts = resolved(place)
+    place = _join_path(folder, _spelled_out(word))
+    parts = remove_dot_segments(place)
     why = folder_concern(place)
     if why is not None:
         return why
@@ -183,7 +191,7 @@ def _listing_concern(word: Word, folder: str) -> str | None:
 
 def _judge_walk(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
     name, use, listed = reading.name, reading.use, reading.listed
-    places = [_joined(folder, _spelled_out(word)) for word in paths] or [folder]
+    places = [_join_path(folder, _spelled_out(word)) for word in paths] or [folder]
     narrow = listed.grammar == "find" and is_narrow(use)
     if any(_is_root(place) for place in places) and not narrow:
         raise Objection("large_output", f"{name} would print the whole machine.")
@@ -191,32 +199,32 @@ def _judge_walk(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
         return
     if any(_is_wide(place) for place in places):
         raise Objection("sensitive_path", f"{name} would read all files below {places[0]!r}.")
-    if any(".git" in resolved(place.lower()) for place in places):
+    if any(".git" in remove_dot_segments(place.lower()) for place in places):
         raise Objection("sensitive_path", f"{name} would read the settings and the history of a repository.")
 
 
 def _is_root(place: str) -> bool:
-    parts = resolved(place)
+    parts = remove_dot_segments(place)
     if place.startswith("/"):
         return not parts or parts == ["*"]
     return not parts and place.count("..") >= _FAR_UP
 
 
 def _is_wide(place: str) -> bool:
-    parts = resolved(place.lower())
+    parts = remove_dot_segments(place.lower())
     if place.startswith("~"):
         return len(parts) <= 1
     absolute = place.startswith("/")
     return absolute and ("/" + "/".join(parts) in _WIDE_PLACES or (len(parts) == 2 and parts[0] in ("home", "users")))
 
 
-def _moved(folder: str, operands: tuple[Word, ...]) -> str:
+def _resolve_cd(folder: str, operands: tuple[Word, ...]) -> str:
     """Return the folder after `cd`. A target that cannot be determined may be the home folder."""
     target = operands[0] if operands else None
-    return "~" if target is None or target.splits or target.text == "-" else _joined(folder, _spelled_out(target))
+    return "~" if target is None or target.splits or target.text == "-" else _join_path(folder, _spelled_out(target))
 
 
-def _joined(folder: str, path: str) -> str:
+def _join_path(folder: str, path: str) -> str:
     return path if not folder or path.startswith(("/", "~")) else f"{folder}/{path}"
 
 

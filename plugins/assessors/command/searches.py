@@ -6,9 +6,9 @@ holds a secret beside those letters is printed.
 
 import re
 
+from gateway.plugin.shell.classifier import Reading
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import options
-from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
 
 #: With one of these a search prints names or counts, not lines.

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
-from gateway.plugin.overrides import overrides_method, path_overrides_method
-from gateway.plugin.words import words
+from gateway.plugin.method_overrides import overrides_method, path_overrides_method
+from gateway.plugin.word_lists import words
 
 from .headers import carries_credential, doubtful
 from .secret_values import is_secret_value, names_credential
@@ -70,7 +70,7 @@ class HttpAssessor:
             url = self._url(arguments.get("url"))
             for name, value in arguments.items():
                 if name not in ("method", "url") and value is not None:
-                    self._beside(str(name), value)
+                    self._judge_argument(str(name), value)
             if self._hardened:
                 self._hardened_url(url)
         except _Doubt as doubt:
@@ -91,7 +91,7 @@ class HttpAssessor:
             raise _Doubt("url", f"The URL is unusual: {url}.")
         if url.host.reach == "metadata":
             raise _Doubt("metadata", "The host is a metadata service or link-local: these hand out credentials.")
-        if self._hosts and not self._listed(url.host.name):
+        if self._hosts and not self._is_listed_host(url.host.name):
             raise _Doubt("hosts", "The host is not on the list of hosts that need no asking.")
         self._parameters(url.query)
         if path_overrides_method(url.path):
@@ -102,14 +102,14 @@ class HttpAssessor:
         if any(overrides_method(f"{name}={value}") for name, value in query):
             raise _Doubt("override", "A parameter of the URL may replace the method.")
 
-    def _listed(self, name: str) -> bool:
+    def _is_listed_host(self, name: str) -> bool:
         return any(
             name.endswith(pattern[1:]) if pattern.startswith("*.") else name == pattern for pattern in self._hosts
         )
 
     # Arguments beside method and URL.
 
-    def _beside(self, name: str, value: object) -> None:
+    def _judge_argument(self, name: str, value: object) -> None:
         if name == "headers":
             self._headers(value)
         elif name in ("params", "query"):
@@ -119,17 +119,17 @@ class HttpAssessor:
                 raise _Doubt("body", "A reading request with a body may do more than read.")
         elif name in _TLS | _INSECURE:
             if value is not (name in _TLS):
-                self._hardening("certificate", "The certificate of the host would not be checked.")
+                self._raise_if_hardened("certificate", "The certificate of the host would not be checked.")
         elif name in _PROXIES:
-            self._hardening("proxy", "The request would go through a proxy that the model chose.")
+            self._raise_if_hardened("proxy", "The request would go through a proxy that the model chose.")
         elif name in _CREDENTIALS:
-            self._hardening("credentials", "The request carries credentials.")
+            self._raise_if_hardened("credentials", "The request carries credentials.")
         elif name not in _BESIDE or not isinstance(value, str | int | float):
             raise _Doubt("arguments", f"The argument {name[:40]!r} may change what happens.")
         elif isinstance(value, str) and doubtful("accept", value):
             raise _Doubt("arguments", f"The argument {name[:40]!r} has unusual characters.")
 
-    def _hardening(self, rule: str, reason: str) -> None:
+    def _raise_if_hardened(self, rule: str, reason: str) -> None:
         if self._hardened:
             raise _Doubt(rule, reason)
 
@@ -145,7 +145,7 @@ class HttpAssessor:
             if problem:
                 raise _Doubt("headers", f"In the headers, {problem}.")
             if carries_credential(name) or is_secret_value(_text(value)):
-                self._hardening("credentials", "The request carries credentials.")
+                self._raise_if_hardened("credentials", "The request carries credentials.")
 
     def _extra_query(self, value: object) -> None:
         query = _query(value)
@@ -153,13 +153,13 @@ class HttpAssessor:
             raise _Doubt("arguments", "The query is too long.")
         self._parameters(query)
         if self._hardened:
-            self._leads_on("", query)
+            self._judge_embedded_urls("", query)
             _carries("", query)
 
     # What only the hardened profile asks about.
 
     def _hardened_url(self, url: Url) -> None:
-        vouched = self._listed(url.host.name)
+        vouched = self._is_listed_host(url.host.name)
         if url.host.reach == "private" and not self._private_networks and not vouched:
             raise _Doubt("private_network", "The host is in a private network, or is this machine.")
         if url.host.disguised and not vouched:
@@ -168,10 +168,10 @@ class HttpAssessor:
             raise _Doubt("port", f"Port {url.port} is not a usual one of the web.")
         if url.target_chars > _MAX_TARGET_CHARS and not vouched:
             raise _Doubt("long_target", "Its path and query are long enough to carry a conversation away.")
-        self._leads_on(url.path, url.query)
+        self._judge_embedded_urls(url.path, url.query)
         _carries(url.path, url.query)
 
-    def _leads_on(self, path: str, query: tuple[tuple[str, str], ...]) -> None:
+    def _judge_embedded_urls(self, path: str, query: tuple[tuple[str, str], ...]) -> None:
         """Raise _Doubt for a URL inside the URL: the server may redirect to it, or fetch it."""
         redirects = "redirect" in path.lower()
         for text in (path, *(value for _, value in query)):

@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: Tab and printable ASCII: others may be turned into line ends when they are cut down to bytes.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gateway.plugin import METADATA_NETWORKS
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 Reach: TypeAlias = Literal["public", "private", "metadata", "unclear"]
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -61,8 +61,8 @@ UNCLEAR = Host("", "unclear")
 def classify(text: str) -> Host:
     """Classify the host part of a URL (without port and user-info, with the brackets of IPv6). Never raises."""
     if text.startswith("["):
-        return _bracketed(text)
-    name = _normalised(text)
+        return _parse_bracketed(text)
+    name = _normalize_name(text)
     if name is None:
         return UNCLEAR
     labels = name.split(".")
@@ -73,10 +73,10 @@ def classify(text: str) -> Host:
     return Host(name, _reach_of_name(name, labels))
 
 
-def reach_of(address: Address) -> Reach:
+def classify_address(address: Address) -> Reach:
     """Return the kind of an address, also of one that is wrapped in an IPv6 address."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    found = {_reach_of_one(each) for each in ((mapped,) if mapped else (address, *_wrapped(address)))}
+    found = {_reach_of_one(each) for each in ((mapped,) if mapped else (address, *_extract_ipv4(address)))}
     order: tuple[Reach, ...] = ("metadata", "private", "public")
     return next(reach for reach in order if reach in found)
 
@@ -88,7 +88,7 @@ def _reach_of_one(address: Address) -> Reach:
     return "public" if address.is_global and not address.is_multicast and not site_local else "private"
 
 
-def _wrapped(address: Address) -> list[ipaddress.IPv4Address]:
+def _extract_ipv4(address: Address) -> list[ipaddress.IPv4Address]:
     if isinstance(address, ipaddress.IPv4Address):
         return []
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -98,19 +98,19 @@ def _wrapped(address: Address) -> list[ipaddress.IPv4Address]:
     translated = int(address) >> 32 == 0xFFFF0000  # ::ffff:0:a.b.c.d (RFC 2765)
     found = [low] if address in _NAT64 or compatible or isatap or translated else []
     if address in _LOCAL_NAT64:
-        found += _embedded(int(address))
+        found += _extract_prefixed_ipv4(int(address))
     teredo = address.teredo
     return found + [each for each in (address.ipv4_mapped, address.sixtofour, *(teredo or ())) if each is not None]
 
 
-def _embedded(address: int) -> list[ipaddress.IPv4Address]:
+def _extract_prefixed_ipv4(address: int) -> list[ipaddress.IPv4Address]:
     """Return the IPv4 addresses that prefixes of 48, 56, 64 and 96 bits leave in an IPv6 address."""
     without_free = (address >> 64 << 56) | (address & (1 << 56) - 1)  # 120 bits
     values = [(without_free >> bits) & 0xFFFFFFFF for bits in _BITS_BELOW]
     return [ipaddress.IPv4Address(value) for value in (*values, address & 0xFFFFFFFF)]
 
 
-def _bracketed(text: str) -> Host:
+def _parse_bracketed(text: str) -> Host:
     inside = text[1:-1]
     if not text.endswith("]") or len(inside) > MAX_CHARS or "%" in inside:
         return UNCLEAR
@@ -118,10 +118,10 @@ def _bracketed(text: str) -> Host:
         address = ipaddress.IPv6Address(inside)
     except ValueError:
         return UNCLEAR
-    return Host(str(address), reach_of(address), disguised=bool(_wrapped(address)))
+    return Host(str(address), classify_address(address), disguised=bool(_extract_ipv4(address)))
 
 
-def _normalised(text: str) -> str | None:
+def _normalize_name(text: str) -> str | None:
     """Return the name in lower case, in the letters that name resolution sees. None: programs read it differently."""
     if not text or len(text) > MAX_CHARS:
         return None
@@ -155,7 +155,7 @@ def _numeric(name: str, labels: list[str], *, disguised: bool) -> Host:
         if value is None:
             continue
         address = ipaddress.IPv4Address(value)
-        found.append(Host(str(address), reach_of(address), disguised=disguised or str(address) != name))
+        found.append(Host(str(address), classify_address(address), disguised=disguised or str(address) != name))
     if not found:
         return UNCLEAR
     if len({host.name for host in found}) > 1:
@@ -192,17 +192,17 @@ def _reach_of_name(name: str, labels: list[str]) -> Reach:
     if name in _METADATA_NAMES or (labels[0] == "metadata" and name.endswith(".internal")):
         return "metadata"
     if name.endswith(_WILDCARD_DNS):
-        return _spelled_in(name)
+        return _classify_wildcard_name(name)
     if len(labels) == 1 or name in _PRIVATE_NAMES or name.endswith(_PRIVATE_SUFFIXES):
         return "private"
     return "public"
 
 
-def _spelled_in(name: str) -> Reach:
+def _classify_wildcard_name(name: str) -> Reach:
     reaches: list[Reach] = []
     for match in _SPELLED.finditer(name):
         value = _address_value([int(part) for part in re.split("[.-]", match.group(1))])
         if value is not None:
-            reaches.append(reach_of(ipaddress.IPv4Address(value)))
-    reaches += [reach_of(ipaddress.IPv4Address(int(match.group(1), 16))) for match in _HEX_LABEL.finditer(name)]
+            reaches.append(classify_address(ipaddress.IPv4Address(value)))
+    reaches += [classify_address(ipaddress.IPv4Address(int(match.group(1), 16))) for match in _HEX_LABEL.finditer(name)]
     return "metadata" if "metadata" in reaches else "private"

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 #: Prefixes that their issuers chose so that scanners find them, and what stands in every private key.
 _VALUE: Final = re.compile(

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 from .hosts import Host, classify
 

@@ -37,10 +37,10 @@ from gateway.plugin.text import (
     Hit,
     Spans,
     code_blocks,
+    find_ask_request,
     fold,
     memory_request,
     shown_text,
-    wants_ask_before,
 )
 
 from .calls import Call, find_calls
@@ -88,7 +88,7 @@ class IntentStage:
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         text = last_user_text(exchange.body.get("messages"))
         services = self._host.tools.services()
-        offered = (spec.name for spec in self._host.tools.offered(exchange))
+        offered = (spec.name for spec in self._host.tools.get_offered(exchange))
         own = frozenset(name.casefold() for name in (*offered, *client_tools(exchange.body)))
         intent = recognise(text, services, own=own, exclude_keywords=self._config.exclude_keywords)
         self._host.counters.count("intent", intent=intent.kind, layer=layer(intent))
@@ -129,10 +129,10 @@ def recognise(
         found += [intent for intent, quoted in keywords if not quoted] or (
             [intent for intent, _ in keywords[:1]] if not found else []
         )
-    return _merged(found) if found else _request(text, folded, shown)
+    return _merge_intents(found) if found else _request(text, folded, shown)
 
 
-def _merged(found: Sequence[Intent]) -> Intent:
+def _merge_intents(found: Sequence[Intent]) -> Intent:
     """Merge the intents: the first, with the tools of all and the replies about missing tools."""
     tools = tuple(dict.fromkeys(tool for intent in found for tool in intent.tools))
     replies = [*dict.fromkeys(intent.reply for intent in found if intent.reply is not None)]
@@ -198,7 +198,7 @@ def _request(text: str, folded: Folded, shown: Spans) -> Intent:
         memory = MemoryIntent(request.action, about, request.everything, request.every)
         span = folded.span(request.start, request.end)
         return Intent("memory", f"memory:{memory.action}", span, memory=memory)
-    ask = wants_ask_before(folded.text, shown=shown)
+    ask = find_ask_request(folded.text, shown=shown)
     if ask is not None:
         return Intent("hitl", "hitl:ask_before", folded.span(*ask))
     return _NORMAL
@@ -240,12 +240,14 @@ def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str 
     if intent.kind != "mcp":
         return None
     matched = frozenset(intent.tools)
-    lines = [line for service in services if service.running for line in _described(service, matched, limit=limit)]
+    lines = [
+        line for service in services if service.running for line in _describe_service(service, matched, limit=limit)
+    ]
     absent = [] if intent.reply is None else [intent.reply]
     return "\n".join([*([_AVAILABLE, *lines] if lines else ()), *absent]) or None
 
 
-def _described(service: Service, matched: Collection[str], *, limit: int) -> Iterator[str]:
+def _describe_service(service: Service, matched: Collection[str], *, limit: int) -> Iterator[str]:
     """Yield lines for the service and those of its tools that are matched, at most `limit` of them."""
     tools = [tool for tool in service.tools if f"{service.name}.{tool}" in matched]
     if tools and service.description not in ("", service.name):

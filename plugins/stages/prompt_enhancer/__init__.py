@@ -33,7 +33,7 @@ from gateway.plugin import (
 
 from .mermaid import MERMAID
 from .selection import ToolText, select, tool_texts, whole_text
-from .tool_prompt import INSTRUCTIONS, estimated_tokens, size_of
+from .tool_prompt import INSTRUCTIONS, count_utf8_bytes, estimated_tokens
 
 log = logging.getLogger("gateway")
 
@@ -66,7 +66,7 @@ class Config(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromptPart:
     """The part of a prompt that can be cached: `text` is `before`, the whole text of `tools`, and `after`."""
 
     before: str
@@ -99,7 +99,9 @@ class PromptEnhancer:
         self._config = config
         self._host = host
         # Toggles are no part of the key: a stage has one configuration for life.
-        self._parts: TTLCache[_Key, Part] = TTLCache(config.cache_size, config.cache_ttl, timer=host.clock.monotonic)
+        self._parts: TTLCache[_Key, PromptPart] = TTLCache(
+            config.cache_size, config.cache_ttl, timer=host.clock.monotonic
+        )
         self._all_tools: tuple[ToolText, ...] | None = None
         # By the identities of the tools, which each entry holds: none of them can be another one's meanwhile.
         self._selected: LRUCache[tuple[int, ...], tuple[Sequence[ToolSpec], tuple[ToolText, ...]]]
@@ -123,7 +125,7 @@ class PromptEnhancer:
             return await call_next(exchange)
         return await call_next(replace(exchange, body=with_system(exchange.body, fitted.text)))
 
-    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+    async def enhance_prompt(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
         """Return the prompt for every plain request of the tenant with this base prompt.
 
         None: there is no such prompt.
@@ -138,7 +140,7 @@ class PromptEnhancer:
         max_age_s, tokens = max(0.0, self._config.cache_ttl - age_s), estimated_tokens(fitted.size_bytes)
         return EnhancedPrompt(fitted.text, max_age_s, fitted.omitted, tokens)
 
-    def _part(self, exchange: Exchange, base: str | None) -> Part:
+    def _part(self, exchange: Exchange, base: str | None) -> PromptPart:
         """Return the part from the cache, or make it now. A selection of tools is a part of its key, by their texts."""
         self._drop_outdated()
         with_tools = self._config.tools and may_call_tools(exchange)
@@ -147,18 +149,18 @@ class PromptEnhancer:
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
         selected = self._selection(exchange) if with_tools and _selects(exchange) else None
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service, selected)
-        part = self._cached(key)
+        part = self._find_cached_part(key)
         self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")
         if part is None:
             tools = (self._tools(exchange) if selected is None else selected) if with_tools else ()
-            part = self._parts[key] = self._made(base, tools, instructed=bool(tools) or service)
+            part = self._parts[key] = self._build_part(base, tools, instructed=bool(tools) or service)
         clashes = _clashes(exchange.body, part.tools)
         if not clashes:
             return part
         rest = tuple(tool for tool in part.tools if tool.name not in clashes)
-        return self._made(base, rest, instructed=bool(rest) or service)
+        return self._build_part(base, rest, instructed=bool(rest) or service)
 
-    def _cached(self, key: _Key) -> Part | None:
+    def _find_cached_part(self, key: _Key) -> PromptPart | None:
         try:
             return self._parts[key]
         except KeyError:
@@ -167,12 +169,12 @@ class PromptEnhancer:
     def _tools(self, exchange: Exchange) -> tuple[ToolText, ...]:
         """Return the texts of all tools that are offered, which are made once."""
         if self._all_tools is None:
-            self._all_tools = tool_texts(self._host.tools.offered(exchange))
+            self._all_tools = tool_texts(self._host.tools.get_offered(exchange))
         return self._all_tools
 
     def _selection(self, exchange: Exchange) -> tuple[ToolText, ...]:
         """Return the texts of the tools that a request selects."""
-        offered = self._host.tools.offered(exchange)
+        offered = self._host.tools.get_offered(exchange)
         key = tuple(map(id, offered))
         if (known := self._selected.get(key)) is None:
             known = self._selected[key] = offered, tool_texts(offered)
@@ -192,26 +194,26 @@ class PromptEnhancer:
         self._warned.clear()
         self._versions = versions
 
-    def _made(self, base: str | None, tools: tuple[ToolText, ...], *, instructed: bool) -> Part:
-        before = _joined((base, INSTRUCTIONS if instructed else None))
-        after = _joined((MERMAID if self._config.mermaid else None, self._config.custom_context))
+    def _build_part(self, base: str | None, tools: tuple[ToolText, ...], *, instructed: bool) -> PromptPart:
+        before = _join_texts((base, INSTRUCTIONS if instructed else None))
+        after = _join_texts((MERMAID if self._config.mermaid else None, self._config.custom_context))
         listed = whole_text(tools)
-        text = _joined((before, listed, after))
+        text = _join_texts((before, listed, after))
         made_s = self._host.clock.monotonic()
-        return Part(before, tools, after, text, size_of(text), size_of(listed), made_s)
+        return PromptPart(before, tools, after, text, count_utf8_bytes(text), count_utf8_bytes(listed), made_s)
 
-    def _fit(self, part: Part, *, notes: Sequence[str], body: Json) -> Fitted:
+    def _fit(self, part: PromptPart, *, notes: Sequence[str], body: Json) -> Fitted:
         text, size_bytes = part.text, part.size_bytes
         if notes:
-            text = _joined((text, *notes))
-            size_bytes = size_of(text)
+            text = _join_texts((text, *notes))
+            size_bytes = count_utf8_bytes(text)
         limit_bytes = self._config.max_tokens * _BYTES_PER_TOKEN
         if size_bytes <= limit_bytes:
             return Fitted(text, size_bytes)
         room_bytes = limit_bytes - (size_bytes - part.tools_bytes)
         chosen = select(part.tools, question=_last_question(body), room_bytes=room_bytes)
-        text = _joined((part.before, chosen.text, part.after, *notes))
-        return Fitted(text, size_of(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted)
+        text = _join_texts((part.before, chosen.text, part.after, *notes))
+        return Fitted(text, count_utf8_bytes(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted)
 
     def _account(self, fitted: Fitted) -> None:
         self._host.counters.observe("prompt_tokens", estimated_tokens(fitted.size_bytes))
@@ -226,8 +228,8 @@ class PromptEnhancer:
             "an enhanced prompt is larger than max_tokens (%d): shortened %s, left out %s; it has about %d tokens now: "
             "raise max_tokens, shorten descriptions or offer fewer tools",
             self._config.max_tokens,
-            _listed(fitted.shortened),
-            _listed(fitted.omitted),
+            _format_names(fitted.shortened),
+            _format_names(fitted.omitted),
             estimated_tokens(fitted.size_bytes),
         )
 
@@ -243,16 +245,16 @@ def with_system(body: Json, text: str) -> Json:
     rest: list[object] = []
     for message in _messages(body):
         if isinstance(message, dict) and message.get("role") in ("system", "developer"):
-            own.append(_text_of(message))
+            own.append(_get_text(message))
         else:
             rest.append(message)
-    return {**body, "messages": [{"role": "system", "content": _joined((text, *own))}, *rest]}
+    return {**body, "messages": [{"role": "system", "content": _join_texts((text, *own))}, *rest]}
 
 
 def _last_question(body: Json) -> str:
     for message in reversed(_messages(body)):
         if isinstance(message, dict) and message.get("role") == "user":
-            return _text_of(message)
+            return _get_text(message)
     return ""
 
 
@@ -261,7 +263,7 @@ def _messages(body: Json) -> list[object]:
     return messages if isinstance(messages, list) else []
 
 
-def _text_of(message: Json) -> str:
+def _get_text(message: Json) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -275,11 +277,11 @@ def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
     return client_tools(body).intersection(tool.name for tool in tools)
 
 
-def _joined(texts: Iterable[str | None]) -> str:
+def _join_texts(texts: Iterable[str | None]) -> str:
     return _SEPARATOR.join(text for text in texts if text)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 

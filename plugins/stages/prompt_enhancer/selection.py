@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .tool_prompt import ToolFacts, by_category, category_tags, size_of, tool_element
+from .tool_prompt import ToolFacts, by_category, category_tags, count_utf8_bytes, tool_element
 
 #: Characters of a question that are looked at.
 QUESTION_CHARS = 20_000
@@ -43,7 +43,7 @@ class Selection:
     omitted: tuple[str, ...]
 
 
-def words_of(text: str) -> frozenset[str]:
+def extract_words(text: str) -> frozenset[str]:
     """Return the words by which texts are compared, without case and plural.
 
     Unspaced scripts give pairs of characters.
@@ -59,7 +59,9 @@ def words_of(text: str) -> frozenset[str]:
 
 def tool_texts(tools: Sequence[ToolFacts]) -> tuple[ToolText, ...]:
     """Return both forms of each tool."""
-    words = [words_of(" ".join((tool.name, tool.description, tool.category, *_parameters(tool)))) for tool in tools]
+    words = [
+        extract_words(" ".join((tool.name, tool.description, tool.category, *_parameters(tool)))) for tool in tools
+    ]
     counted = Counter(word for found in words for word in found)
     common = {word for word, count in counted.items() if len(tools) >= _TELLING and count > len(tools) / 2}
     return tuple(
@@ -85,17 +87,17 @@ def select(tools: Sequence[ToolText], *, question: str, room_bytes: int) -> Sele
 
     Equal tools rank as offered.
     """
-    wanted = words_of(question)
+    wanted = extract_words(question)
     ranked = sorted(range(len(tools)), key=lambda i: (-tools[i].priority, -len(wanted & tools[i].words), i))
-    sizes = [size_of(tool.whole) + 1 for tool in tools]
+    sizes = [count_utf8_bytes(tool.whole) + 1 for tool in tools]
     members = Counter(tool.category for tool in tools)
-    wrappers = {category: sum(size_of(tag) + 1 for tag in category_tags(category)) for category in members}
+    wrappers = {category: sum(count_utf8_bytes(tag) + 1 for tag in category_tags(category)) for category in members}
     total = sum(sizes) + sum(wrappers.values())
     short: set[int] = set()
     for i in reversed(ranked):
         if total <= room_bytes:
             break
-        saved = sizes[i] - size_of(tools[i].short) - 1
+        saved = sizes[i] - count_utf8_bytes(tools[i].short) - 1
         if saved > 0:
             short.add(i)
             sizes[i] -= saved

@@ -67,7 +67,7 @@ def estimated_tokens(size_bytes: int) -> int:
     return -(-size_bytes // 4)
 
 
-def size_of(text: str) -> int:
+def count_utf8_bytes(text: str) -> int:
     """Return the UTF-8 bytes of a text. A lone surrogate counts as the three that its replacement takes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
@@ -97,12 +97,12 @@ def tool_element(tool: ToolFacts, *, short: bool = False) -> str:
     lines = ["<tool>", f"  <name>{escape(tool.name)}</name>", f"  <description>{escape(description)}</description>"]
     lines.append("  <parameters>")
     root = tool.parameters
-    properties = _mapping(root.get("properties"))
+    properties = _ensure_mapping(root.get("properties"))
     required = _names(root.get("required"))
     for name, schema in properties.items():
-        resolved = _resolved(schema, root)
+        resolved = _resolve_references(schema, root)
         about = _about(resolved, root, short=short)
-        lines.append(_parameter(name, _type_of(resolved, root), required=name in required, about=about))
+        lines.append(_parameter(name, _format_type(resolved, root), required=name in required, about=about))
     if RISK_LEVEL not in properties:
         about = CHOICES if short else f"{CHOICES}. {MEANING}"
         lines.append(_parameter(RISK_LEVEL, "string", required=False, about=about))
@@ -155,22 +155,22 @@ def _about(schema: Mapping[str, Any], root: Mapping[str, Any], *, short: bool) -
 def _fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     """Return the fields of an object, or of the objects in an array."""
     if "items" in schema:
-        schema = _resolved(schema["items"], root)
+        schema = _resolve_references(schema["items"], root)
     required = _names(schema.get("required"))
     told = []
-    for name, field in list(_mapping(schema.get("properties")).items())[:_LISTED_FIELDS]:
+    for name, field in list(_ensure_mapping(schema.get("properties")).items())[:_LISTED_FIELDS]:
         need = ", required" if name in required else ""
-        told.append(f"{_one_line(name)} ({_type_of(_resolved(field, root), root)}{need})")
+        told.append(f"{_one_line(name)} ({_format_type(_resolve_references(field, root), root)}{need})")
     return ", ".join(told)
 
 
-def _type_of(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
-    known = _resolved(schema, root)
+def _format_type(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
+    known = _resolve_references(schema, root)
     declared = known.get("type")
     if depth > _DEEPEST:
         return "any"
     if declared == "array" and "items" in known:
-        inner = _type_of(known["items"], root, depth + 1)
+        inner = _format_type(known["items"], root, depth + 1)
         return "array" if inner == "any" else f"array of {inner}"
     if isinstance(declared, str):
         return _one_line(declared) or "any"
@@ -179,28 +179,28 @@ def _type_of(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
     for word in ("anyOf", "oneOf"):
         branches = known.get(word)
         if isinstance(branches, list) and branches:
-            names = dict.fromkeys(_type_of(branch, root, depth + 1) for branch in branches[:_BRANCHES])
+            names = dict.fromkeys(_format_type(branch, root, depth + 1) for branch in branches[:_BRANCHES])
             return "any" if "any" in names else "|".join(names)
     values = known.get("enum", [known.get("const")])
     if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
         return "string"
-    return "object" if _mapping(known.get("properties")) else "any"
+    return "object" if _ensure_mapping(known.get("properties")) else "any"
 
 
-def _resolved(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_references(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema with its references inside the document followed.
 
     Words beside a reference override its target.
     """
-    known = _mapping(schema)
+    known = _ensure_mapping(schema)
     for _ in range(_REFERENCES):
         reference = known.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
             break
         target: object = root
         for step in reference[2:].split("/")[:_REFERENCES]:
-            target = _mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
-        known = {**_mapping(target), **{word: value for word, value in known.items() if word != "$ref"}}
+            target = _ensure_mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
+        known = {**_ensure_mapping(target), **{word: value for word, value in known.items() if word != "$ref"}}
     return known
 
 
@@ -214,7 +214,7 @@ def _one_line(text: object) -> str:
     return " ".join(text.split()) if isinstance(text, str) else ""
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _ensure_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 

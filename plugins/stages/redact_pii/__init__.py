@@ -11,14 +11,14 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gateway.aio.cooperative import Work, in_turns
 from gateway.plugin import Exchange, Handler, Host, Plugin, Reply, replace
-from gateway.plugin.patterns import Patterns, checked
-from gateway.plugin.screen import Rule, Screen, screened
-from gateway.plugin.screened import changed_body, changed_calls, screened_reply
-from gateway.turns import Work, in_turns
+from gateway.plugin.message_filter import changed_body, changed_calls, screened_reply
+from gateway.plugin.safe_regex import Patterns, compile_pattern
+from gateway.plugin.stream_redactor import Screen, ScreenRule, screen_text
 
-from .placeholders import PlaceholderRule, Placeholders, placeholders_in
-from .rules import RULES, rules_of
+from .placeholders import PlaceholderRule, Placeholders, find_placeholders
+from .rules import RULES, select_rules
 
 _Name = Literal["api_key", "card", "email", "iban", "ip", "national_id", "phone"]
 _PLACEHOLDER: Final = PlaceholderRule()
@@ -57,8 +57,8 @@ class RedactStage:
     def __init__(self, config: Config, host: Host) -> None:
         self._config = config
         self._counters = host.counters
-        own = [checked(name, pattern) for name, pattern in config.patterns.items()]
-        self._rules: Sequence[Rule] = [*own, *rules_of(config.rules)]
+        own = [compile_pattern(name, pattern) for name, pattern in config.patterns.items()]
+        self._rules: Sequence[ScreenRule] = [*own, *select_rules(config.rules)]
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         known = Placeholders(await in_turns(_look_alikes(exchange)))
@@ -68,10 +68,10 @@ class RedactStage:
 
         def act(rule: str, data: str) -> str:
             found[rule] += 1
-            return known.of(rule, data)
+            return known.assign_placeholder(rule, data)
 
         def change(text: str) -> Work[str]:
-            return (yield from screened(text, self._rules, act))[0]
+            return (yield from screen_text(text, self._rules, act))[0]
 
         body = await in_turns(changed_body(exchange.body, change))
         notes = tuple([await in_turns(change(note)) for note in exchange.notes])
@@ -96,19 +96,19 @@ class RedactStage:
             if rule == _PLACEHOLDER.name:
                 return restored.get(data, data)
             self._count(rule, 1)
-            return known.of(rule, data)
+            return known.assign_placeholder(rule, data)
 
         def restore(text: str) -> Work[str]:
-            return (yield from screened(text, (_PLACEHOLDER,), act))[0]
+            return (yield from screen_text(text, (_PLACEHOLDER,), act))[0]
 
-        def over(text: str) -> Work[str]:
-            return (yield from screened(text, rules, act))[0]
+        def redact_text(text: str) -> Work[str]:
+            return (yield from screen_text(text, rules, act))[0]
 
         return screened_reply(
             reply,
             lambda: Screen(rules, act),
             partial(changed_calls, change=restore) if restored else None,
-            over=over,
+            over=redact_text,
             shadow=self._config.mode == "shadow",
         )
 
@@ -121,7 +121,7 @@ def _look_alikes(exchange: Exchange) -> Work[set[str]]:
     found: set[str] = set()
 
     def look(text: str) -> Work[str]:
-        found.update((yield from placeholders_in(text)))
+        found.update((yield from find_placeholders(text)))
         return text
 
     yield from changed_body(exchange.body, look)

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.plugin.screen import Pattern
-from gateway.turns import Work
+from gateway.aio.cooperative import Work
+from gateway.plugin.stream_redactor import Pattern
 
 _PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,6}\]")
 #: No placeholder is longer.
@@ -23,7 +23,7 @@ class Placeholders:
         self._numbers: dict[str, int] = {}
         self.data: dict[str, str] = {}
 
-    def of(self, rule: str, data: str) -> str:
+    def assign_placeholder(self, rule: str, data: str) -> str:
         """Return the placeholder of a piece of data."""
         known = self._by_data.get((rule, data))
         while known is None:
@@ -35,7 +35,7 @@ class Placeholders:
         return known
 
 
-def placeholders_in(text: str) -> Work[set[str]]:
+def find_placeholders(text: str) -> Work[set[str]]:
     """Return the parts of a text that look like placeholders."""
     found: set[str] = set()
     for begin in range(0, len(text), _PIECE_CHARS):
@@ -46,13 +46,13 @@ def placeholders_in(text: str) -> Work[set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderRule(Pattern):
-    """The rule that finds placeholders in an answer (`gateway.plugin.screen.Rule`)."""
+    """The rule that finds placeholders in an answer (`gateway.plugin.stream_redactor.Rule`)."""
 
     name: str = "placeholder"
     regex: re.Pattern[str] = _PLACEHOLDER
     width: int = _WIDTH
 
-    def settled(self, text: str) -> int:
+    def count_stable_chars(self, text: str) -> int:
         """Return where the last bracket that is open stands, else the end."""
         begin = max(0, len(text) - self.width)
         opened = text.rfind("[", begin)

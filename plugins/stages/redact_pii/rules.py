@@ -7,7 +7,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from gateway.plugin.screen import Finder, Span
+from gateway.plugin.stream_redactor import Finder, Span
 
 #: No match is longer, with what stands behind it.
 WIDTH: Final = 320
@@ -67,7 +67,7 @@ class DataRule:
         return find
 
     @staticmethod
-    def settled(text: str) -> int:
+    def count_stable_chars(text: str) -> int:
         """Return where the last group begins, which may become data or go on (`Rule.settled`)."""
         end = len(text)
         tail = text[max(0, end - WIDTH) :]
@@ -193,7 +193,7 @@ def _rule(
     return DataRule(name, re.compile(pattern), check, ends, behind, needs)
 
 
-def _in(first: str, *, front: str = "", but: str = "A-Za-z0-9") -> str:
+def _begin(first: str, *, front: str = "", but: str = "A-Za-z0-9") -> str:
     """Return the pattern of the first character of data, with no letter or digit (or none of `but`) in front of it.
 
     `front` is what stands before this character, and belongs to the data.
@@ -222,24 +222,25 @@ def _nino(text: str) -> bool:
 RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
     {
         "api_key": [
-            _rule("api_key", rf"{_in('[-_]', front='[spr]k')}[A-Za-z0-9_-]{{20,300}}+", behind=2),
-            _rule("api_key", rf"{_in('A')}[KS]IA[0-9A-Z]{{16}}{_OUT}"),
+            _rule("api_key", rf"{_begin('[-_]', front='[spr]k')}[A-Za-z0-9_-]{{20,300}}+", behind=2),
+            _rule("api_key", rf"{_begin('A')}[KS]IA[0-9A-Z]{{16}}{_OUT}"),
             _rule(
                 "api_key",
-                rf"{_in('[ghnx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=n)pm_|(?<=x)ox[abeoprs]-)"
+                rf"{_begin('[ghnx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=n)pm_|(?<=x)ox[abeoprs]-)"
                 r"[A-Za-z0-9_-]{20,300}+",
             ),
-            _rule("api_key", rf"{_in('A')}Iza[0-9A-Za-z_-]{{35}}"),
+            _rule("api_key", rf"{_begin('A')}Iza[0-9A-Za-z_-]{{35}}"),
             # The first 300 characters of a JSON Web Token: no server takes what is left of it.
             _rule(
-                "api_key", rf"{_in('e')}yJ[A-Za-z0-9_-]{{8,150}}+\.[A-Za-z0-9_-]{{8,146}}+(?:\.[A-Za-z0-9_-]{{0,1}}+)?"
+                "api_key",
+                rf"{_begin('e')}yJ[A-Za-z0-9_-]{{8,150}}+\.[A-Za-z0-9_-]{{8,146}}+(?:\.[A-Za-z0-9_-]{{0,1}}+)?",
             ),
             _rule("api_key", r":(?=//)//[A-Za-z0-9._%+-]{1,64}+:[A-Za-z0-9._%+-]{1,128}+(?=@[A-Za-z0-9])", needs="@"),
         ],
         "email": [
             _rule(
                 "email",
-                rf"{_in('[A-Za-z0-9_%+]', but='A-Za-z0-9_%+')}[A-Za-z0-9._%+-]{{0,63}}+@"
+                rf"{_begin('[A-Za-z0-9_%+]', but='A-Za-z0-9_%+')}[A-Za-z0-9._%+-]{{0,63}}+@"
                 rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,8}}[A-Za-z]{{2,24}}{_OUT}",
                 lambda text: len(text) < WIDTH,
                 needs="@",
@@ -247,7 +248,7 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
             *(
                 _rule(
                     "email",
-                    rf"{_in('[A-Za-z0-9_+]', but='A-Za-z0-9_+')}[A-Za-z0-9._+-]{{0,63}}+{at}"
+                    rf"{_begin('[A-Za-z0-9_+]', but='A-Za-z0-9_+')}[A-Za-z0-9._+-]{{0,63}}+{at}"
                     rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,4}}[A-Za-z]{{2,24}}{_OUT}",
                     needs=at,
                 )
@@ -255,10 +256,10 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
             ),
         ],
         "iban": [
-            _rule("iban", rf"{_in('[0-9]', front='[A-Za-z]{2}')}[0-9][A-Za-z0-9]{{11,30}}+{_OUT}", iban, behind=2),
+            _rule("iban", rf"{_begin('[0-9]', front='[A-Za-z]{2}')}[0-9][A-Za-z0-9]{{11,30}}+{_OUT}", iban, behind=2),
             _rule(
                 "iban",
-                rf"{_in('[0-9]', front='[A-Z]{2}')}[0-9](?:[ .-][A-Z0-9]{{4}}){{2,7}}"
+                rf"{_begin('[0-9]', front='[A-Z]{2}')}[0-9](?:[ .-][A-Z0-9]{{4}}){{2,7}}"
                 rf"(?:[ .-][A-Z0-9]{{1,3}})?{_OUT}",
                 iban,
                 ends=_iban_ends,
@@ -266,7 +267,7 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
             ),
             _rule(
                 "iban",
-                rf"{_in('[0-9]', front='[A-Z]{2} ')}[0-9](?: [A-Z0-9]{{4}}){{2,7}}(?: [A-Z0-9]{{1,3}})?{_OUT}",
+                rf"{_begin('[0-9]', front='[A-Z]{2} ')}[0-9](?: [A-Z0-9]{{4}}){{2,7}}(?: [A-Z0-9]{{1,3}})?{_OUT}",
                 iban,
                 ends=_group_ends,
                 behind=3,
@@ -275,55 +276,55 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
         "national_id": [
             _rule(
                 "national_id",
-                rf"{_in('[0-8]', but='0-9-')}[0-9]{{2}}(?<!000)(?<!666)-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}"
+                rf"{_begin('[0-8]', but='0-9-')}[0-9]{{2}}(?<!000)(?<!666)-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}"
                 r"(?![0-9-])",
             ),
-            _rule("national_id", _in("[0-9]", front=_NINO) + _DIGITS_BEHIND, _nino, behind=2),
-            _rule("national_id", _in("[0-9]", front=f"{_NINO} ") + _DIGITS_BEHIND, _nino, behind=3),
+            _rule("national_id", _begin("[0-9]", front=_NINO) + _DIGITS_BEHIND, _nino, behind=2),
+            _rule("national_id", _begin("[0-9]", front=f"{_NINO} ") + _DIGITS_BEHIND, _nino, behind=3),
             _rule(
                 "national_id",
-                rf"{_in('[1-9]')}[0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}"
+                rf"{_begin('[1-9]')}[0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}"
                 rf"[0-9Xx]{_OUT}",
                 _cn,
             ),
             _rule(
                 "national_id",
-                rf"{_in('[1-9]')}[0-9]{{5}}[ -](?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[ -]"
+                rf"{_begin('[1-9]')}[0-9]{{5}}[ -](?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[ -]"
                 rf"[0-9]{{3}}[0-9Xx]{_OUT}",
                 lambda text: _cn(text.translate(_WITHOUT_GAPS)),
             ),
-            _rule("national_id", rf"{_in('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _es),
-            _rule("national_id", rf"{_in('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}", _es, behind=1),
+            _rule("national_id", rf"{_begin('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _es),
+            _rule("national_id", rf"{_begin('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}", _es, behind=1),
             _rule(
                 "national_id",
-                rf"{_in('[12]')} ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{{2}}|2[AB]) ?[0-9]{{3}} ?[0-9]{{3}} ?"
+                rf"{_begin('[12]')} ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{{2}}|2[AB]) ?[0-9]{{3}} ?[0-9]{{3}} ?"
                 rf"[0-9]{{2}}{_OUT}",
                 _fr,
             ),
             _rule(
                 "national_id",
-                rf"{_in('[0-9]', but='0-9.')}[0-9]{{2}}\.[0-9]{{3}}\.[0-9]{{3}}-[0-9]{{2}}(?![0-9])",
+                rf"{_begin('[0-9]', but='0-9.')}[0-9]{{2}}\.[0-9]{{3}}\.[0-9]{{3}}-[0-9]{{2}}(?![0-9])",
                 _br,
             ),
         ],
         "card": [
             _rule(
                 "card",
-                rf"{_in('[2-6]')}(?:(?: ?[ -])?[0-9]){{12,18}}{_OUT}",
+                rf"{_begin('[2-6]')}(?:(?: ?[ -])?[0-9]){{12,18}}{_OUT}",
                 luhn,
                 ends=_group_ends,
             ),
-            _rule("card", rf"{_in('[2-6]')}[0-9]{{3}}(?:\.[0-9]{{4}}){{3}}{_OUT}", luhn),
+            _rule("card", rf"{_begin('[2-6]')}[0-9]{{3}}(?:\.[0-9]{{4}}){{3}}{_OUT}", luhn),
         ],
         "ip": [
             _rule(
                 "ip",
-                rf"{_in('[0-9]', but='0-9A-Za-z.')}{_BYTE_REST}(?:\.{_BYTE}){{3}}(?![0-9A-Za-z]|\.[0-9])",
+                rf"{_begin('[0-9]', but='0-9A-Za-z.')}{_BYTE_REST}(?:\.{_BYTE}){{3}}(?![0-9A-Za-z]|\.[0-9])",
                 needs=".",
             ),
             _rule(
                 "ip",
-                rf"{_in('[0-9A-Fa-f]', but='0-9A-Za-z:')}[0-9A-Fa-f]{{0,3}}(?::{_HEX}){{7}}(?![0-9A-Za-z:])",
+                rf"{_begin('[0-9A-Fa-f]', but='0-9A-Za-z:')}[0-9A-Fa-f]{{0,3}}(?::{_HEX}){{7}}(?![0-9A-Za-z:])",
                 needs=":",
             ),
             _rule(
@@ -336,32 +337,33 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
         "phone": [
             _rule(
                 "phone",
-                rf"{_in('[+0]', but='A-Za-z0-9+')}(?:(?<=[+])|0)[1-9]"
+                rf"{_begin('[+0]', but='A-Za-z0-9+')}(?:(?<=[+])|0)[1-9]"
                 rf"(?:(?: ?[ ./-])?(?:[0-9]|\([0-9]{{1,4}}\))){{6,14}}{_OUT}",
                 _phone,
             ),
-            _rule("phone", rf"{_in('[(]', but='A-Za-z0-9(')}[2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}{_OUT}"),
+            _rule("phone", rf"{_begin('[(]', but='A-Za-z0-9(')}[2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}{_OUT}"),
             _rule(
                 "phone",
-                rf"{_in('[2-9]', but='A-Za-z0-9.-')}[0-9]{{2}} ?[ .-][2-9][0-9]{{2}} ?[ .-][0-9]{{4}}{_OUT}",
+                rf"{_begin('[2-9]', but='A-Za-z0-9.-')}[0-9]{{2}} ?[ .-][2-9][0-9]{{2}} ?[ .-][0-9]{{4}}{_OUT}",
             ),
-            _rule("phone", rf"{_in('1')}[3-9][0-9]{{9}}{_OUT}"),
-            _rule("phone", rf"{_in('1')}[3-9][0-9](?: [0-9]{{4}} |-[0-9]{{4}}-)[0-9]{{4}}{_OUT}"),
-            _rule("phone", rf"{_in('0')}1[5-7][0-9]{{8,9}}{_OUT}"),
-            _rule("phone", rf"{_in('0')}[1-9](?:[ .-][0-9]{{2}}){{4}}{_OUT}"),
+            _rule("phone", rf"{_begin('1')}[3-9][0-9]{{9}}{_OUT}"),
+            _rule("phone", rf"{_begin('1')}[3-9][0-9](?: [0-9]{{4}} |-[0-9]{{4}}-)[0-9]{{4}}{_OUT}"),
+            _rule("phone", rf"{_begin('0')}1[5-7][0-9]{{8,9}}{_OUT}"),
+            _rule("phone", rf"{_begin('0')}[1-9](?:[ .-][0-9]{{2}}){{4}}{_OUT}"),
             _rule(
                 "phone",
-                rf"{_in('[(]', but='A-Za-z0-9(')}0[1-9][0-9]{{1,3}}\) ?[0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,3}}{_OUT}",
+                rf"{_begin('[(]', but='A-Za-z0-9(')}0[1-9][0-9]{{1,3}}\) ?[0-9]{{3,4}}"
+                rf"(?:[ -]?[0-9]{{2,4}}){{0,3}}{_OUT}",
                 _phone,
             ),
             _rule(
                 "phone",
-                rf"{_in('0')}[1-9][0-9]{{1,4}} ?/ ?[0-9]{{2,4}}(?:[ -]?[0-9]{{2,4}}){{1,3}}{_OUT}",
+                rf"{_begin('0')}[1-9][0-9]{{1,4}} ?/ ?[0-9]{{2,4}}(?:[ -]?[0-9]{{2,4}}){{1,3}}{_OUT}",
                 _phone,
             ),
             _rule(
                 "phone",
-                rf"{_in('0')}[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",
+                rf"{_begin('0')}[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",
                 _phone,
             ),
         ],
@@ -369,6 +371,6 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
 )
 
 
-def rules_of(names: Sequence[str]) -> list[DataRule]:
+def select_rules(names: Sequence[str]) -> list[DataRule]:
     """Return the rules of these names, in their fixed order."""
     return [*chain.from_iterable(rules for name, rules in RULES.items() if name in names)]

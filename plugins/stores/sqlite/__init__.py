@@ -1,6 +1,6 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
-1. Changes that belong together are one transaction (`gateway.plugins.stores.sqlite.journal_transactions`).
+1. Changes that belong together are one transaction (`gateway.plugins.stores.sqlite.journal_tx`).
 2. A durable `write`, and `rule`, `cancel`, `reissue`, `late`, `put_prompt`, `remember` and every deletion, return once
    they are on disk.
 3. Memories that have not changed since they were read cost a look at one number. The event loop reads no file.
@@ -24,7 +24,7 @@ from gateway.plugin import (
     AskBefore,
     AuditLine,
     AuditRow,
-    Cancelling,
+    Cancellation,
     Change,
     DecisionResult,
     DecisionWrite,
@@ -47,25 +47,25 @@ from gateway.plugin import (
     WorkerService,
 )
 
+from . import general_tx as kept
 from . import journal_statements as journal
-from . import journal_transactions as transactions
+from . import journal_tx as transactions
 from . import response_statements, run_lists
-from . import statements as kept
-from .address import SqliteAddress
-from .check import SqliteCheck
-from .commits import Lasts, LoggedTransactions, PlainTransactions
+from .connection_thread import SqliteThread, Values
 from .file import IN_MEMORY, connect, open_file
-from .hidden import SqliteHiddenTurns
-from .journal_statements import chosen
-from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
+from .file_check import SqliteCheck
+from .file_guard import SqliteLooks, SqliteWatch
+from .hidden_turns import SqliteHiddenTurns
+from .journal_statements import build_select
+from .journal_tx import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from .keys import SqliteKeys, prune_keys
 from .memories import SqliteMemories
 from .migrations import MIGRATIONS, Migration
 from .responses import SqliteResponses
 from .rows import Rows
-from .thread import SqliteThread, Values
+from .store_url import SqliteAddress
+from .transactions import Lasts, LoggedTransactions, PlainTransactions
 from .usage import SqliteUsage
-from .watch import SqliteLooks, SqliteWatch
 
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
@@ -90,7 +90,7 @@ class Config(BaseModel):
 
 
 class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys, SqliteUsage):
-    """The `gateway.contracts.store.Store` on one file, or in memory. Call `open` first."""
+    """The `gateway.contracts.storage.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         super().__init__(place)
@@ -107,33 +107,33 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
 
     async def open(self) -> None:
         """Open the store. Raises StoreError if the file cannot be used. You may call `close` right after that, too."""
-        self._writer = SqliteThread(self._writing, place=self.place, batch=BATCH)
+        self._writer = SqliteThread(self._open_writer, place=self.place, batch=BATCH)
         await self._writer.open()
         self._reader = self._writer
         if self.place != IN_MEMORY:  # where another connection would see another database
-            self._reader = SqliteThread(self._reading, place=self.place, batch=1)
+            self._reader = SqliteThread(self._open_reader, place=self.place, batch=1)
             await self._reader.open()
         self.open_memories()
         if self._watch is not None and self._watch.is_check_due:
             self._checking = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
             self._checking.start()
 
-    def _writing(self) -> PlainTransactions:
+    def _open_writer(self) -> PlainTransactions:
         connection = open_file(self.place, migrations=self._migrations)
         if self.place == IN_MEMORY:
             return PlainTransactions(connection, begin="BEGIN IMMEDIATE")
         self._watch = SqliteWatch(self.place)
         return LoggedTransactions(connection, watch=self._watch, mark=kept.MARK)
 
-    def _reading(self) -> PlainTransactions:
+    def _open_reader(self) -> PlainTransactions:
         return PlainTransactions(connect(self.place, mode="ro"), begin="BEGIN")
 
-    async def lost(self) -> str | None:
-        return None if self._watch is None else await self._looks.lost()
+    async def find_loss_reason(self) -> str | None:
+        return None if self._watch is None else await self._looks.find_loss_reason()
 
     async def _look(self) -> str | None:
         watch = self._watch
-        return None if watch is None else await self._read(lambda _: watch.lost())
+        return None if watch is None else await self._read(lambda _: watch.find_loss_reason())
 
     async def close(self) -> None:
         await self.close_hidden()
@@ -230,7 +230,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     # Runs.
 
     async def write(self, change: Change) -> None:
-        await self._write(partial(transactions.write, change=change), lasts=transactions.lasts_of(change))
+        await self._write(partial(transactions.write, change=change), lasts=transactions.choose_durability(change))
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
@@ -241,16 +241,16 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         wanted = cast("Mapping[str, str | float | None]", narrowed)
         return await self._read(partial(run_lists.page, tenant=tenant, wanted=wanted, after=after, limit=limit))
 
-    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+    async def runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
         return await self._all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
 
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
         return await self._all(RUNS, journal.RUNS_WITH_KEY, (tenant, caller, idempotency_key))
 
-    async def undelivered(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+    async def undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
         return await self._first(RUNS, journal.UNDELIVERED_RUN, (tenant, fingerprint))
 
-    async def delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
+    async def mark_delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
         await self._write(lambda c: c.execute(journal.DELIVERED, (tenant, fingerprint, run_id)).rowcount)
 
     async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
@@ -277,7 +277,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
         await self._write(partial(transactions.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
 
-    async def cancel(self, run_id: str, **how: Unpack[Cancelling]) -> bool:
+    async def cancel(self, run_id: str, **how: Unpack[Cancellation]) -> bool:
         return await self._write(partial(transactions.cancel, run_id=run_id, **how), lasts=Lasts.FOR_SURE)
 
     # Approvals.
@@ -322,8 +322,8 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
         return await self._write(partial(transactions.expire, now_s=now_s, limit=limit))
 
-    async def standing(self, *, stuck_before_s: float) -> Standing:
-        return await self._read(partial(run_lists.standing, stuck_before_s=stuck_before_s))
+    async def count_backlog(self, *, stuck_before_s: float) -> Standing:
+        return await self._read(partial(run_lists.count_backlog, stuck_before_s=stuck_before_s))
 
     # Grants, and conversations that ask before every call.
 
@@ -352,7 +352,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
         return await self._revoke(journal.DELETE_GRANT, (tenant, grant_id), audit)
 
-    async def ask_before(self, ask: AskBefore) -> None:
+    async def put_ask(self, ask: AskBefore) -> None:
         await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, lasts=Lasts.FOR_SURE)
 
     async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
@@ -367,7 +367,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.id), audit)
 
     async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
-        revoke = partial(transactions.audited, statement=statement, values=values, audit=audit)
+        revoke = partial(transactions.execute_audited, statement=statement, values=values, audit=audit)
         return await self._write(revoke, lasts=Lasts.FOR_SURE)
 
     # Events and the audit log.
@@ -376,7 +376,9 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
         columns = {"tenant": tenant, "run_id": run_id}
-        return await self._all(EVENTS, *chosen(journal.EVENTS, after, columns, order=journal.IN_ORDER, limit=limit))
+        return await self._all(
+            EVENTS, *build_select(journal.EVENTS, after, columns, order=journal.IN_ORDER, limit=limit)
+        )
 
     async def last_event(self) -> int:
         return await self._read(lambda c: next((int(row[0]) for row in c.execute(journal.LAST_EVENT)), 0))

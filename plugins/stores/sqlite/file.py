@@ -14,7 +14,17 @@ from pathlib import Path
 
 from gateway.plugin import loose_access, refused_access
 
-from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, has_foreign_log, is_small, note_end, tell_lost_log
+from .file_check import (
+    FEW_PAGES,
+    REMEDY,
+    defect,
+    format_damage,
+    has_foreign_log,
+    is_small,
+    note_end,
+    read_finding,
+    tell_lost_log,
+)
 from .migrations import APPLICATION_ID, MIGRATIONS, Migration, carry_out
 
 log = logging.getLogger("gateway")
@@ -149,8 +159,8 @@ def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[M
     """Check the file, the whole of it only if it is small. A large one is checked while in use, if a check is due."""
     if Path(place).stat().st_size == 0:
         raise SqliteError(f"the store {place!r} is empty, which no store is: {REMEDY}")
-    if found := finding_of(place):
-        raise SqliteError(damaged(place, found))
+    if found := read_finding(place):
+        raise SqliteError(format_damage(place, found))
     application, version, found = 0, 0, None
     try:
         application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")

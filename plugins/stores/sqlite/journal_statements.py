@@ -26,7 +26,7 @@ def _words(text: str) -> Sequence[str]:
     return tuple(text.replace(",", " ").split())
 
 
-def chosen(
+def build_select(
     select: str,
     first: str | int,
     columns: Mapping[str, str | None],
@@ -175,7 +175,7 @@ _GROUPS = f"""SELECT id, count(*), count(DISTINCT tool || char(10) || {_WAITING}
     INDEXED BY approvals_by_urgency WHERE state = 'pending' AND tenant = ?"""
 
 
-def _narrowed(tenant: str, narrowed: Mapping[str, object]) -> tuple[str, list[str | int | float]]:
+def _build_conditions(tenant: str, narrowed: Mapping[str, object]) -> tuple[str, list[str | int | float]]:
     """Return the conditions of `NarrowedApprovals` and their values."""
     conditions, values = "", list[str | int | float]()
     for name, value in narrowed.items():
@@ -198,7 +198,7 @@ def approvals_page(
 ) -> tuple[str, Sequence[str | int | float]]:
     """Return the statement of a page of approvals, and its values."""
     select, behind, words = APPROVALS_BY[order]
-    conditions, values = _narrowed(tenant, narrowed)
+    conditions, values = _build_conditions(tenant, narrowed)
     if after is not None:
         conditions, values = conditions + behind, [*values, tenant, after]
     return f"{select}{conditions} ORDER BY {words} LIMIT ?", (tenant, *values, limit)
@@ -208,7 +208,7 @@ def approval_groups(
     tenant: str, narrowed: Mapping[str, object], *, by: ApprovalGrouping, limit: int
 ) -> tuple[str, Sequence[str | int | float]]:
     """Return the statement of the groups of pending approvals, and its values."""
-    conditions, values = _narrowed(tenant, narrowed)
+    conditions, values = _build_conditions(tenant, narrowed)
     order = "count(*) DESC, min(expires_s), id"
     return f"{_GROUPS}{conditions} GROUP BY {_GROUPED[by]} ORDER BY {order} LIMIT ?", (tenant, *values, limit)
 

@@ -6,10 +6,10 @@ from functools import partial
 
 from gateway.plugin import Adding, AuditLine, StoredKey
 
-from .commits import Lasts
-from .journal_transactions import audited
+from .connection_thread import SqliteWork
+from .journal_tx import execute_audited
 from .rows import Rows
-from .thread import SqliteWork
+from .transactions import Lasts
 
 KEYS = Rows(StoredKey)
 
@@ -44,7 +44,7 @@ class SqliteKeys(SqliteWork):
         return await self._write(partial(rotate, key=key, until_s=until_s, audit=audit), lasts=Lasts.FOR_SURE)
 
     async def revoke_key(self, key_id: str, *, tenant: str, by: str, now_s: float, audit: Sequence[AuditLine]) -> bool:
-        work = partial(changed, statement=REVOKE, values=(now_s, by, tenant, key_id), audit=audit)
+        work = partial(execute_counted, statement=REVOKE, values=(now_s, by, tenant, key_id), audit=audit)
         return await self._write(work, lasts=Lasts.FOR_SURE)
 
     async def key(self, key_id: str, *, tenant: str) -> StoredKey | None:
@@ -72,7 +72,7 @@ def add(connection: sqlite3.Connection, *, key: StoredKey, most: int, audit: Seq
         return "name_taken"
     if count >= most:
         return "full"
-    changed(connection, statement=ADD, values=KEYS.values(key), audit=audit)
+    execute_counted(connection, statement=ADD, values=KEYS.values(key), audit=audit)
     return "added"
 
 
@@ -81,14 +81,14 @@ def rotate(connection: sqlite3.Connection, *, key: StoredKey, until_s: float, au
     which = (until_s, key.tenant, key.rotated_from, key.created_s)
     if not connection.execute(END, which).rowcount:
         return False
-    return changed(connection, statement=ADD, values=KEYS.values(key), audit=audit)
+    return execute_counted(connection, statement=ADD, values=KEYS.values(key), audit=audit)
 
 
-def changed(
+def execute_counted(
     connection: sqlite3.Connection, *, statement: str, values: Sequence[object], audit: Sequence[AuditLine]
 ) -> bool:
     """Execute a statement, and if it changed a row, count that and write `audit`. Return whether it did."""
-    is_changed = audited(connection, statement=statement, values=values, audit=audit)
+    is_changed = execute_audited(connection, statement=statement, values=values, audit=audit)
     if is_changed:
         connection.execute(CHANGED)
     return is_changed

@@ -17,10 +17,10 @@ from gateway.plugin import Memory, MemoryPage, PartialError, Recalled, StoreErro
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
-from .commits import Lasts
+from .connection_thread import SharedLooks, SqliteWork
 from .file import IN_MEMORY
 from .rows import Rows
-from .thread import SharedLooks, SqliteWork
+from .transactions import Lasts
 
 log = logging.getLogger("gateway")
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _OVERHEAD = 500
 
 
-class _Kept(NamedTuple, Generic[T]):
+class _CachedList(NamedTuple, Generic[T]):
     version: int
     found: Sequence[T]
     size: int
@@ -48,7 +48,7 @@ class SqliteCache(Generic[T]):
     def __init__(self, *, version: Callable[[], Awaitable[int]], limit: int, size_of: Callable[[T], int]) -> None:
         self._version = version
         self._limit = limit
-        self._kept: LRUCache[Hashable, _Kept[T]] = LRUCache(limit, getsizeof=lambda kept: kept.size)
+        self._kept: LRUCache[Hashable, _CachedList[T]] = LRUCache(limit, getsizeof=lambda kept: kept.size)
         self._size_of = size_of
 
     async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]], *, nothing: Hashable) -> Sequence[T]:
@@ -64,7 +64,7 @@ class SqliteCache(Generic[T]):
         found = await read()  # what is committed meanwhile changes the version once more
         size = _OVERHEAD + sum(map(self._size_of, found))
         if size <= self._limit:
-            self._kept[key if found else nothing] = _Kept(version, found, size)
+            self._kept[key if found else nothing] = _CachedList(version, found, size)
         return found
 
 

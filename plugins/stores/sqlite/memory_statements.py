@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from gateway.plugin.text import words_of
+from gateway.plugin.text import extract_keywords
 
 Row: TypeAlias = Sequence[Any]
 
@@ -100,7 +100,7 @@ _ADD = """INSERT INTO memories (owner_id, conversation, id, text, created_s, wor
 DROP_OLDEST = """DELETE FROM memories WHERE number IN (SELECT number FROM memories WHERE owner_id = ? ORDER BY number
     LIMIT ?)"""
 
-#: Columns in the order of the fields of `gateway.contracts.store.Memory`, then the number and the words.
+#: Columns in the order of the fields of `gateway.contracts.storage.store.Memory`, then the number and the words.
 _ROWS = """SELECT memories.id, tenant, owner, nullif(conversation, '') AS conversation, text, created_s, number, words
     FROM memories JOIN memory_owners AS owners ON owners.id = owner_id WHERE """
 SOME = _ROWS + "number IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants
@@ -130,7 +130,7 @@ def versions(connection: sqlite3.Connection, asked: Sequence[None]) -> list[int]
 def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> tuple[bool, bool]:
     """Add a memory. Return whether it is new, and whether more than a step of old ones is still to go.
 
-    `row` has the fields of `gateway.contracts.store.Memory`. The oldest of the same owner are deleted.
+    `row` has the fields of `gateway.contracts.storage.store.Memory`. The oldest of the same owner are deleted.
     """
     memory_id, tenant, owner, conversation, text, created_s = row
     ((owner_id,),) = connection.execute(_ADD_OWNER, (tenant, owner)).fetchall()
@@ -172,12 +172,12 @@ def recall(
         return []
     owner_id, kept = whose
     places = ("",) if conversation is None else ("", conversation)
-    words = sorted(words_of(text))
+    words = sorted(extract_keywords(text))
     counts = dict(connection.execute(COUNTS, (owner_id, conversation or "", json.dumps(words))))
     weights = {word: math.log(1 + kept / (counts.get(word) or 0.5)) for word in words}
     scores, cut = _scores(connection, owner_id, places, weights, counts)
     best = heapq.nlargest(max(_COMPARED, limit), scores, key=lambda number: (scores[number], number))
-    found = sorted(_compared(connection, best, scores, weights, cut), key=lambda each: (-each[1], -each[0][6]))
+    found = sorted(_score_rows(connection, best, scores, weights, cut), key=lambda each: (-each[1], -each[0][6]))
     whole = sum(weights.values())
     told = [(row[:6], round(score / whole, 6)) for row, score in found[:limit]]
     return [*told, *_newest(connection, owner_id, places, known=scores, limit=limit - len(told))]
@@ -209,7 +209,7 @@ def _scores(
     return scores, cut
 
 
-def _compared(
+def _score_rows(
     connection: sqlite3.Connection,
     numbers: Sequence[int],
     scores: Mapping[int, float],
@@ -260,4 +260,4 @@ def forget_step(connection: sqlite3.Connection, *, tenant: str, owner: str, plac
 
 
 def _json_words(text: str) -> str:
-    return json.dumps(sorted(words_of(text)), ensure_ascii=False)
+    return json.dumps(sorted(extract_keywords(text)), ensure_ascii=False)

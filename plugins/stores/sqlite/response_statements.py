@@ -126,7 +126,7 @@ def _check_key(connection: sqlite3.Connection, response: StoredResponse, *, take
         raise KeyTakenError(f"another response has the Idempotency-Key of the response {response.id!r}")
 
 
-def responses_up_to(
+def response_chain(
     connection: sqlite3.Connection, response_id: str | None, *, tenant: str, limit: int
 ) -> list[StoredResponse]:
     """Return a response before those that it continues, newest first, up to `limit` of them."""

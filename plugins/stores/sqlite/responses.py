@@ -6,9 +6,9 @@ from functools import partial
 from gateway.plugin import StoredConversation, StoredResponse
 
 from . import response_statements as sql
-from .commits import Lasts
+from .connection_thread import SqliteWork
 from .response_statements import CONVERSATIONS, RESPONSES
-from .thread import SqliteWork
+from .transactions import Lasts
 
 
 class SqliteResponses(SqliteWork):
@@ -31,18 +31,18 @@ class SqliteResponses(SqliteWork):
     async def response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None:
         return await self._first(RESPONSES, sql.RESPONSE_WITH_KEY, (tenant, caller, idempotency_key))
 
-    async def responses_up_to(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
+    async def response_chain(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
         found: list[StoredResponse] = []
         further: str | None = response_id
         while further is not None and len(found) < limit:
             step = min(sql.STEP, limit - len(found))
-            read = await self._read(partial(sql.responses_up_to, response_id=further, tenant=tenant, limit=step))
+            read = await self._read(partial(sql.response_chain, response_id=further, tenant=tenant, limit=step))
             found += read
             further = read[-1].previous_id if len(read) == step else None
         found.reverse()
         return found
 
-    async def open_response_of(self, run_id: str, *, tenant: str) -> StoredResponse | None:
+    async def newest_open_response(self, run_id: str, *, tenant: str) -> StoredResponse | None:
         return await self._first(RESPONSES, sql.OPEN_RESPONSE_OF, (tenant, run_id))
 
     async def delete_response(self, response_id: str, *, tenant: str) -> bool:
@@ -54,7 +54,7 @@ class SqliteResponses(SqliteWork):
         append = partial(sql.append_answer, response_id=response_id, tenant=tenant, fence=fence)
         await self._write(partial(append, start=start, chunks=chunks))
 
-    async def answer_from(self, response_id: str, *, tenant: str, start: int, limit: int) -> Sequence[bytes]:
+    async def answer_chunks(self, response_id: str, *, tenant: str, start: int, limit: int) -> Sequence[bytes]:
         which = (tenant, response_id, start, limit)
         return await self._read(lambda c: [chunk for (chunk,) in c.execute(sql.CHUNKS, which)])
 

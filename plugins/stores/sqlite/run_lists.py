@@ -18,7 +18,7 @@ from typing import Final
 from gateway.plugin import RunPage, Standing, Tally
 
 from . import journal_statements as journal
-from .journal_transactions import RUNS
+from .journal_tx import RUNS
 
 #: Entries that are looked at for one page: in an index that has all wanted facts, and where the table has them.
 LOOKED_AT: Final = 50_000
@@ -69,7 +69,7 @@ def page(
     index = next(index for index in _INDEXES if _may_lead(index, facts))
     rest = {name: value for name, value in facts.items() if name != index.leads}
     look = limit + 1 if not rest else LOOKED_AT if rest.keys() <= index.beside else LOOKED_AT_IN_TABLE
-    seen, values = _seen(index, tenant, facts, wanted, after)
+    seen, values = _build_index_scan(index, tenant, facts, wanted, after)
     columns = "".join(f", {name} AS seen_{name}" for name in rest)
     # One run more than wanted shows that there are more. The rows of a subquery with a limit come in its own order.
     found = connection.execute(
@@ -92,7 +92,7 @@ def _may_lead(index: _Index, facts: Mapping[str, object]) -> bool:
     return index.leads is None or index.leads in facts
 
 
-def _seen(
+def _build_index_scan(
     index: _Index,
     tenant: str,
     facts: Mapping[str, str | float],
@@ -123,7 +123,7 @@ def tally(connection: sqlite3.Connection, *, tenant: str) -> Tally:
     return Tally(pending=pending, next_s=next_s, runs=runs)
 
 
-def standing(connection: sqlite3.Connection, *, stuck_before_s: float) -> Standing:
+def count_backlog(connection: sqlite3.Connection, *, stuck_before_s: float) -> Standing:
     """Count the approvals and runs that wait, of all tenants."""
     pending, oldest_s, size_bytes = connection.execute(journal.STANDING).fetchone()
     alive = connection.execute(journal.ALIVE_RUNS, (stuck_before_s,)).fetchall()

@@ -7,8 +7,8 @@ from typing import Final
 
 from gateway.plugin import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 
+from .connection_thread import SqliteWork
 from .rows import Rows
-from .thread import SqliteWork
 
 USAGE = Rows(StoredUsage)
 _KEY: Final = (*DIMENSIONS, "currency")
@@ -85,7 +85,7 @@ class SqliteUsage(SqliteWork):
 
         await self._write(attend)
 
-    async def attending(self, *, now_s: float) -> int:
+    async def count_gateways(self, *, now_s: float) -> int:
         count: int = (await self._read(lambda c: c.execute(_ATTENDING, (now_s,)).fetchone()))[0]
         return count
 

@@ -20,20 +20,20 @@ from pydantic import Field
 
 from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict, place_sha256
 from gateway.plugin.settings import Config as Section
-from gateway.plugin.settings import Duration, FilePath, ToolConfig, counted, sized
+from gateway.plugin.settings import Duration, FilePath, ToolConfig, limit_count, limit_size
+from gateway.plugin.shell.classifier import read_command
 from gateway.plugin.shell.git import GIT_FUNCTION
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.programs import PYTHON_FUNCTION, PYTHON_NAMES
-from gateway.plugin.shell.reading import read_command
 from gateway.plugin.templates import Values, filled_object
-from gateway.sandbox.levels import Choice, Sandbox, at, strongest
-from gateway.sandbox.order import Level, Limits, Order
+from gateway.sandbox.confinement import Choice, Sandbox, strongest, with_level
+from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.programs import program, shell
 from gateway.sandbox.run import Finished, run
 
 from .environment import ALWAYS, HARMLESS, Settings
-from .workflow_command import command_with
+from .workflow_command import build_command
 
 _DEFAULT_CWD: Final = Path("work")
 #: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
@@ -52,15 +52,17 @@ _READ_ONLY_NOTE: Final = (
 
 
 class CommandLimits(Section):
-    cpu_s: Annotated[int, counted(1, 86_400)] = Field(default=30, description="CPU time of each process, in seconds.")
-    memory_bytes: Annotated[int, sized(16 << 20, 1 << 40)] = Field(
+    cpu_s: Annotated[int, limit_count(1, 86_400)] = Field(
+        default=30, description="CPU time of each process, in seconds."
+    )
+    memory_bytes: Annotated[int, limit_size(16 << 20, 1 << 40)] = Field(
         default=1 << 30, description="Memory of all processes together."
     )
-    file_bytes: Annotated[int, sized(0, 1 << 40)] = Field(
+    file_bytes: Annotated[int, limit_size(0, 1 << 40)] = Field(
         default=64 << 20, description="Largest file that a command writes."
     )
-    processes: Annotated[int, counted(1, 100_000)] = Field(default=64, description="Processes at the same time.")
-    open_files: Annotated[int, counted(16, 1 << 20)] = Field(
+    processes: Annotated[int, limit_count(1, 100_000)] = Field(default=64, description="Processes at the same time.")
+    open_files: Annotated[int, limit_count(16, 1 << 20)] = Field(
         default=256, description="Files that each process has open."
     )
 
@@ -81,7 +83,7 @@ class Config(ToolConfig):
         "strongest that this machine has. A command that was judged harmless runs read-only, whatever this says.",
     )
     readable: tuple[FilePath, ...] = Field(default=(), description="Further files and folders that commands may read.")
-    max_output_bytes: Annotated[int, sized(1 << 10, 64 << 20)] = Field(
+    max_output_bytes: Annotated[int, limit_size(1 << 10, 64 << 20)] = Field(
         default=256 << 10, description="How much of the output is kept."
     )
     limits: CommandLimits = Field(default_factory=CommandLimits, description="What a command may use.")
@@ -162,16 +164,16 @@ class ExecuteCommand:
             return ToolResult(refusal, ok=False)
         level = (await self.choose(read_only=call.harmless)).level
         assert level is not None  # once found it stays
-        order = at(self._order(way_to_run(call.arguments["command"]), read_only=call.harmless), level=level)
+        order = with_level(self._order(way_to_run(call.arguments["command"]), read_only=call.harmless), level=level)
         kept_bytes = self._config.max_output_bytes
         finished = await run(
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
         )
         return _result(finished, order)
 
-    def bound(self, arguments: Json, values: Values) -> Json:
+    def bind(self, arguments: Json, values: Values) -> Json:
         """Put values into the command as words, or as parts of words. See `Binder`."""
-        return filled_object(arguments, values, writers={"command": command_with})
+        return filled_object(arguments, values, writers={"command": build_command})
 
     async def choose(self, *, read_only: bool = False) -> Choice:
         """Choose the confinement once. If the machine had none, try again at the next call."""
@@ -194,7 +196,7 @@ class ExecuteCommand:
             level="none",
             read_only=read_only,
             timeout_s=self._config.timeout,
-            limits=Limits(**self._config.limits.model_dump()),
+            limits=ProcessLimits(**self._config.limits.model_dump()),
             readable=tuple(os.path.realpath(path) for path in self._config.readable),
         )
 
@@ -284,25 +286,25 @@ def _result(finished: Finished, order: Order) -> ToolResult:
         return ToolResult(f"The command was not run: its sandbox failed ({said}).", ok=False)
     if outcome.end == "lost":
         told = f"It is not known how far the command ran: {outcome.detail}. Look at what it did before you repeat it."
-        return ToolResult("\n".join([told, *_printed(finished)]), ok=False)
+        return ToolResult("\n".join([told, *_format_output(finished)]), ok=False)
     if outcome.end == "not_started":
         return ToolResult(f"The command was not run: {outcome.detail}.", ok=False)
     if outcome.end == "exited":
-        first, ok = f"exit code {outcome.code}{_meaning(outcome.code)}", outcome.code < _NOT_EXECUTABLE
+        first, ok = f"exit code {outcome.code}{_explain_exit_code(outcome.code)}", outcome.code < _NOT_EXECUTABLE
     else:
         first, ok = f"stopped: {_excess(finished, order)}", False
-    parts = [first, *_printed(finished)]
+    parts = [first, *_format_output(finished)]
     if order.read_only and first != "exit code 0" and any(words in finished.stderr for words in _DENIED):
         parts.append(_READ_ONLY_NOTE)
     return ToolResult("\n".join(parts if len(parts) > 1 else [first, "(no output)"]), ok=ok)
 
 
-def _printed(finished: Finished) -> list[str]:
+def _format_output(finished: Finished) -> list[str]:
     streams = ("stdout", finished.stdout), ("stderr", finished.stderr)
     return [f"{name}:\n{text}" for name, text in streams if text]
 
 
-def _meaning(code: int) -> str:
+def _explain_exit_code(code: int) -> str:
     if code == _NOT_EXECUTABLE:
         return " (found, but it cannot be run)"
     if code == _NOT_FOUND:

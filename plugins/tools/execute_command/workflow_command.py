@@ -14,7 +14,7 @@ _Place = Literal["outside", "single", "double", "comment"]
 _OPENERS = ("`", "$(", "${", "$[", "$'", '$"', "<<", "((")
 
 
-def command_with(pieces: Sequence[str | Value]) -> str:
+def build_command(pieces: Sequence[str | Value]) -> str:
     """Return the command. Raises ValueError for a reference where no value can stand."""
     parts: list[str] = []
     reader = _Reader()
@@ -25,12 +25,12 @@ def command_with(pieces: Sequence[str | Value]) -> str:
         elif piece.absent and reader.is_between_words:
             continue
         else:
-            parts.append(_quoted(piece, reader))
+            parts.append(_quote_value(piece, reader))
             reader.in_word, reader.behind_dollar = True, False
     return "".join(parts)
 
 
-def _quoted(value: Value, reader: "_Reader") -> str:
+def _quote_value(value: Value, reader: "_Reader") -> str:
     if reader.nested is not None:
         raise ValueError(
             f"{{{{{value.name}}}}} stands behind {reader.nested!r}, where its value could run: move it out"

@@ -19,15 +19,25 @@ from urllib.parse import parse_qsl
 from pydantic import Field, ValidationInfo, model_validator
 
 from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict, place_sha256
-from gateway.plugin.settings import Duration, FilePath, Flag, PathLeaf, Secret, ToolConfig, Value, counted, sized
+from gateway.plugin.settings import (
+    Duration,
+    FilePath,
+    Flag,
+    PathLeaf,
+    Secret,
+    ToolConfig,
+    Value,
+    limit_count,
+    limit_size,
+)
 from gateway.plugin.sql.statement import judge
 from gateway.plugin.templates import Value as Bound
 from gateway.plugin.templates import Values, filled_object
 
-from .engine import Doubt, Engine, Statement, StatementError
+from .engine import Engine, EngineDoubt, Statement, StatementError
 from .rows import SqlRows
 from .sqlite import Sqlite
-from .workflow_sql import Dialect, statement_with
+from .workflow_sql import Dialect, build_statement
 
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 MAX_SQL = 100_000  # characters
@@ -72,8 +82,8 @@ class Config(ToolConfig):
         "that use them run without approval.",
     )
     timeout: Duration = Field(default=30.0, description="Longest time for a statement.")
-    max_rows: Annotated[int, counted(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
-    max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+    max_rows: Annotated[int, limit_count(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
+    max_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
         default=256 << 10, description="Size of the rows of a result, as JSON."
     )
 
@@ -117,12 +127,12 @@ class ExecuteSql:
         place = place_sha256(*_place(self._config.address))
         return (replace(flags, description=description, parameters=_parameters(mark), server=place),)
 
-    def bound(self, arguments: Json, values: Values) -> Json:
+    def bind(self, arguments: Json, values: Values) -> Json:
         """Bind values to the statement: a value is never a part of it. See `Binder`. Raises ValueError."""
         bound: list[object] = []
 
         def write(pieces: Sequence[str | Bound]) -> str:
-            statement, found = statement_with(pieces, dialect=self._dialect)
+            statement, found = build_statement(pieces, dialect=self._dialect)
             bound.extend(found)
             return statement
 
@@ -136,7 +146,7 @@ class ExecuteSql:
         statement = _statement(call)
         if isinstance(statement, str):
             return statement
-        reason = await self._engine.refused(statement)
+        reason = await self._engine.find_refusal(statement)
         return reason and f"The statement failed: {reason}."
 
     async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:  # noqa: ARG002 - as for `call`
@@ -151,7 +161,7 @@ class ExecuteSql:
             doubt = await self._engine.doubt(statement)
         except StatementError:
             judged = judge(statement.sql).doubt
-            doubt = None if judged is None else Doubt(*judged)
+            doubt = None if judged is None else EngineDoubt(*judged)
         return None if doubt is None else Verdict("confirm", "default", f"sql.{doubt.rule}", doubt.reason)
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 - the same for every run

@@ -23,7 +23,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class EngineDoubt:
     """The reason why an engine does not consider a statement harmless: the rule's name, and a sentence for a person."""
 
     rule: str
@@ -37,11 +37,11 @@ class Engine(Protocol):
         """Fill `table`. Raises StatementError. After the end of this method, the statement changes nothing any more."""
         ...
 
-    async def refused(self, statement: Statement) -> str | None:
+    async def find_refusal(self, statement: Statement) -> str | None:
         """Return why `run` would refuse it, as far as that can be determined without running it."""
         ...
 
-    async def doubt(self, statement: Statement) -> Doubt | None:
+    async def doubt(self, statement: Statement) -> EngineDoubt | None:
         """Return why the database itself does not consider the statement harmless. None: it does.
 
         Also None where the statement cannot be compiled now: `run` looks again, and fails a harmless statement that is

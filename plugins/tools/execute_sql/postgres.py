@@ -15,13 +15,13 @@ from typing import Final, cast
 
 import asyncpg
 
-from .engine import Doubt, Statement, StatementError
+from .engine import EngineDoubt, Statement, StatementError
 from .postgres_catalog import STATE, Catalogue, Known
-from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connect, end
+from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, PreparedStatement, connect, end
 from .postgres_facts import Fetch
-from .postgres_meter import Meter
+from .postgres_meter import ConnectionMeter
 from .postgres_refusals import refused_by_postgres
-from .postgres_values import bound, doubt_of_values
+from .postgres_values import convert_value, doubt_of_values
 from .rows import SqlRows
 
 LOOK_S: Final = 2  # for one look, on the server
@@ -81,16 +81,16 @@ class _Looking:
     pooled: bool
     asking: bool = True
 
-    async def asked(self) -> None:
+    async def end_questions(self) -> None:
         """End our own questions: names mean again what they mean to a statement."""
         self.asking = False
         await self.connection.execute(ASKED if self.pooled else "RESET search_path")
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[Connection]:
+    async def begin_look(self) -> AsyncIterator[Connection]:
         """Yield the connection for one look, in a transaction that has ended behind it."""
         if self.pooled:
-            await self.connection.execute(_beginning(_LOOKING, reading=True))
+            await self.connection.execute(_build_begin_sql(_LOOKING, reading=True))
         try:
             yield self.connection
         except asyncpg.PostgresError:
@@ -133,13 +133,13 @@ class Postgres:
         reading = self._read_only or statement.harmless
         connection = await connect(self._url)
         asked = partial(connection.execute, ASKED)
-        meter = Meter(connection._transport)
+        meter = ConnectionMeter(connection._transport)
         try:
             with _failures(meter):
                 await connection.execute(
-                    _beginning(self._harmless, self._where_known, reading=True)
+                    _build_begin_sql(self._harmless, self._where_known, reading=True)
                     if statement.harmless
-                    else _beginning(self._approved, reading=reading)
+                    else _build_begin_sql(self._approved, reading=reading)
                 )
                 # Also the first query of the transaction: after it, no statement can make it writable again.
                 if await connection.fetchval(POWERS) is not False:
@@ -149,8 +149,8 @@ class Postgres:
                 catalogue = self._catalogue(connection)
                 if not statement.harmless:
                     await asked()
-                elif (doubt := await self._looked(connection, statement, asked, catalogue)) is not None or (
-                    doubt := await self._changed(connection, statement, catalogue)
+                elif (doubt := await self._find_doubt(connection, statement, asked, catalogue)) is not None or (
+                    doubt := await self._find_change_doubt(connection, statement, catalogue)
                 ) is not None:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
@@ -163,26 +163,28 @@ class Postgres:
             # This makes the server stop, if that still works.
             await asyncio.shield(end(connection))
 
-    async def refused(self, statement: Statement) -> str | None:
+    async def find_refusal(self, statement: Statement) -> str | None:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
 
-    async def doubt(self, statement: Statement) -> Doubt | None:
+    async def doubt(self, statement: Statement) -> EngineDoubt | None:
         async with self._look() as looking:
             with _failures():
                 try:
-                    async with looking.passing() as connection:
+                    async with looking.begin_look() as connection:
                         catalogue = self._catalogue(connection)
-                        return await self._looked(connection, statement, looking.asked, catalogue, again=True)
+                        return await self._find_doubt(
+                            connection, statement, looking.end_questions, catalogue, again=True
+                        )
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
                     if error.sqlstate[:2] in _NOT_OF_THE_TEXT:
                         raise
                 with suppress(asyncpg.PostgresError):  # what the server cannot analyse at all cannot run either
-                    async with looking.passing() as connection:
-                        await looking.asked()
+                    async with looking.begin_look() as connection:
+                        await looking.end_questions()
                         await connection.prepare(statement.sql, name="")
-                    return Doubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
+                    return EngineDoubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
                 return None
 
     async def close(self) -> None:
@@ -196,7 +198,7 @@ class Postgres:
         async with self._looks:
             looking, self._looking = self._looking, None
             if looking is None or looking.connection.is_closed():
-                looking = await _looking_at(self._url)
+                looking = await _connect_probe(self._url)
                 self._known = Known()  # a server that has crashed counts transactions that it lost again
             try:
                 yield looking
@@ -208,7 +210,7 @@ class Postgres:
     def _catalogue(self, connection: Connection) -> Catalogue:
         return Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions)
 
-    async def _looked(
+    async def _find_doubt(
         self,
         connection: Connection,
         statement: Statement,
@@ -216,7 +218,7 @@ class Postgres:
         catalogue: Catalogue,
         *,
         again: bool = False,
-    ) -> Doubt | None:
+    ) -> EngineDoubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
 
         `asked` ends our questions and begins the statement's own names. `again`: a text that the server has analysed
@@ -233,14 +235,14 @@ class Postgres:
             return None
         await asked()
         if not _SHOW.fullmatch(sql):
-            await self._analysed(connection, sql)
+            await self._analyze_statement(connection, sql)
         if again and len(sql) <= _KEPT_CHARS:
             if len(read) >= _KEPT:
                 read.clear()
             read.add(sql)
         return None
 
-    async def _analysed(self, connection: Connection, sql: str) -> None:
+    async def _analyze_statement(self, connection: Connection, sql: str) -> None:
         """Have the server analyse a statement as a query that changes nothing. Raises its error."""
         explained = _EXPLAIN.match(sql)
         if explained is not None:
@@ -252,7 +254,9 @@ class Postgres:
         # A cursor reads: the grammar takes nothing but a query, its analysis no writing WITH. Nothing is opened.
         await connection.prepare(_CURSOR + sql, name="")
 
-    async def _changed(self, connection: Connection, statement: Statement, catalogue: Catalogue) -> Doubt | None:
+    async def _find_change_doubt(
+        self, connection: Connection, statement: Statement, catalogue: Catalogue
+    ) -> EngineDoubt | None:
         """Return the doubt about a statement of which something has changed since the look.
 
         To prepare it waits for whoever changes its tables and views, and keeps them as they are until it ends.
@@ -268,8 +272,8 @@ class Postgres:
         await connection.execute(ASKED)
         return doubt
 
-    async def _step(self, prepared: Prepared, statement: Statement, table: SqlRows) -> None:
-        params = _bound(prepared, statement.params)
+    async def _step(self, prepared: PreparedStatement, statement: Statement, table: SqlRows) -> None:
+        params = _convert_params(prepared, statement.params)
         table.columns = [attribute.name for attribute in prepared.get_attributes()]
         if not table.columns:
             await prepared.fetch(*params)
@@ -282,7 +286,9 @@ class Postgres:
                 return
 
 
-def _beginning(settings: Mapping[str, str], where_known: Mapping[str, str] | None = None, *, reading: bool) -> str:
+def _build_begin_sql(
+    settings: Mapping[str, str], where_known: Mapping[str, str] | None = None, *, reading: bool
+) -> str:
     """Return the commands that begin a transaction with these settings, and our questions in it, until `ASKED`.
 
     `where_known`: settings only if the server has them.
@@ -298,7 +304,7 @@ def _beginning(settings: Mapping[str, str], where_known: Mapping[str, str] | Non
     return "; ".join((*commands, *ASKING))
 
 
-def _bound(prepared: Prepared, params: Sequence[object]) -> Sequence[object]:
+def _convert_params(prepared: PreparedStatement, params: Sequence[object]) -> Sequence[object]:
     """Return the values as the server's types require. Raises StatementError."""
     types = prepared.get_parameters()
     if len(types) != len(params):
@@ -306,13 +312,13 @@ def _bound(prepared: Prepared, params: Sequence[object]) -> Sequence[object]:
     found = []
     for number, (value, kind) in enumerate(zip(params, types, strict=True), start=1):
         try:
-            found.append(bound(value, kind.name))
+            found.append(convert_value(value, kind.name))
         except (ValueError, ArithmeticError):
             raise StatementError(f"the value of ${number} is no {kind.name}") from None
     return found
 
 
-async def _looking_at(url: str) -> _Looking:
+async def _connect_probe(url: str) -> _Looking:
     """Connect in order to look. Raises StatementError."""
     connection = await connect(url, cached=10)
     with _failures():
@@ -326,7 +332,7 @@ async def _looking_at(url: str) -> _Looking:
 
 
 @contextmanager
-def _failures(meter: Meter | None = None) -> Iterator[None]:
+def _failures(meter: ConnectionMeter | None = None) -> Iterator[None]:
     """Convert every failure between the gateway and the server to StatementError."""
     try:
         yield

@@ -14,20 +14,20 @@ from typing import Final
 from gateway.plugin.sql.lexer import TRAITS, lex
 from gateway.plugin.sql.statement import takes_lists
 
-from .engine import Doubt
+from .engine import EngineDoubt
 from .postgres_facts import (
     FIRST_OF_USERS,
     Facts,
     Fetch,
+    build_engine_doubt,
     doubt_of_functions,
-    doubted,
-    facts_of,
     foreign,
     foreign_operator,
+    load_facts,
     shows_any_type,
 )
-from .postgres_functions import SOURCE, listed, listed_numbers
-from .postgres_trees import named
+from .postgres_functions import SOURCE, listed_numbers, load_listed_functions
+from .postgres_trees import parse_trees
 
 #: A word to PostgreSQL, and what it cuts a longer one to.
 _WORD: Final = re.compile(r"[A-Za-z0-9_$\u0080-\U0010ffff]+")
@@ -164,10 +164,10 @@ class Catalogue:
         self.state = ""
         self.facts = known.facts
 
-    async def doubt(self, sql: str) -> Doubt | None:
+    async def doubt(self, sql: str) -> EngineDoubt | None:
         """Return the doubt about an object that the words of `sql` may reach and that is not known to be harmless."""
         if _ESCAPED_NAME.search(sql):
-            return Doubt("engine", "Names in it may be written with escapes.")
+            return EngineDoubt("engine", "Names in it may be written with escapes.")
         every = _spellings(_WORD.findall(sql))
         called = every
         if not _COMMENT.search(sql) and _CALLS_TYPE not in every:
@@ -179,43 +179,47 @@ class Catalogue:
         self.facts = facts = await self._facts(self.state)
         if facts.anywhere is not None:
             return facts.anywhere
-        known, trusted, relations = listed(), frozenset(facts.trusted), set[int]()
+        known, trusted, relations = load_listed_functions(), frozenset(facts.trusted), set[int]()
         for kind, name, number, source, extension in found:
             if kind == "relation":
                 relations.add(number)
             elif kind == "function" and (number, name, source) not in known and number not in trusted:
-                return doubted(f"{name!r} is no function of the server's that is known to read only", extension)
+                return build_engine_doubt(
+                    f"{name!r} is no function of the server's that is known to read only", extension
+                )
         words = frozenset(every)
         doubt = facts.of_types(words, sql) or facts.of_operators(_outside_quotes(sql)) or facts.of_search(words, sql)
         if doubt is None and relations:
-            doubt = await self._behind(facts, frozenset(relations), explains=explains)
+            doubt = await self._find_relations_doubt(facts, frozenset(relations), explains=explains)
         if doubt is None and "-" in sql:
             doubt = await self._of_lists(sql, every)
         return doubt
 
-    async def _of_lists(self, sql: str, every: Sequence[str]) -> Doubt | None:
+    async def _of_lists(self, sql: str, every: Sequence[str]) -> EngineDoubt | None:
         """Return the doubt about `data - tags`, where `tags` is a column of any length."""
         stored = frozenset(name.lower() for (name,) in await self._fetch(_LISTS, every, sql))
         if not stored:
             return None
         reason = takes_lists(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens, stored)
-        return None if reason is None else Doubt("engine", reason)
+        return None if reason is None else EngineDoubt("engine", reason)
 
     async def _facts(self, snapshot: str) -> Facts:
         if self._known.facts.snapshot != snapshot:
-            self._known.facts = await facts_of(self._fetch, snapshot, self._extensions)
+            self._known.facts = await load_facts(self._fetch, snapshot, self._extensions)
         return self._known.facts
 
-    async def _behind(self, facts: Facts, relations: frozenset[int], *, explains: bool) -> Doubt | None:
+    async def _find_relations_doubt(
+        self, facts: Facts, relations: frozenset[int], *, explains: bool
+    ) -> EngineDoubt | None:
         """Return the doubt about the objects behind these relations."""
         behind, asked = facts.behind, (relations, explains)
         if asked not in behind:
             if len(behind) >= _KEPT:
                 behind.clear()
-            behind[asked] = await self._followed(facts, relations, explains=explains)
+            behind[asked] = await self._follow_relations(facts, relations, explains=explains)
         return behind[asked]
 
-    async def _followed(self, facts: Facts, relations: frozenset[int], *, explains: bool) -> Doubt | None:
+    async def _follow_relations(self, facts: Facts, relations: frozenset[int], *, explains: bool) -> EngineDoubt | None:
         """Follow views, row security and heirs down to tables."""
         trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
         reached, rows = set[int](), set[int]()
@@ -228,12 +232,16 @@ class Catalogue:
                 reached.add(number)
                 rows.add(row)
             else:
-                return doubted(_REASONS[kind].format(text), None)
-        runs, planned = named(" ".join(trees["runs"])), named(" ".join(trees["planned"]))
+                return build_engine_doubt(_REASONS[kind].format(text), None)
+        runs, planned = parse_trees(" ".join(trees["runs"])), parse_trees(" ".join(trees["planned"]))
         if (runs.types | planned.types | rows) & facts.type_numbers:
-            return doubted("A view or a table in it has values that call functions that are not the server's own", None)
+            return build_engine_doubt(
+                "A view or a table in it has values that call functions that are not the server's own", None
+            )
         if any(number >= FIRST_OF_USERS and number not in reached for number in runs.relations):
-            return Doubt("engine", "A view or a row security policy in it reads a table that it does not depend on.")
+            return EngineDoubt(
+                "engine", "A view or a row security policy in it reads a table that it does not depend on."
+            )
         if facts.shown and shows_any_type(trees["runs"]):
             return facts.of_any_type("A view in it")
         return await doubt_of_functions(self._fetch, facts.trusted, runs, asks=facts.asks) or await doubt_of_functions(

@@ -32,7 +32,7 @@ class _Cursor(Protocol):
     async def fetch(self, n: int) -> Sequence[Sequence[object]]: ...
 
 
-class Prepared(Protocol):
+class PreparedStatement(Protocol):
     """The part of asyncpg's prepared statement that is used here. asyncpg has no types of its own."""
 
     def get_attributes(self) -> Sequence[Column]: ...
@@ -55,7 +55,7 @@ class Connection(Protocol):
 
     async def fetchval(self, sql: str) -> object: ...
 
-    async def prepare(self, sql: str, *, name: str) -> Prepared: ...
+    async def prepare(self, sql: str, *, name: str) -> PreparedStatement: ...
 
     async def execute(self, sql: str) -> str: ...
 
@@ -66,7 +66,7 @@ class Connection(Protocol):
     async def close(self, *, timeout: float) -> None: ...
 
 
-class _Naming(asyncpg.Connection):  # type: ignore[misc]
+class _TypeLookupConnection(asyncpg.Connection):  # type: ignore[misc]
     """A connection of asyncpg, which asks the catalogue itself about each type that it has not seen.
 
     It writes names there that the database's path may lead elsewhere.
@@ -87,7 +87,7 @@ async def connect(url: str, *, cached: int = 0) -> Connection:
     """Connect to the server. `cached`: prepared statements that are kept. Raises StatementError."""
     try:
         connection: Connection = await asyncpg.connect(
-            url, statement_cache_size=cached, server_settings=_CONNECTING, connection_class=_Naming
+            url, statement_cache_size=cached, server_settings=_CONNECTING, connection_class=_TypeLookupConnection
         )
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise StatementError(f"the database cannot be reached ({type(error).__name__})") from None

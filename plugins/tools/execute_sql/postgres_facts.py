@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
-from .engine import Doubt
-from .postgres_functions import SOURCE, listed, listed_numbers
-from .postgres_trees import Named, named
+from .engine import EngineDoubt
+from .postgres_functions import SOURCE, listed_numbers, load_listed_functions
+from .postgres_trees import Named, parse_trees
 
 FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
 
@@ -46,7 +46,7 @@ def foreign(function: str) -> str:
     return f"({function} >= 16384 AND {function} <> ALL($1::oid[]))"
 
 
-def unlisted(function: str, made: str, listed: str) -> str:
+def build_unlisted_condition(function: str, made: str, listed: str) -> str:
     """Return the condition that an object `made` by a user calls a function of the server's that is not on our list.
 
     Any user may make an operator of `pg_terminate_backend`. `listed`: the parameter with the numbers on the list.
@@ -58,7 +58,7 @@ def unlisted(function: str, made: str, listed: str) -> str:
 def foreign_operator(operator: str, listed: str) -> str:
     """Return the condition that a row of pg_operator calls a foreign or unlisted function, or estimates with one."""
     calls = [foreign(f"{operator}.{part}::oid") for part in ("oprcode", "oprrest", "oprjoin")]
-    return "(" + " OR ".join((*calls, unlisted(f"{operator}.oprcode::oid", operator, listed))) + ")"
+    return "(" + " OR ".join((*calls, build_unlisted_condition(f"{operator}.oprcode::oid", operator, listed))) + ")"
 
 
 def _extension(catalogue: str, number: str) -> str:
@@ -74,7 +74,7 @@ _TRUSTED: Final = """SELECT p.oid FROM pg_extension e JOIN pg_depend d ON d.refc
 _MADE_BY: Final = (
     *("typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze", "typsubscript"),
 )
-_CAST_CALLS: Final = f"({foreign('c.castfunc')} OR {unlisted('c.castfunc', 'c', '$2')})"
+_CAST_CALLS: Final = f"({foreign('c.castfunc')} OR {build_unlisted_condition('c.castfunc', 'c', '$2')})"
 _PARSED_BY: Final = ("prsstart", "prstoken", "prsend", "prsheadline", "prslextype")
 #: $1: trusted functions. $2: numbers on our list. Returns what it is, its name, its number, its extension. `anywhere`:
 #: any statement may use it.
@@ -158,7 +158,7 @@ class Facts:
     #: Functions of extensions that the operator trusts.
     trusted: Sequence[int] = ()
     #: The doubt about any statement at all.
-    anywhere: Doubt | None = None
+    anywhere: EngineDoubt | None = None
     #: Foreign operators between the server's own types, with the extension.
     operators: dict[str, str | None] = field(default_factory=dict)
     #: Types that act and what holds them, by name, with the extension of the first; and their numbers.
@@ -169,45 +169,47 @@ class Facts:
     #: The extension or the name of a foreign dictionary or parser.
     search: str | None = None
     #: What stands behind relations, by these and by whether the statement explains one that writes.
-    behind: dict[tuple[frozenset[int], bool], Doubt | None] = field(default_factory=dict)
+    behind: dict[tuple[frozenset[int], bool], EngineDoubt | None] = field(default_factory=dict)
     #: Statements that the server has read as queries that change nothing.
     read: set[str] = field(default_factory=set)
 
-    def of_operators(self, text: str) -> Doubt | None:
+    def of_operators(self, text: str) -> EngineDoubt | None:
         """Return the doubt about an operator in `text`, a statement without its quotes."""
         for name, extension in self.operators.items():
             if name in _IMPLIED or name in text:
-                return doubted(f"The operator {name!r} calls no function of the server's that only reads", extension)
+                return build_engine_doubt(
+                    f"The operator {name!r} calls no function of the server's that only reads", extension
+                )
         return None
 
-    def of_types(self, every: frozenset[str], sql: str) -> Doubt | None:
+    def of_types(self, every: frozenset[str], sql: str) -> EngineDoubt | None:
         """Return the doubt about a type that acts, or about what holds one, by its name among the words `every`."""
         for name, extension in self.types.items():
             # Characters that are in no word stand in quotes, where a quote is doubled.
             if name in every or (not name.isidentifier() and name.replace('"', '""') in sql):
-                return doubted(f"Values in {name!r} call functions that are not the server's own", extension)
+                return build_engine_doubt(f"Values in {name!r} call functions that are not the server's own", extension)
         shows = every & _OF_ANY_TYPE if self.shown else None
         return self.of_any_type(repr(min(shows))) if shows else None
 
-    def of_any_type(self, name: str) -> Doubt:
+    def of_any_type(self, name: str) -> EngineDoubt:
         """Return the doubt about what shows values of any type, where one of them acts."""
         shown = self.shown or ""
         what = f"{name} may show values of {shown!r}, whose functions are not the server's own"
-        return doubted(what, self.types.get(shown))
+        return build_engine_doubt(what, self.types.get(shown))
 
     @property
     def asks(self) -> frozenset[str]:
         """Return the names of the server's functions and relations that are doubted in this database."""
         return (_OF_ANY_TYPE if self.shown else frozenset()) | (_SEARCHES if self.search else frozenset())
 
-    def of_search(self, every: frozenset[str], sql: str) -> Doubt | None:
+    def of_search(self, every: frozenset[str], sql: str) -> EngineDoubt | None:
         """Return the doubt about a text search, where a foreign dictionary or parser is in the database."""
         if self.search is None or not (every & _SEARCHES or "@@" in sql):
             return None
-        return doubted(f"A text search may ask {self.search!r}, which is not the server's own", self.search)
+        return build_engine_doubt(f"A text search may ask {self.search!r}, which is not the server's own", self.search)
 
 
-async def facts_of(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> Facts:
+async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> Facts:
     """Return what the catalogue says now. `extensions`: those whose functions are trusted."""
     trusted = [row[0] for row in await fetch(_TRUSTED, extensions)] if extensions else []
     facts = Facts(snapshot, trusted)
@@ -217,13 +219,15 @@ async def facts_of(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> Fa
     for what, name, number, extension in await fetch(_FACTS, trusted, listed_numbers()):
         match what:
             case "anywhere":
-                facts.anywhere = doubted(f"Any statement may call {name}, which is not the server's own", extension)
+                facts.anywhere = build_engine_doubt(
+                    f"Any statement may call {name}, which is not the server's own", extension
+                )
             case "operator":
                 facts.operators[name] = extension
             case "search":
                 facts.search = extension or name
             case "domain":
-                domains.append((named(name), number))
+                domains.append((parse_trees(name), number))
             case _:
                 acting[number] = extension
                 shown.update([number] if what == "shown" else [])
@@ -245,7 +249,7 @@ async def facts_of(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> Fa
 
 async def doubt_of_functions(
     fetch: Fetch, trusted: Sequence[int], tree: Named, *, asks: frozenset[str] = frozenset(), planned: bool = False
-) -> Doubt | None:
+) -> EngineDoubt | None:
     """Return the doubt about functions that a stored expression calls.
 
     `asks`: names of the server's functions that are doubted in this database. `planned`: the expression is simplified
@@ -253,13 +257,13 @@ async def doubt_of_functions(
     """
     if not tree.functions and not tree.operators:
         return None
-    known = listed()
+    known = load_listed_functions()
     rows = await fetch(_BY_NUMBER, trusted, tree.functions, tree.operators)
     for name, number, source, is_volatile, is_foreign, extension in rows:
         harmless = (number, name, source) in known and name not in asks
         trusts = number >= FIRST_OF_USERS and not is_foreign
         if not (harmless or trusts or (planned and is_volatile and not is_foreign)):
-            return doubted(f"A view, a policy or an index in it calls {name!r}", extension)
+            return build_engine_doubt(f"A view, a policy or an index in it calls {name!r}", extension)
     return None
 
 
@@ -268,9 +272,9 @@ def shows_any_type(trees: Iterable[str]) -> bool:
     return any(f":vartype {_ANY_ARRAY} " in tree for tree in trees)
 
 
-def doubted(what: str, extension: str | None) -> Doubt:
+def build_engine_doubt(what: str, extension: str | None) -> EngineDoubt:
     """Return the doubt of the database, which names the setting for an extension's objects."""
     if extension is None:
-        return Doubt("engine", f"{what}: it may do more than read.")
+        return EngineDoubt("engine", f"{what}: it may do more than read.")
     where = f"the extension {extension!r}; tools.execute_sql.trusted_extensions names those that only read"
-    return Doubt("engine", f"{what}: it may do more than read ({where}).")
+    return EngineDoubt("engine", f"{what}: it may do more than read ({where}).")

@@ -16,7 +16,7 @@ SOURCE: Final = """CASE WHEN p.prolang = 12 THEN p.prosrc
 
 
 @cache
-def listed() -> frozenset[tuple[int, str, str]]:
+def load_listed_functions() -> frozenset[tuple[int, str, str]]:
     """Return number, name and source of each function on the list."""
     rows = (line.split("\t") for line in LIST.read_text("utf-8").splitlines())
     return frozenset((int(number), name.partition("(")[0], source) for number, name, source in rows)
@@ -25,4 +25,4 @@ def listed() -> frozenset[tuple[int, str, str]]:
 @cache
 def listed_numbers() -> tuple[int, ...]:
     """Return the number of each function on the list."""
-    return tuple(sorted(number for number, _, _ in listed()))
+    return tuple(sorted(number for number, _, _ in load_listed_functions()))

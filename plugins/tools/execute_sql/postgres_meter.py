@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection, Generator, Sequence
 from typing import Final, Protocol, cast
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 #: In one row, of what becomes many objects; half a second of bits, a tenth of addresses. The operator may allow more.
@@ -40,7 +40,7 @@ class Column(Protocol):
     def type(self) -> _Type: ...
 
 
-class Meter(asyncio.Protocol):
+class ConnectionMeter(asyncio.Protocol):
     """The meter of one connection, which it ends where too much comes. It is set between two messages."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

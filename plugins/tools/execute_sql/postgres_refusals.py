@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.plugin.sql.lexer import TRAITS, Token, lex
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 _WRITES: Final = words("insert update delete merge grant revoke comment")
 _DEFINES: Final = words("create alter drop")

@@ -26,7 +26,7 @@ class Named:
     types: frozenset[int]
 
 
-def named(trees: str) -> Named:
+def parse_trees(trees: str) -> Named:
     """Return the objects that these trees name. The trees follow one another in the text."""
     return Named(
         functions=sorted(_numbers(_FUNCTIONS, trees)),

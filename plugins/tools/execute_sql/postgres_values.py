@@ -10,32 +10,32 @@ from uuid import UUID
 from gateway.plugin.sql.lexer import TRAITS, Token, lex
 from gateway.plugin.sql.statement import uninterruptible
 
-from .engine import Doubt
+from .engine import EngineDoubt
 
 
-def doubt_of_values(sql: str, params: Sequence[object]) -> Doubt | None:
+def doubt_of_values(sql: str, params: Sequence[object]) -> EngineDoubt | None:
     """Return the doubt about a statement whose parameters have these values: each counts as if it was written out."""
     if not params:
         return None
     texts = [value if isinstance(value, str) else json.dumps(value) for value in params]
     tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
-    reason = uninterruptible([_written(token, texts) for token in tokens])
-    return None if reason is None else Doubt("engine", reason)
+    reason = uninterruptible([_substitute_param(token, texts) for token in tokens])
+    return None if reason is None else EngineDoubt("engine", reason)
 
 
-def _written(token: Token, texts: Sequence[str]) -> Token:
+def _substitute_param(token: Token, texts: Sequence[str]) -> Token:
     number = int(token.text[1:]) if token.kind == "param" and token.text[1:].isdecimal() else 0
     return Token("string", texts[number - 1]) if 0 < number <= len(texts) else token
 
 
-def bound(value: object, kind: str) -> object:
+def convert_value(value: object, kind: str) -> object:
     """Return `value` for a parameter of the type `kind`. Raises ValueError or ArithmeticError where it does not fit."""
     if value is None:
         return None
     if kind.endswith("[]"):
         if not isinstance(value, list):
             raise ValueError(kind)
-        return [bound(each, kind.removesuffix("[]")) for each in value]
+        return [convert_value(each, kind.removesuffix("[]")) for each in value]
     if kind in ("json", "jsonb"):
         return value if isinstance(value, str) else json.dumps(value)
     if isinstance(value, list | dict):

@@ -16,9 +16,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from .engine import Doubt, Statement, StatementError
+from .engine import EngineDoubt, Statement, StatementError
 from .rows import SqlRows
-from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, bound_of
+from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, compute_value_limit
 from .sqlite_expansion import check_expansion
 from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
 from .sqlite_virtual import DamagedError, check_virtual, open_virtual
@@ -90,10 +90,10 @@ class Sqlite:
         if error is not None:
             raise error
 
-    async def refused(self, statement: Statement) -> str | None:
-        return await asyncio.to_thread(self._refused, statement)
+    async def find_refusal(self, statement: Statement) -> str | None:
+        return await asyncio.to_thread(self._find_refusal, statement)
 
-    async def doubt(self, statement: Statement) -> Doubt | None:
+    async def doubt(self, statement: Statement) -> EngineDoubt | None:
         return await asyncio.to_thread(self._doubt, statement)
 
     async def close(self) -> None:
@@ -112,14 +112,16 @@ class Sqlite:
         reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
         steps = _Steps(stop, *((self._most_steps, self._most_bytes) if statement.harmless else (None,)))
         try:
-            with closing(self._connected(BUSY_S, reading=reading, steps=steps)) as connection:
+            with closing(self._open_connection(BUSY_S, reading=reading, steps=steps)) as connection:
                 running.append(connection)
                 inner = check_virtual(connection)
                 authorize = self._rules(connection, statement, denied)
                 connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
                 connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
                 connection.set_authorizer(authorize)
-                bound = bound_of(_compiled(connection, statement, inner), harmless=statement.harmless)
+                bound = compute_value_limit(
+                    _compile_statement(connection, statement, inner), harmless=statement.harmless
+                )
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound.value_bytes)
                 _step(connection, statement, table, counts=not reading)
                 connection.set_authorizer(None)
@@ -128,10 +130,10 @@ class Sqlite:
         except _FAILURES as error:
             if denied:
                 return StatementError(f"it was let through as a statement that only reads, but it {denied[0]}")
-            return StatementError(steps.explained(bound.explained(_text(error))))
+            return StatementError(steps.explain_error(bound.explain_error(_text(error))))
         return None
 
-    def _refused(self, statement: Statement) -> str | None:
+    def _find_refusal(self, statement: Statement) -> str | None:
         denied: list[int] = []
         rules = runs(read_only=self._read_only)
 
@@ -141,37 +143,43 @@ class Sqlite:
             return answer
 
         try:
-            with closing(self._connected(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))) as connection:
+            with closing(
+                self._open_connection(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))
+            ) as connection:
                 inner = check_virtual(connection)
                 open_virtual(connection)
                 connection.set_authorizer(authorize)
-                _compiled(connection, statement, inner)
+                _compile_statement(connection, statement, inner)
         except _FAILURES as error:
             # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.
             certain = denied or isinstance(error, DamagedError) or "one statement" in str(error)
             return _text(error) if certain else None
         return None
 
-    def _doubt(self, statement: Statement) -> Doubt | None:
+    def _doubt(self, statement: Statement) -> EngineDoubt | None:
         denied: list[str] = []
         try:
-            with closing(self._connected(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))) as connection:
+            with closing(
+                self._open_connection(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))
+            ) as connection:
                 inner = check_virtual(connection)
-                connection.set_authorizer(reads(_prepared(connection, statement.sql), denied))
+                connection.set_authorizer(reads(_open_virtual_tables(connection, statement.sql), denied))
                 with suppress(*_FAILURES):
-                    steps = ACTING_STEPS.intersection(step[1] for step in _compiled(connection, statement, inner))
+                    steps = ACTING_STEPS.intersection(
+                        step[1] for step in _compile_statement(connection, statement, inner)
+                    )
                     denied += [f"runs the step {step!r}" for step in sorted(steps)]
         except sqlite3.Error as error:
             raise StatementError(_text(error)) from None
-        return Doubt("engine", f"To SQLite the statement {denied[0]}.") if denied else None
+        return EngineDoubt("engine", f"To SQLite the statement {denied[0]}.") if denied else None
 
     def _rules(self, connection: sqlite3.Connection, statement: Statement, denied: list[str]) -> Authorize:
         if statement.harmless:
-            return reads(_prepared(connection, statement.sql), denied)
+            return reads(_open_virtual_tables(connection, statement.sql), denied)
         open_virtual(connection)
         return runs(read_only=self._read_only)
 
-    def _connected(self, busy_s: float, *, reading: bool, steps: "_Steps") -> sqlite3.Connection:
+    def _open_connection(self, busy_s: float, *, reading: bool, steps: "_Steps") -> sqlite3.Connection:
         uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if reading else 'rw'}"
         connection = sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
         for limit, most in _LIMITS.items():
@@ -206,15 +214,15 @@ class _Steps:
         self._taken += STEPS
         if self._most_bytes is not None and (now_s := time.monotonic()) - self._looked_s >= LOOK_S:
             self._looked_s, self._written = now_s, _written_bytes() - self._before
-        return self._stop.is_set() or self._exceeded is not None
+        return self._stop.is_set() or self._exceeded_bound is not None
 
-    def explained(self, message: str) -> str:
+    def explain_error(self, message: str) -> str:
         """Return SQLite's message, or the bound that it stands for."""
-        what = None if self._stop.is_set() else self._exceeded
+        what = None if self._stop.is_set() else self._exceeded_bound
         return message if what is None else f"it took more than {what}: only an approved call may take more"
 
     @property
-    def _exceeded(self) -> str | None:
+    def _exceeded_bound(self) -> str | None:
         """Return the bound that the statement has exceeded, in words."""
         if self._most is not None and self._taken > self._most:
             return f"{self._most} steps of SQLite's machine"
@@ -230,14 +238,16 @@ def _written_bytes() -> int:
     return 0
 
 
-def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
+def _open_virtual_tables(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
     """Open the virtual tables that `sql` may read, which then prepare statements of their own. Return all modules."""
     text = sql.lower()
     open_virtual(connection, [name for name in READABLE if name in text])
     return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_module_list"))
 
 
-def _compiled(connection: sqlite3.Connection, statement: Statement, inner: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+def _compile_statement(
+    connection: sqlite3.Connection, statement: Statement, inner: Sequence[str]
+) -> Sequence[tuple[Any, ...]]:
     """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else. Raises `_FAILURES`.
 
     `inner`: queries that its virtual tables may run, whose steps count, too.
@@ -245,7 +255,7 @@ def _compiled(connection: sqlite3.Connection, statement: Statement, inner: Seque
     views = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'").fetchall()
     check_expansion(statement.sql, views)
     behind = [step for query in inner for step in connection.execute(f"EXPLAIN {query}")]
-    params = _bound(statement.params)
+    params = _check_params(statement.params)
     if _EXPLAINS.match(statement.sql):
         connection.execute(statement.sql, params).close()
         return ()
@@ -253,7 +263,7 @@ def _compiled(connection: sqlite3.Connection, statement: Statement, inner: Seque
 
 
 def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, *, counts: bool) -> None:
-    with closing(connection.execute(statement.sql, _bound(statement.params))) as cursor:
+    with closing(connection.execute(statement.sql, _check_params(statement.params))) as cursor:
         table.columns = [str(column[0]) for column in cursor.description or ()]
         for row in cursor:
             if not table.add(row):
@@ -262,7 +272,7 @@ def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, 
             table.changed = cursor.rowcount
 
 
-def _bound(params: Sequence[object]) -> Sequence[object]:
+def _check_params(params: Sequence[object]) -> Sequence[object]:
     """Return the values if SQLite accepts them. Raises ValueError."""
     for number, value in enumerate(params, start=1):
         if not isinstance(value, str | int | float | None):

@@ -34,7 +34,7 @@ class Bound:
     value_bytes: int = VALUE_BYTES
     function: str | None = None
 
-    def explained(self, message: str) -> str:
+    def explain_error(self, message: str) -> str:
         """Return SQLite's message about a value or a pattern that is too long, with the bound that it met."""
         if "too big" in message:
             where = f" where a statement calls `{self.function}`" if self.function else ""
@@ -44,7 +44,7 @@ class Bound:
         return message
 
 
-def bound_of(steps: Sequence[tuple[object, ...]], *, harmless: bool = False) -> Bound:
+def compute_value_limit(steps: Sequence[tuple[object, ...]], *, harmless: bool = False) -> Bound:
     """Return the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them.
 
     A row lies in the gateway's own memory, a value for each step at most: `harmless` bounds it as a whole.

@@ -36,19 +36,19 @@ class TooLargeError(ValueError):
 
 def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
     """Raise TooLargeError for a statement that has too many words. `views`: their names and definitions."""
-    views = _mentioned(sql, views)
+    views = _find_mentioned_views(sql, views)
     if is_small([sql, *(definition for _, definition in views)]):
         return
     bodies: dict[str, list[str]] = {}
     for name, definition in views:
-        bodies.setdefault(name.lower(), []).extend(_divided(_words(definition), bodies))
-    if _size(_divided(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
+        bodies.setdefault(name.lower(), []).extend(_split_definitions(_words(definition), bodies))
+    if _size(_split_definitions(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
         raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
-    if expands_too_far(_with_views(tokens_of(sql), views), plans=False):
+    if expands_too_far(_with_views(tokenize(sql), views), plans=False):
         raise TooLargeError("its subqueries mention columns of one another too often: use a table instead")
 
 
-def _mentioned(sql: str, views: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _find_mentioned_views(sql: str, views: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the views that the statement may read, by themselves or by others, in their order."""
     views = list(views)
     found: set[str] = set()
@@ -82,18 +82,18 @@ def _words(sql: str) -> list[str]:
     for piece in _PIECE.finditer(sql):
         text = piece["word"] or (piece["sign"] or "").strip(",*")
         if quoted := piece["quoted"]:
-            text = _unquoted(quoted) or '""'
+            text = _unquote_name(quoted) or '""'
         if text:
             found.append(text.lower())
     return found
 
 
-def tokens_of(sql: str) -> list[Token]:
+def tokenize(sql: str) -> list[Token]:
     """Return the same as tokens, however long the text is. A string is a name, as SQLite takes it where it fits."""
     found = []
     for piece in _PIECE.finditer(sql):
         if quoted := piece["quoted"]:
-            found.append(Token("name", _unquoted(quoted)))
+            found.append(Token("name", _unquote_name(quoted)))
         elif word := piece["word"]:
             found.append(Token("number" if word[0].isdigit() else "word", word.lower()))
         elif sign := piece["sign"]:
@@ -101,7 +101,7 @@ def tokens_of(sql: str) -> list[Token]:
     return found
 
 
-def _unquoted(quoted: str) -> str:
+def _unquote_name(quoted: str) -> str:
     return quoted[1:-1].replace(quoted[-1] * 2, quoted[-1])
 
 
@@ -114,18 +114,18 @@ def _with_views(tokens: list[Token], views: Iterable[tuple[str, str]]) -> list[T
         mentioned = []
         for name in names:
             if (definition := definitions.pop(name, None)) is not None:
-                body = tokens_of(definition)[3:]  # behind CREATE VIEW and the name
-                mentioned += [Token("name", name), *_parenthesized(body)]
+                body = tokenize(definition)[3:]  # behind CREATE VIEW and the name
+                mentioned += [Token("name", name), *_parenthesize_body(body)]
         tokens = [*mentioned, *tokens]
     return tokens
 
 
-def _parenthesized(body: Sequence[Token]) -> list[Token]:
+def _parenthesize_body(body: Sequence[Token]) -> list[Token]:
     begins = body.index(_AS) + 1 if _AS in body else len(body)
     return [*body[:begins], Token("punct", "("), *body[begins:], Token("punct", ")")]
 
 
-def _divided(words: Sequence[str], bodies: dict[str, list[str]]) -> list[str]:
+def _split_definitions(words: Sequence[str], bodies: dict[str, list[str]]) -> list[str]:
     """Add each name before `AS (` with what stands in the parentheses. Return the words that remain."""
     frames: list[tuple[int, list[str]]] = [(0, [])]
     for index, word in enumerate(words):
@@ -134,7 +134,7 @@ def _divided(words: Sequence[str], bodies: dict[str, list[str]]) -> list[str]:
         elif word == ")" and len(frames) > 1:
             opening, inside = frames.pop()
             around = frames[-1][1]
-            if name := _defined(words, opening):
+            if name := _find_defined_name(words, opening):
                 bodies.setdefault(name, []).extend(inside)
                 while around and around.pop() != name:
                     pass  # the name that is defined is no mention of it
@@ -145,7 +145,7 @@ def _divided(words: Sequence[str], bodies: dict[str, list[str]]) -> list[str]:
     return [word for _, inside in frames for word in inside]
 
 
-def _defined(words: Sequence[str], opening: int) -> str:
+def _find_defined_name(words: Sequence[str], opening: int) -> str:
     index = opening - 1
     while index >= 0 and words[index] in _BETWEEN:
         index -= 1

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 #: Called for each thing that a statement needs; returns SQLITE_OK or SQLITE_DENY.
 Authorize: TypeAlias = Callable[..., int]

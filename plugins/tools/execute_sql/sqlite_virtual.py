@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 from .sqlite_expansion import TooLargeError, check_expansion
 
@@ -51,7 +51,7 @@ def check_virtual(connection: sqlite3.Connection) -> Sequence[str]:
         if place in own and (computes or not page):
             raise DamagedError(f"the file is damaged: {name!r} is not the table that {own[place]!r} keeps")
         if computes:
-            queries.append(f"SELECT * FROM {_quoted(name)}")  # noqa: S608 - quoted
+            queries.append(f"SELECT * FROM {_quote_name(name)}")  # noqa: S608 - quoted
             try:
                 check_expansion(queries[-1], views)
             except TooLargeError as error:
@@ -76,8 +76,8 @@ def open_virtual(connection: sqlite3.Connection, named: Sequence[str] = ()) -> N
     found: Sequence[Any] = connection.execute(_SCHEMA).fetchall()
     for name in (*(name for kind, name, page, _ in found if kind == "table" and not page), *named):
         with suppress(sqlite3.Error):  # of a module that is not there
-            connection.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 0")  # noqa: S608 - quoted
+            connection.execute(f"SELECT 1 FROM {_quote_name(name)} LIMIT 0")  # noqa: S608 - quoted
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))

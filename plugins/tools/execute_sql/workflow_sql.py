@@ -44,18 +44,18 @@ class _Writer:
         """Write SQL outside quotes. A value has its own type. An object or a list is JSON text."""
         for found in _MARK.finditer(text):
             if _WORD.match(text[found.end() : found.end() + 1]) or _WORD.match(text[found.start() - 1 : found.start()]):
-                raise self._refused(found, "as a part of a word")
-        return _MARK.sub(lambda found: self._placeholder(_bindable(self._of(found))), text)
+                raise self._build_place_error(found, "as a part of a word")
+        return _MARK.sub(lambda found: self._placeholder(_bindable(self._get_value(found))), text)
 
     def string(self, literal: str) -> str:
         """Write a string `'...'`: its values are texts."""
         inside = literal[1:-1]
         if (whole := _MARK.fullmatch(inside)) is not None:
-            return self._placeholder(self._of(whole).text)
+            return self._placeholder(self._get_value(whole).text)
         parts, at = [], 0
         for found in _MARK.finditer(inside):
             cast = "::text" if self._postgres else ""
-            parts += [f"'{inside[at : found.start()]}'", self._placeholder(self._of(found).text) + cast]
+            parts += [f"'{inside[at : found.start()]}'", self._placeholder(self._get_value(found).text) + cast]
             at = found.end()
         rest = f"'{inside[at:]}'"
         return f"({' || '.join([*parts, rest])})" if parts else literal
@@ -63,22 +63,22 @@ class _Writer:
     def other(self, text: str) -> str:
         """Write a comment, a name or a literal of another kind unchanged. Raises ValueError if it has a value."""
         if (found := _MARK.search(text)) is not None:
-            raise self._refused(found, "in a comment, a quoted name or an unusual literal")
+            raise self._build_place_error(found, "in a comment, a quoted name or an unusual literal")
         return text
 
-    def _of(self, found: re.Match[str]) -> Value:
+    def _get_value(self, found: re.Match[str]) -> Value:
         return self._values[int(found[1])]
 
     def _placeholder(self, value: object) -> str:
         self.bound.append(value)
         return f"{self._sign}{len(self.bound)}"
 
-    def _refused(self, found: re.Match[str], where: str) -> ValueError:
-        name = self._of(found).name
+    def _build_place_error(self, found: re.Match[str], where: str) -> ValueError:
+        name = self._get_value(found).name
         return ValueError(f"{{{{{name}}}}} stands {where} of the statement, where no value can: move it out")
 
 
-def statement_with(pieces: Sequence[str | Value], *, dialect: Dialect) -> tuple[str, list[object]]:
+def build_statement(pieces: Sequence[str | Value], *, dialect: Dialect) -> tuple[str, list[object]]:
     """Return the statement and the values bound to its placeholders, in their order.
 
     Raises ValueError for a reference where no value can stand.
@@ -94,10 +94,10 @@ def statement_with(pieces: Sequence[str | Value], *, dialect: Dialect) -> tuple[
             text += f"\ue000{len(values)}\ue001"
             values.append(piece)
     writer = _Writer(values, dialect)
-    return _written(text, writer, dialect), writer.bound
+    return _write_placeholders(text, writer, dialect), writer.bound
 
 
-def _written(text: str, writer: _Writer, dialect: Dialect) -> str:
+def _write_placeholders(text: str, writer: _Writer, dialect: Dialect) -> str:
     parts, at = [], 0
     while (found := _PIECES[dialect].search(text, at)) is not None:
         parts.append(writer.plain(text[at : found.start()]))

@@ -23,12 +23,12 @@ from gateway.plugin import (
     ToolSpec,
     place_sha256,
 )
-from gateway.plugin.settings import FilePath, Flag, ToolConfig, counted, sized
+from gateway.plugin.settings import FilePath, Flag, ToolConfig, limit_count, limit_size
 from gateway.plugin.templates import Values, filled_object
 
-from .beneath import RefusedError, components
 from .folder import Content, Entry, Folder
-from .workflow_path import path_with
+from .safe_open import PathRefusedError, components
+from .workflow_path import build_path
 
 _DEFAULT_ROOT: Final = Path("work")
 #: A NUL this early means that a file is not text.
@@ -45,13 +45,13 @@ class Config(ToolConfig):
         default=(_DEFAULT_ROOT,), validate_default=True, description="Folders that the tool may see; they must exist."
     )
     write: Flag = Field(default=False, description="Allow writing at all.")
-    max_read_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+    max_read_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
         default=1 << 20, description="How much of a file is read."
     )
-    max_write_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+    max_write_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
         default=1 << 20, description="Largest file that is written."
     )
-    max_entries: Annotated[int, counted(1, 1_000_000)] = Field(
+    max_entries: Annotated[int, limit_count(1, 1_000_000)] = Field(
         default=1000, description="How many entries of a folder are listed."
     )
 
@@ -84,9 +84,9 @@ class FileOperations:
             stop.set()
             raise
 
-    def bound(self, arguments: Json, values: Values) -> Json:
+    def bind(self, arguments: Json, values: Values) -> Json:
         """Put values into the path: a value stays below the place of its reference. See `Binder`."""
-        return filled_object(arguments, values, writers={"path": path_with})
+        return filled_object(arguments, values, writers={"path": build_path})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
         """Return why the call cannot run: a path outside or through a link, or writing where it is off.
@@ -104,52 +104,52 @@ class FileOperations:
 
     def _preview(self, arguments: Json) -> Preview | NoPreview:
         try:
-            operation, path = self._checked(arguments)
+            operation, path = self._parse_arguments(arguments)
             if operation != "write":
                 return NoPreview(f"The operation {operation!r} changes nothing.")
             if problem := self._unwritable(arguments):
                 return NoPreview(f"The call cannot run: {problem}.")
             folder, names = self._target(path)
-            return _previewed(folder, names, path, arguments["content"])
-        except (RefusedError, OSError) as error:
+            return _build_preview(folder, names, path, arguments["content"])
+        except (PathRefusedError, OSError) as error:
             return NoPreview(f"The call cannot run: {_reason(error)}.")
 
     def _refusal(self, arguments: Json) -> str | None:
         try:
-            operation, path = self._checked(arguments)
+            operation, path = self._parse_arguments(arguments)
             if operation != "write":
-                self._found(path)
+                self._find_entry(path)
                 return None
             for folder, names in self._candidates(path):
                 folder.find(names)
-        except (RefusedError, OSError) as error:
+        except (PathRefusedError, OSError) as error:
             return _reason(error)
         return self._unwritable(arguments)
 
     def _answer(self, arguments: Json, stop: threading.Event) -> ToolResult:
         try:
-            operation, path = self._checked(arguments)
+            operation, path = self._parse_arguments(arguments)
             if operation == "write":
                 if problem := self._unwritable(arguments):
                     return ToolResult(problem, ok=False)
                 return self._write(path, arguments["content"], stop)
-            folder, names, found = self._found(path)
+            folder, names, found = self._find_entry(path)
             if operation == "exists":
-                return ToolResult(f"{path!r}: {_described(found) if found else 'does not exist'}")
+                return ToolResult(f"{path!r}: {_describe_entry(found) if found else 'does not exist'}")
             if found is None and (names or operation == "read"):
                 return ToolResult(f"{path!r}: no such file or folder", ok=False)
             if operation == "read":
                 return ToolResult(_text(folder.read(names, limit_bytes=self._config.max_read_bytes)))
-            return ToolResult(_listing(*folder.entries(names, limit=self._config.max_entries)))
-        except (RefusedError, OSError) as error:
+            return ToolResult(_format_listing(*folder.entries(names, limit=self._config.max_entries)))
+        except (PathRefusedError, OSError) as error:
             return ToolResult(_reason(error), ok=False)
 
-    def _checked(self, arguments: Json) -> tuple[str, str]:
+    def _parse_arguments(self, arguments: Json) -> tuple[str, str]:
         operation, path = arguments.get("operation"), arguments.get("path")
         if operation not in _operations(self._config):
-            raise RefusedError(f"'operation' must be one of {', '.join(_operations(self._config))}")
+            raise PathRefusedError(f"'operation' must be one of {', '.join(_operations(self._config))}")
         if not isinstance(path, str) or not path:
-            raise RefusedError("'path' must be a text such as 'notes/today.txt'")
+            raise PathRefusedError("'path' must be a text such as 'notes/today.txt'")
         return str(operation), path
 
     def _unwritable(self, arguments: Json) -> str | None:
@@ -178,7 +178,7 @@ class FileOperations:
         created = folder.write(names, data, stopped=stop.is_set)
         return ToolResult(f"{'wrote' if created else 'replaced'} {path!r}: {len(data)} bytes")
 
-    def _found(self, path: str) -> tuple[Folder, tuple[str, ...], Entry | None]:
+    def _find_entry(self, path: str) -> tuple[Folder, tuple[str, ...], Entry | None]:
         candidates = self._candidates(path)
         for folder, names in candidates:
             if (found := folder.find(names)) is not None:
@@ -200,7 +200,7 @@ class FileOperations:
                 if spelling not in ("", ".") and (path == spelling or path.startswith(f"{spelling}/")):
                     found.append((folder, components(path[len(spelling) :].lstrip("/"))))
         if not found:
-            raise RefusedError("the path is outside the folders of this tool: use one like 'notes/today.txt'")
+            raise PathRefusedError("the path is outside the folders of this tool: use one like 'notes/today.txt'")
         return found
 
 
@@ -253,7 +253,7 @@ def _spec(config: Config) -> ToolSpec:
     )
 
 
-def _previewed(folder: Folder, names: Sequence[str], path: str, after: str) -> Preview | NoPreview:
+def _build_preview(folder: Folder, names: Sequence[str], path: str, after: str) -> Preview | NoPreview:
     """Return the preview of a write, or why there is none. Raises RefusedError, OSError."""
     if len(after.encode()) > PREVIEW_BYTES:
         return NoPreview(f"The new text is larger than {PREVIEW_BYTES} bytes.")
@@ -281,7 +281,7 @@ def _text(content: Content) -> str:
     return f"{text}\n[... the file has {content.size_bytes} bytes; these were the first {len(content.data)} ...]"
 
 
-def _listing(entries: Sequence[Entry], count: int) -> str:
+def _format_listing(entries: Sequence[Entry], count: int) -> str:
     lines = [_line(entry) for entry in entries]
     if count > len(entries):
         lines.append(f"[... {count} entries; these were the first {len(entries)} ...]")
@@ -292,17 +292,17 @@ def _line(entry: Entry) -> str:
     name = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in entry.name)
     if entry.kind == "folder":
         return f"{name}/"
-    return f"{name}  ({_described(entry)})"
+    return f"{name}  ({_describe_entry(entry)})"
 
 
-def _described(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
     if entry.kind == "file":
         return f"file, {entry.size_bytes} bytes"
     return {"folder": "folder", "link": "link, not followed"}.get(entry.kind, "no ordinary file")
 
 
-def _reason(error: RefusedError | OSError) -> str:
-    if isinstance(error, RefusedError):
+def _reason(error: PathRefusedError | OSError) -> str:
+    if isinstance(error, PathRefusedError):
         return f"refused: {error}"
     if isinstance(error, FileNotFoundError):
         return "no such file or folder"

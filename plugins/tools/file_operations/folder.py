@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from gateway.sandbox.kernel import filesystem_type
 
-from .beneath import RefusedError, open_beneath
+from .safe_open import PathRefusedError, open_beneath
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -73,10 +73,10 @@ class Folder:
             os.close(found)
 
     def read(self, names: Sequence[str], *, limit_bytes: int) -> Content:
-        root = self._existing()
+        root = self._open_root()
         try:
             # Looked at before it is opened: opening a device can do something, and closing a locked file does.
-            found = _closing(open_beneath(root, names, os.O_PATH))
+            found = _stat_and_close(open_beneath(root, names, os.O_PATH))
             _ordinary(found)
             _not_locked_here(found)
             descriptor = open_beneath(root, names, os.O_RDONLY)
@@ -104,12 +104,12 @@ class Folder:
             _not_special(descriptor)
             with os.scandir(descriptor) as found:
 
-                def counted(entry: os.DirEntry[str]) -> str:
+                def count_entry(entry: os.DirEntry[str]) -> str:
                     nonlocal count
                     count += 1
                     return entry.name
 
-                first = heapq.nsmallest(limit, (counted(entry) for entry in found))
+                first = heapq.nsmallest(limit, (count_entry(entry) for entry in found))
             listed: list[Entry] = []
             for name in first:
                 with suppress(FileNotFoundError):
@@ -124,8 +124,8 @@ class Folder:
         Does nothing to an existing file if `stopped()` is true by then.
         """
         if not names:
-            raise RefusedError("that is a folder, not a file")
-        root = self._existing(make=True)
+            raise PathRefusedError("that is a folder, not a file")
+        root = self._open_root(make=True)
         try:
             parent = _make_folders(root, names[:-1])
         finally:
@@ -142,7 +142,7 @@ class Folder:
         except FileNotFoundError:
             return None
 
-    def _existing(self, *, make: bool = False) -> int:
+    def _open_root(self, *, make: bool = False) -> int:
         root = self._open()
         if root is None and make and self._may_make:
             self.path.mkdir(mode=0o755, exist_ok=True)
@@ -167,7 +167,7 @@ def _make_folders(root: int, names: Sequence[str]) -> int:
 
 def _replace(parent: int, name: str, data: bytes, *, stopped: Callable[[], bool]) -> bool:
     try:
-        before: os.stat_result | None = _closing(open_beneath(parent, (name,), os.O_PATH))
+        before: os.stat_result | None = _stat_and_close(open_beneath(parent, (name,), os.O_PATH))
     except FileNotFoundError:
         before = None
     if before is not None:
@@ -184,7 +184,7 @@ def _replace(parent: int, name: str, data: bytes, *, stopped: Callable[[], bool]
             file.flush()
             os.fsync(descriptor)
         if stopped():
-            raise RefusedError("the call was cancelled")
+            raise PathRefusedError("the call was cancelled")
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
         with suppress(OSError):
@@ -194,7 +194,7 @@ def _replace(parent: int, name: str, data: bytes, *, stopped: Callable[[], bool]
     return before is None
 
 
-def _closing(descriptor: int) -> os.stat_result:
+def _stat_and_close(descriptor: int) -> os.stat_result:
     try:
         return os.fstat(descriptor)
     finally:
@@ -203,9 +203,9 @@ def _closing(descriptor: int) -> os.stat_result:
 
 def _ordinary(facts: os.stat_result) -> None:
     if stat.S_ISDIR(facts.st_mode):
-        raise RefusedError("that is a folder, not a file")
+        raise PathRefusedError("that is a folder, not a file")
     if not stat.S_ISREG(facts.st_mode):
-        raise RefusedError("that is not an ordinary file")
+        raise PathRefusedError("that is not an ordinary file")
 
 
 def _not_locked_here(facts: os.stat_result) -> None:
@@ -218,7 +218,7 @@ def _not_locked_here(facts: os.stat_result) -> None:
         with suppress(OSError):  # closed since
             held = os.fstat(int(descriptor.name))
             if (held.st_dev, held.st_ino) == (facts.st_dev, facts.st_ino) and _has_posix_lock(descriptor.name):
-                raise RefusedError("the gateway uses this file as a database, so it cannot be read as a file")
+                raise PathRefusedError("the gateway uses this file as a database, so it cannot be read as a file")
 
 
 def _has_posix_lock(descriptor: str) -> bool:
@@ -229,7 +229,7 @@ def _has_posix_lock(descriptor: str) -> bool:
 
 def _not_special(descriptor: int) -> None:
     if filesystem_type(descriptor) in _SPECIAL:
-        raise RefusedError("that is not an ordinary file")
+        raise PathRefusedError("that is not an ordinary file")
 
 
 def _entry(name: str, facts: os.stat_result) -> Entry:

@@ -11,7 +11,7 @@ from gateway.plugin.templates import Value
 _UP = ".."
 
 
-def path_with(pieces: Sequence[str | Value]) -> str:
+def build_path(pieces: Sequence[str | Value]) -> str:
     """Return the path. Raises ValueError for a value that climbs, or ends the path."""
     path, meant = "", ""
     for piece in pieces:

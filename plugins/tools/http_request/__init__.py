@@ -37,12 +37,12 @@ from gateway.plugin import (
     is_public,
     plain_host,
 )
-from gateway.plugin.settings import Duration, Flag, ToolConfig, Value, sized
+from gateway.plugin.settings import Duration, Flag, ToolConfig, Value, limit_size
 from gateway.plugin.templates import Values, filled_object
 
-from .request import METHODS, PORTS, RefusedError, WebRequest, is_alike, readable, redirected, web_request
-from .workflow_body import body_with
-from .workflow_url import url_with
+from .request import METHODS, PORTS, RequestRefusedError, WebRequest, build_redirect, is_alike, readable, web_request
+from .workflow_body import build_body_writer
+from .workflow_url import build_url
 
 MAX_REDIRECTS = 5
 MAX_SHOWN = 500  # characters of one header
@@ -83,7 +83,7 @@ class Config(ToolConfig):
         default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
     )
     timeout: Duration = Field(default=30.0, description="Longest time for a call, redirects included.")
-    max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+    max_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
         default=1 << 20, description="How much of an answer is read, decoded."
     )
 
@@ -107,36 +107,36 @@ class HttpRequest:
         spec = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         return (replace(spec, description=spec.description + only),)
 
-    def bound(self, arguments: Json, values: Values) -> Json:
+    def bind(self, arguments: Json, values: Values) -> Json:
         """Put values into the URL as data, and into a body of JSON or of a form. See `Binder`."""
         headers = arguments.get("headers")
         named = headers.items() if isinstance(headers, dict) else ()
         kind = next((str(text) for name, text in named if str(name).lower() == "content-type"), None)
-        return filled_object(arguments, values, writers={"url": url_with, "body": body_with(kind)})
+        return filled_object(arguments, values, writers={"url": build_url, "body": build_body_writer(kind)})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
         """Return why the call cannot run, without a look-up: a look-up would reveal the name to its name server."""
         try:
             request = web_request(call.arguments)
             self._check(request.url, hop=0)
-        except RefusedError as refusal:
-            return _refused(refusal)
+        except RequestRefusedError as refusal:
+            return _format_refusal(refusal)
         if not self._config.private_networks and _is_inside(request.url.host or ""):
-            return _failed(request, NOT_PUBLIC)
+            return _format_failure(request, NOT_PUBLIC)
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        trace = {} if exchange.tool_trace is None else exchange.tool_trace.fields_for("tools")
+        trace = {} if exchange.tool_trace is None else exchange.tool_trace.get_fields("tools")
         try:
             request = web_request(call.arguments)
             async with asyncio.timeout(self._config.timeout):
                 return await self._follow(request, trace, harmless=call.harmless)
-        except RefusedError as refusal:
-            return ToolResult(_refused(refusal), ok=False)
+        except RequestRefusedError as refusal:
+            return ToolResult(_format_refusal(refusal), ok=False)
         except TimeoutError:
             return ToolResult(f"No complete answer within {self._config.timeout:g} seconds.", ok=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return ToolResult(_failed(request, _reason(error)), ok=False)
+            return ToolResult(_format_failure(request, _reason(error)), ok=False)
 
     async def close(self) -> None:
         for session in self._sessions.values():
@@ -147,29 +147,29 @@ class HttpRequest:
             self._check(request.url, hop=hop)
             # Leaving this block closes the connection, whatever was read of it, also when the call is cancelled.
             headers = _with_trace(request.headers, trace)
-            async with self._opened(harmless=harmless).request(
+            async with self._get_session(harmless=harmless).request(
                 request.method, request.url, headers=headers, data=request.body, allow_redirects=False
             ) as response:
                 location = response.headers.get("Location")
-                following = redirected(request, status=response.status, location=location)
+                following = build_redirect(request, status=response.status, location=location)
                 final = request.url if hop else None
                 if following is None:
                     return await self._result(response, final=final)
                 if harmless and not is_alike(request.url, following.url):
                     return await self._result(response, final=final, note=NOT_FOLLOWED)
             request = following
-        raise RefusedError(f"more than {MAX_REDIRECTS} redirects, the last one to {request.url.host!r}")
+        raise RequestRefusedError(f"more than {MAX_REDIRECTS} redirects, the last one to {request.url.host!r}")
 
     def _check(self, url: URL, *, hop: int) -> None:
         what = f"{'the redirect to' if hop else 'the host'} {url.host!r}"
         host, port, usual = plain_host(url.host or ""), url.port, PORTS[url.scheme]
         if self._hosts:
             if (host, port) not in self._hosts and (port != usual or (host, None) not in self._hosts):
-                raise RefusedError(f"{what}, port {port}, is not one of the hosts that the operator allows")
+                raise RequestRefusedError(f"{what}, port {port}, is not one of the hosts that the operator allows")
         elif port not in PORTS.values() and not self._config.private_networks:
-            raise RefusedError(f"{what} has port {port}, which is not a port of the web (80, 443)")
+            raise RequestRefusedError(f"{what} has port {port}, which is not a port of the web (80, 443)")
 
-    def _opened(self, *, harmless: bool) -> aiohttp.ClientSession:
+    def _get_session(self, *, harmless: bool) -> aiohttp.ClientSession:
         """Return a session, made by the first such call because it needs a running event loop."""
         if harmless not in self._sessions:
             self._sessions[harmless] = aiohttp.ClientSession(
@@ -201,10 +201,12 @@ class HttpRequest:
     async def _result(
         self, response: aiohttp.ClientResponse, *, final: URL | None, note: str | None = None
     ) -> ToolResult:
-        lines = [f"HTTP {response.status} {_shown(response.reason or '')}".rstrip()]
+        lines = [f"HTTP {response.status} {_format_header(response.reason or '')}".rstrip()]
         if final is not None:
             lines.append(f"url: {final}")
-        lines += [f"{name}: {_shown(response.headers[name])}" for name in SHOWN_HEADERS if name in response.headers]
+        lines += [
+            f"{name}: {_format_header(response.headers[name])}" for name in SHOWN_HEADERS if name in response.headers
+        ]
         if note is not None:
             lines.append(f"redirect: {note}")
         body, whole = await self._read(response)
@@ -234,11 +236,11 @@ def _with_trace(headers: Mapping[str, str], trace: Mapping[str, str]) -> CIMulti
     return CIMultiDict([*kept, *trace.items()])
 
 
-def _refused(refusal: RefusedError) -> str:
+def _format_refusal(refusal: RequestRefusedError) -> str:
     return f"Refused: {refusal}."
 
 
-def _failed(request: WebRequest, reason: str) -> str:
+def _format_failure(request: WebRequest, reason: str) -> str:
     return f"The request to {request.url.host!r} failed: {reason}."
 
 
@@ -252,7 +254,7 @@ def _is_inside(host: str) -> bool:
     return not is_public(name)
 
 
-def _shown(header: str) -> str:
+def _format_header(header: str) -> str:
     """Return a header that JSON can carry: aiohttp stores bytes that are not UTF-8 as lone surrogates."""
     return header[:MAX_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

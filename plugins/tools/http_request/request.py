@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict
 from yarl import URL
 
-from gateway.plugin.overrides import path_overrides_method
+from gateway.plugin.method_overrides import path_overrides_method
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -45,7 +45,7 @@ _LINE = re.compile(r"[\x20-\x7e\t]*\Z")
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
 
 
-class RefusedError(ValueError):
+class RequestRefusedError(ValueError):
     """A request that cannot be made. The text is for the model."""
 
 
@@ -62,55 +62,55 @@ def web_request(arguments: Mapping[str, object]) -> WebRequest:
     method, url = arguments.get("method", "GET"), arguments.get("url")
     headers, body = arguments.get("headers"), arguments.get("body")
     if not isinstance(method, str) or method.upper() not in METHODS:
-        raise RefusedError(f"`method` is one of {', '.join(METHODS)}")
+        raise RequestRefusedError(f"`method` is one of {', '.join(METHODS)}")
     if not isinstance(url, str):
-        raise RefusedError("`url` is missing, or is not a string")
+        raise RequestRefusedError("`url` is missing, or is not a string")
     if body is not None and not isinstance(body, str):
-        raise RefusedError("`body` is not a string: send JSON as its text")
+        raise RequestRefusedError("`body` is not a string: send JSON as its text")
     if body is not None and len(body) > MAX_BODY_BYTES:
-        raise RefusedError(f"`body` is longer than {MAX_BODY_BYTES} characters")
+        raise RequestRefusedError(f"`body` is longer than {MAX_BODY_BYTES} characters")
     try:
         content = body.encode() if body is not None else None
     except UnicodeEncodeError:
-        raise RefusedError("`body` has a lone surrogate, which is no Unicode text") from None
+        raise RequestRefusedError("`body` has a lone surrogate, which is no Unicode text") from None
     return WebRequest(method.upper(), web_url(url), _headers({} if headers is None else headers), content)
 
 
 def web_url(text: str) -> URL:
     if len(text) > MAX_URL:
-        raise RefusedError(f"`url` is longer than {MAX_URL} characters")
+        raise RequestRefusedError(f"`url` is longer than {MAX_URL} characters")
     if _NOT_IN_URL.search(text):
-        raise RefusedError("`url` has a space, a backslash or a control character: percent-encode it")
+        raise RequestRefusedError("`url` has a space, a backslash or a control character: percent-encode it")
     try:
         url = URL(text)
         host, port = url.host, url.port
     except ValueError:
-        raise RefusedError("`url` is not a valid URL") from None
+        raise RequestRefusedError("`url` is not a valid URL") from None
     if url.scheme not in PORTS or not host:
-        raise RefusedError("`url` must begin with http:// or https:// and name a host")
+        raise RequestRefusedError("`url` must begin with http:// or https:// and name a host")
     if url.user is not None or url.password is not None:
-        raise RefusedError("`url` has a user or a password before '@': use an Authorization header")
+        raise RequestRefusedError("`url` has a user or a password before '@': use an Authorization header")
     if not port or "%" in host:
-        raise RefusedError("`url` has a host or a port that is none")
+        raise RequestRefusedError("`url` has a host or a port that is none")
     return url.with_fragment(None)
 
 
 def _headers(given: object) -> CIMultiDict[str]:
     if not isinstance(given, dict) or len(given) > MAX_HEADERS:
-        raise RefusedError(f"`headers` is an object of at most {MAX_HEADERS} strings")
+        raise RequestRefusedError(f"`headers` is an object of at most {MAX_HEADERS} strings")
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in given.items():
         if not isinstance(name, str) or not _TOKEN.match(name) or len(name) > MAX_HEADER:
-            raise RefusedError("`headers` has a name that is none")
+            raise RequestRefusedError("`headers` has a name that is none")
         if not isinstance(value, str) or not _LINE.match(value) or len(value) > MAX_HEADER:
-            raise RefusedError(f"the header {name!r} is not one line of at most {MAX_HEADER} ASCII characters")
+            raise RequestRefusedError(f"the header {name!r} is not one line of at most {MAX_HEADER} ASCII characters")
         if name.lower() in _REFUSED_HEADERS or name in headers:
-            raise RefusedError(f"the header {name!r} is not yours to set, or is there twice: leave it out")
+            raise RequestRefusedError(f"the header {name!r} is not yours to set, or is there twice: leave it out")
         headers[name] = value
     return headers
 
 
-def redirected(request: WebRequest, *, status: int, location: str | None) -> WebRequest | None:
+def build_redirect(request: WebRequest, *, status: int, location: str | None) -> WebRequest | None:
     """Return the request that follows, by RFC 9110, section 15.4. None: this answer is the last.
 
     A change goes to no other origin than the one it was meant for. Raises RefusedError for a location that is none.
@@ -119,19 +119,19 @@ def redirected(request: WebRequest, *, status: int, location: str | None) -> Web
         return None
     try:
         if _NOT_IN_URL.search(location):
-            raise RefusedError
+            raise RequestRefusedError
         url = web_url(str(request.url.join(URL(location))))
     except ValueError:
-        raise RefusedError(f"{request.url.host!r} redirects to what is no web address") from None
+        raise RequestRefusedError(f"{request.url.host!r} redirects to what is no web address") from None
     rewritten = request.method == "POST" if status in (301, 302) else status == 303
     if rewritten and request.method not in SAFE_METHODS:
         content = [name for name in request.headers if name.lower().startswith("content-")]
-        request = replace(request, method="GET", body=None, headers=_without(request.headers, content))
+        request = replace(request, method="GET", body=None, headers=_without_headers(request.headers, content))
     if url.origin() != request.url.origin():
         if request.method not in SAFE_METHODS:
             return None
         personal = [name for name in request.headers if name.lower() not in _CARRIED_HEADERS]
-        request = replace(request, headers=_without(request.headers, personal))
+        request = replace(request, headers=_without_headers(request.headers, personal))
     return replace(request, url=url)
 
 
@@ -146,7 +146,7 @@ def is_alike(asked: URL, following: URL) -> bool:
     return same and is_plain and following.raw_query_string in ("", asked.raw_query_string)
 
 
-def _without(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:
+def _without_headers(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name not in names)
 
 

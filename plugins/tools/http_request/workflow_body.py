@@ -15,7 +15,7 @@ from gateway.plugin.templates import Value
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-def body_with(content_type: str | None) -> Callable[[Sequence[str | Value]], str]:
+def build_body_writer(content_type: str | None) -> Callable[[Sequence[str | Value]], str]:
     """Return the function that writes a body of this type. None: JSON is recognised by its first character."""
     kind = None if content_type is None else content_type.partition(";")[0].strip().lower()
 
@@ -24,20 +24,20 @@ def body_with(content_type: str | None) -> Callable[[Sequence[str | Value]], str
             return "".join(piece if isinstance(piece, str) else quote_plus(piece.text) for piece in pieces)
         first = pieces[0].lstrip()[:1] if pieces and isinstance(pieces[0], str) else ""
         if (kind is not None and (kind.endswith(("/json", "+json")))) or (kind is None and first in ("{", "[")):
-            return _json_with(pieces)
+            return _build_json(pieces)
         return "".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
 
     return write
 
 
-def _json_with(pieces: Sequence[str | Value]) -> str:
+def _build_json(pieces: Sequence[str | Value]) -> str:
     parts: list[str] = []
     in_string = escaped = False
     for piece in pieces:
         if isinstance(piece, Value):
             if escaped:
                 raise ValueError(f"{{{{{piece.name}}}}} stands behind a backslash: write it without one")
-            parts.append(_written(piece.text)[1:-1] if in_string else _value(piece))
+            parts.append(_dump_json(piece.text)[1:-1] if in_string else _value(piece))
             continue
         for character in piece:
             if escaped:
@@ -53,14 +53,14 @@ def _json_with(pieces: Sequence[str | Value]) -> str:
 def _value(value: Value) -> str:
     """Return a whole JSON value. A step's result that is JSON, such as rows, is that value."""
     if value.absent or not isinstance(value.value, str):
-        return _written(None if value.absent else value.value)
+        return _dump_json(None if value.absent else value.value)
     if value.name.startswith("steps."):
         try:
-            return _written(strict_json.loads(value.text))
+            return _dump_json(strict_json.loads(value.text))
         except strict_json.StrictJsonError:
             pass
-    return _written(value.text)
+    return _dump_json(value.text)
 
 
-def _written(value: object) -> str:
+def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -14,15 +14,15 @@ _HOST = re.compile(r"[A-Za-z0-9.-]*")
 _DOTS = re.compile(r"\.+")
 
 
-def url_with(pieces: Sequence[str | Value]) -> str:
+def build_url(pieces: Sequence[str | Value]) -> str:
     """Return the URL. Raises ValueError for a value that its place cannot take."""
     url = ""
     for piece in pieces:
-        url += piece if isinstance(piece, str) else _encoded(piece, url)
+        url += piece if isinstance(piece, str) else _encode_value(piece, url)
     return url
 
 
-def _encoded(value: Value, before: str) -> str:
+def _encode_value(value: Value, before: str) -> str:
     _, separator, rest = before.partition("://")
     if not separator:
         raise ValueError(f"{{{{{value.name}}}}} stands in the scheme of the URL: write the scheme out")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gateway.agent.hidden.turns import NO_NAME, HiddenTurns
-from gateway.agent.progress import Progress
+from gateway.agent.progress import RunProgress
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.store import HiddenTurn, Json, StoreError
-from gateway.dialects.usage import Usage
+from gateway.contracts.storage.store import HiddenTurn, Json, StoreError
+from gateway.dialects.usage import TurnUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
@@ -53,7 +53,7 @@ class Watched(SqliteStore):
 
 def turns(store: SqliteStore, run: Exchange, said: str = "", *, tainted: bool = False) -> HiddenTurns:
     """Those of a run that has said this."""
-    progress = Progress(Usage(), said=[said], read_tainted=tainted)
+    progress = RunProgress(TurnUsage(), said=[said], read_tainted=tainted)
     return HiddenTurns(run, progress, store=store, clock=CLOCK, counters=ContextCounters())
 
 
@@ -247,10 +247,10 @@ async def test_what_a_stranger_wrote_taints_whoever_reads_it(store: Watched) -> 
     other: Json = {**DONE, "content": "Other."}
     await turns(store, replace(RUN, id="run_2"), "Other.", tainted=True).store(SECOND, ())
     for answer, expected in ((other, True), (DONE, False)):
-        progress = Progress(Usage())
+        progress = RunProgress(TurnUsage())
         run = replace(RUN, body={"messages": [ASKED, answer]})
         await HiddenTurns(run, progress, store=store, clock=CLOCK, counters=ContextCounters()).conversation()
-        assert progress.tainted is expected
+        assert progress.is_tainted is expected
 
 
 async def test_what_a_turn_led_to_after_its_end_stands_in_the_place_of_its_question(store: Watched) -> None:

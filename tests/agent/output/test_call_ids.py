@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.agent.output.call_ids import CallIds, new_call_id
-from gateway.dialects.meaning import is_random
+from gateway.dialects.message_identity import is_random
 
 
 def piece(index: object, name: str = "", call_id: object = "") -> dict[str, Any]:
@@ -18,34 +18,38 @@ def test_a_new_id_is_random() -> None:
 def test_ids_that_name_one_call_stay() -> None:
     """Also where each piece repeats them, and in pieces that no call begins with."""
     pieces = [piece(0, "f", "1"), piece(0, "", "1"), piece(0), piece(1, "g", "2"), piece(7), "no piece"]
-    assert CallIds().of(pieces) == pieces
+    assert CallIds().assign_ids(pieces) == pieces
 
 
 def test_a_second_call_with_the_same_id_gets_its_own() -> None:
     """In each of its pieces that has an id, also where all calls have the same index."""
     ids = CallIds()
-    (first, second, again) = ids.of([piece(0, "f", "1"), piece(1, "f", "1"), piece(1, "f", "1")])
+    (first, second, again) = ids.assign_ids([piece(0, "f", "1"), piece(1, "f", "1"), piece(1, "f", "1")])
     assert first["id"] == "1" and second["id"] == again["id"] != "1"
-    (third, fourth) = ids.of([piece(1, "f", "2"), piece(1, "f", "1")])
+    (third, fourth) = ids.assign_ids([piece(1, "f", "2"), piece(1, "f", "1")])
     assert third["id"] == "2" and len({"1", "2", second["id"], fourth["id"]}) == 4
 
 
 def test_a_call_without_id_gets_one() -> None:
     """Once: an id that comes too late is not told."""
-    (first, late) = CallIds().of([piece(0, "f"), piece(0, "", "1")])
+    (first, late) = CallIds().assign_ids([piece(0, "f"), piece(0, "", "1")])
     assert is_random(first["id"]) and late["id"] == first["id"]
 
 
 def test_calls_with_one_index_are_numbered() -> None:
     """Their further pieces follow them. So are calls without an index, and those that begin at 1."""
     pieces = [piece(0, "f", "1"), piece(0, "", "1"), piece(0, "g", "2"), piece(0), piece(0, "", "2")]
-    assert [one["index"] for one in CallIds().of(pieces)] == [0, 0, 1, 1, 1]
+    assert [one["index"] for one in CallIds().assign_ids(pieces)] == [0, 0, 1, 1, 1]
     unnumbered = [piece(None, "f", "1"), piece(None, "", "1"), piece(None, "g", "2"), piece(None), piece(None, "h")]
-    assert [one["index"] for one in CallIds().of(unnumbered)] == [0, 0, 1, 1, 2]
-    assert [one["index"] for one in CallIds().of([piece(1, "f", "1"), piece(1), piece(2, "g", "2")])] == [0, 0, 1]
+    assert [one["index"] for one in CallIds().assign_ids(unnumbered)] == [0, 0, 1, 1, 2]
+    assert [one["index"] for one in CallIds().assign_ids([piece(1, "f", "1"), piece(1), piece(2, "g", "2")])] == [
+        0,
+        0,
+        1,
+    ]
 
 
 def test_what_is_no_piece_of_a_call_stays() -> None:
     """An upstream may send anything."""
     pieces = [piece("0", "f", "1"), piece(0, "f", 7), {"index": 0, "id": "1", "function": "f"}]
-    assert CallIds().of(pieces) == pieces
+    assert CallIds().assign_ids(pieces) == pieces

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.output.native_calls import NativeCalls
-from gateway.agent.output.tool_calls import Calls, Malformed, Prose
+from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose
 from gateway.contracts.calls import FoundCall
 
 
@@ -24,7 +24,7 @@ def piece(arguments: object = None, name: object = None, **keys: object) -> dict
 
 
 def found(outcome: Any) -> list[tuple[str, dict[str, Any], str | None]]:
-    assert isinstance(outcome, Calls), outcome
+    assert isinstance(outcome, CallGroup), outcome
     return [(call.tool, call.parameters, call.id) for call in outcome.calls]
 
 
@@ -130,7 +130,7 @@ JUNK = st.recursive(
 @given(st.lists(JUNK, max_size=6))
 def test_any_native_pieces_are_taken(deltas: list[object]) -> None:
     """No exception, whatever an upstream sends."""
-    assert isinstance(native(*deltas), Calls | Malformed | Prose)
+    assert isinstance(native(*deltas), CallGroup | Malformed | Prose)
 
 
 def test_the_older_function_call() -> None:
@@ -138,7 +138,7 @@ def test_the_older_function_call() -> None:
     calls = NativeCalls(limit=1000)
     for piece_ in ({"name": "a", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}, None, 3):
         calls.feed_older(piece_)
-    assert calls.outcome(finish_reason="function_call") == Calls((FoundCall("a", {"x": 1}, terminate=False),))
+    assert calls.outcome(finish_reason="function_call") == CallGroup((FoundCall("a", {"x": 1}, terminate=False),))
     calls.feed(piece("{}", "b", id="1"))
     assert found(calls.outcome(finish_reason="tool_calls")) == [("b", {}, "1")]
     calls.feed_older({"arguments": "x" * 1000})
@@ -150,4 +150,4 @@ def test_a_level_beside_an_older_function_call() -> None:
     calls = NativeCalls(limit=1000)
     calls.feed_older({"name": "a", "arguments": "{}", "risk_level": "high"})
     outcome = calls.outcome(finish_reason="stop")
-    assert isinstance(outcome, Calls) and outcome.calls[0].beside == "high"
+    assert isinstance(outcome, CallGroup) and outcome.calls[0].beside == "high"

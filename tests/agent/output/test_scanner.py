@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.output.scanner import AnswerScanner, Calls, Malformed, Outcome, Prose
-from gateway.agent.output.taken import GROUP_CALLS
+from gateway.agent.output.scan_result import GROUP_CALLS
+from gateway.agent.output.scanner import AnswerScanner, CallGroup, Malformed, Outcome, Prose
 from gateway.contracts.calls import FoundCall
 
 DATA = Path(__file__).parent.parent.parent / "data" / "toolcalls.jsonl"
@@ -22,7 +22,7 @@ TEXTS = [case["text"] for case in CASES if "message" not in case and len(case["t
 
 CALL = '{"tool": "a", "parameters": {"x": "`{}`"}, "terminate": false}'
 OTHER = '{"tool": "b", "parameters": {}, "terminate": true}'
-FOUND = Calls((FoundCall("a", {"x": "`{}`"}, terminate=False),))
+FOUND = CallGroup((FoundCall("a", {"x": "`{}`"}, terminate=False),))
 
 
 def scan(*pieces: str, finish_reason: str | None = "stop", limit: int = 1 << 20) -> tuple[str, Outcome]:
@@ -140,12 +140,12 @@ def test_a_call_in_a_tag_by_name_and_arguments(size: int) -> None:
     one = '<tool_call>\n{"name": "a", "arguments": {"x": 1}}\n</tool_call>'
     two = one.replace('"a"', '"b"')
     found = [FoundCall(name, {"x": 1}, terminate=False) for name in "ab"]
-    assert scan(*pieces_of(f"I look.\n{one}\n", size)) == ("I look.\n", Calls((found[0],)))
-    assert scan(*pieces_of(f"{one}\n{two}", size)) == ("", Calls(tuple(found)))
-    assert scan(*pieces_of(f"{one}\n{one}", size)) == ("", Calls((found[0],)))
+    assert scan(*pieces_of(f"I look.\n{one}\n", size)) == ("I look.\n", CallGroup((found[0],)))
+    assert scan(*pieces_of(f"{one}\n{two}", size)) == ("", CallGroup(tuple(found)))
+    assert scan(*pieces_of(f"{one}\n{one}", size)) == ("", CallGroup((found[0],)))
     assert scan(*pieces_of(one.replace("<tool_call>", "```tool_call").replace("</tool_call>", "```"), size)) == (
         "",
-        Calls((found[0],)),
+        CallGroup((found[0],)),
     )
     plain = '{"name": "a", "arguments": {"x": 1}}'
     assert scan(*pieces_of(plain, size)) == (plain, Prose())
@@ -163,7 +163,7 @@ def test_inline_code_over_several_lines_is_no_call(size: int) -> None:
         assert scan(*pieces_of(text, size)) == (text, Prose())
     long = OTHER.replace("{}", '{"x": "' + "y" * 3000 + '"}')
     assert scan(*pieces_of(f"Call `{long}` then.", size)) == (f"Call `{long}` then.", Prose())
-    found = Calls((FoundCall("b", {}, terminate=True),))
+    found = CallGroup((FoundCall("b", {}, terminate=True),))
     assert scan(*pieces_of(f"It`s {spread}\nsee `x`", size)) == ("It`s \nsee `x`", found)
 
 
@@ -179,21 +179,21 @@ def test_a_call_that_is_announced_as_an_example(size: int) -> None:
         "<think>I show it.</think>For example:\n\n%s",
     ):
         outcome = scan(*pieces_of(text.replace("%s", CALL), size))[1]
-        assert isinstance(outcome, Calls) and [call.doubt for call in outcome.calls] == ["example"], text
+        assert isinstance(outcome, CallGroup) and [call.doubt for call in outcome.calls] == ["example"], text
     for text in ("I read the example file:\n%s", "%s\nThat was an example.", "<think>An example:</think>%s"):
         assert scan(*pieces_of(text.replace("%s", CALL), size))[1] == FOUND, text
     scanner = AnswerScanner()
     scanner.feed("A call would look like this:")
     scanner.feed_native([{"index": 0, "id": "1", "function": {"name": "n", "arguments": ""}}])
     found = scanner.finish(finish_reason="tool_calls")[1]
-    assert isinstance(found, Calls) and found.calls[0].doubt == "example"
+    assert isinstance(found, CallGroup) and found.calls[0].doubt == "example"
 
 
 def test_a_group_in_tags_is_bounded() -> None:
     """So many tags are a group, more are none."""
     tags = [f'<tool_call>{{"name": "a", "arguments": {{"x": {n}}}}}</tool_call>' for n in range(GROUP_CALLS + 1)]
     found = scan(*tags[:-1])[1]
-    assert isinstance(found, Calls) and len(found.calls) == GROUP_CALLS
+    assert isinstance(found, CallGroup) and len(found.calls) == GROUP_CALLS
     assert isinstance(scan(*tags)[1], Malformed)
 
 
@@ -280,7 +280,7 @@ def test_a_thought_whose_beginning_is_in_the_prompt(end: str, size: int) -> None
 @pytest.mark.parametrize("size", [1, 5, 10_000])
 def test_a_closing_tag_in_code_behind_a_call(size: int) -> None:
     """A thought may have left its code open, so the call asks. A call behind the tag is none of its thought."""
-    doubted = Calls((replace(FOUND.calls[0], doubt="example"),))
+    doubted = CallGroup((replace(FOUND.calls[0], doubt="example"),))
     for code in ("\n```py\nx</think>Done.", "\nSee `</think>` there.", "\n```py\nx</think>\n```\nDone."):
         assert scan(*pieces_of(CALL + code, size))[1] == doubted
         assert scan(*pieces_of(CALL + code.replace("x<", "<think>x<").replace("`<", "`<think><"), size))[1] == FOUND
@@ -298,7 +298,7 @@ def test_a_call_in_front_of_a_whole_thought(behind: str, size: int) -> None:
 
 def test_several_calls() -> None:
     """An array is a group; two different objects are one too many; the same one twice is one."""
-    assert scan(f"[{CALL}, {OTHER}]")[1] == Calls((*FOUND.calls, FoundCall("b", {}, terminate=True)))
+    assert scan(f"[{CALL}, {OTHER}]")[1] == CallGroup((*FOUND.calls, FoundCall("b", {}, terminate=True)))
     assert "array" in getattr(scan(f"{CALL}\n{OTHER}")[1], "reason", "")
     assert scan(f"```json\n{CALL}\n```\nThat is:\n{CALL}")[1] == FOUND
     alike = [f'{{"tool": "a", "parameters": {{"x": {x}}}, "terminate": false}}' for x in ("1", "true")]
@@ -317,7 +317,7 @@ def test_an_attempt_that_was_cut() -> None:
 def test_a_call_is_bounded(size: int) -> None:
     """One longer than the limit is malformed; other JSON is shown; the limit itself is allowed."""
     text = CALL.replace("{}", "y" * 500)
-    assert isinstance(scan(*pieces_of(text, size), limit=len(text))[1], Calls)
+    assert isinstance(scan(*pieces_of(text, size), limit=len(text))[1], CallGroup)
     shown, outcome = scan(*pieces_of(text, size), limit=len(text) - 1)
     assert (shown, outcome) == ("", Malformed(f"The tool call is longer than {len(text) - 1} characters."))
     other = '{"name": "' + "y" * 500 + '"}'
@@ -330,7 +330,7 @@ def test_native_calls_go_before_text() -> None:
     assert scanner.feed("I call.") == "I call."
     scanner.feed_native([{"index": 0, "id": "1", "function": {"name": "n", "arguments": ""}}, None, "x"])
     assert scanner.feed(OTHER) == ""
-    assert scanner.finish(finish_reason="tool_calls") == ("", Calls((FoundCall("n", {}, terminate=False, id="1"),)))
+    assert scanner.finish(finish_reason="tool_calls") == ("", CallGroup((FoundCall("n", {}, terminate=False, id="1"),)))
 
 
 ATOMS = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.output.tool_calls import Calls, Malformed, Prose, cut_tool, judge, looks_like_call
+from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose, cut_tool, judge, looks_like_call
 from gateway.contracts.calls import FoundCall
 
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
@@ -15,14 +15,14 @@ FOUND = FoundCall("a", {"x": 1}, terminate=True)
 
 def test_valid_json_tool_call() -> None:
     """The three fields make a call; others beside them are no part of it."""
-    assert judge(CALL) == Calls((FOUND,))
-    assert judge(CALL[:-1] + ', "risk_level": "low"}') == Calls((FOUND,))
+    assert judge(CALL) == CallGroup((FOUND,))
+    assert judge(CALL[:-1] + ', "risk_level": "low"}') == CallGroup((FOUND,))
 
 
 def test_the_format_of_mcp() -> None:
     """`tool_call` with name and arguments; it never terminates, and null is none."""
-    assert judge('{"tool_call": {"name": "t", "arguments": {"a": 1}}}') == Calls((FoundCall("t", {"a": 1}, False),))
-    assert judge('{"response": "hi", "tool_call": {"name": "t", "arguments": {}}}') == Calls(
+    assert judge('{"tool_call": {"name": "t", "arguments": {"a": 1}}}') == CallGroup((FoundCall("t", {"a": 1}, False),))
+    assert judge('{"response": "hi", "tool_call": {"name": "t", "arguments": {}}}') == CallGroup(
         (FoundCall("t", {}, False),)
     )
     assert judge('{"response": "hi", "tool_call": null}') == Prose()
@@ -44,13 +44,13 @@ def test_the_keys_of_two_formats(text: str) -> None:
     """Two readings are none, and the model is told so; null is no key."""
     outcome = judge(text, named=True)
     assert isinstance(outcome, Malformed) and "two formats" in outcome.reason
-    assert judge(CALL[:-1] + ', "tool_call": null}') == Calls((FOUND,))
+    assert judge(CALL[:-1] + ', "tool_call": null}') == CallGroup((FOUND,))
 
 
 def test_an_array_of_calls_is_a_group() -> None:
     """All of it are calls, or it is malformed, or none is."""
-    assert judge(f"[{CALL}, {CALL}]") == Calls((FOUND, FOUND))
-    assert judge(f"[{CALL}]") == Calls((FOUND,))
+    assert judge(f"[{CALL}, {CALL}]") == CallGroup((FOUND, FOUND))
+    assert judge(f"[{CALL}]") == CallGroup((FOUND,))
     assert isinstance(judge(f'[{CALL}, {{"a": 1}}]'), Malformed)
     assert isinstance(judge(f'[{CALL}, {{"tool": "b", "parameters": {{}}}}]'), Malformed)
     assert judge('[{"a": 1}, 2]') == Prose()
@@ -141,7 +141,7 @@ def test_other_cut_texts_do_not(text: str) -> None:
 @given(st.text("{}[]\",:\\'tol_cparmeni \n", max_size=80))
 def test_any_text_is_judged(text: str) -> None:
     """No exception; only JSON is ever a call."""
-    assert not isinstance(judge(text), Calls) or json.loads(text)
+    assert not isinstance(judge(text), CallGroup) or json.loads(text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientResponse
 from gateways import until
 
-from gateway.contracts.journal import Change, RunEvent
+from gateway.contracts.storage.journal import Change, RunEvent
 from tests.api.approval_pages import Desktop, code_of, going, opened
 from tests.plugins.stores.records import event, new, parked, run
 

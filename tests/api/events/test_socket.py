@@ -11,9 +11,9 @@ from functional.talking import closed_with
 from functional.talking import handshake as handshake_of
 from gateways import until
 
-from gateway.api.events.audience import WAITING_MOST
-from gateway.contracts.journal import Change
-from gateway.contracts.store import Json
+from gateway.api.events.subscribers import WAITING_MOST
+from gateway.contracts.storage.journal import Change
+from gateway.contracts.storage.store import Json
 from tests.api.approval_pages import Desktop, going, opened
 from tests.plugins.stores.records import event, new
 

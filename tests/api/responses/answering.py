@@ -11,8 +11,8 @@ from typing import Any, Final
 import aiohttp
 from gateways import key, until_read
 
-from gateway.contracts.store import Store
-from gateway.testing.local import LocalGateway
+from gateway.contracts.storage.store import Store
+from gateway.testing.local_gateway import LocalGateway
 from tests.e2e.models import Answer, Json
 from tests.e2e.talking import Completed, World, talking
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.e2e.models import calls, native, says
 from tests.e2e.talking import desk
 

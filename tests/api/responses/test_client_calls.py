@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.e2e.models import Answer, calls, native, says
 
 from .answering import GATEWAY, answering, kinds, text_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.registry import build_paths
 from tests.e2e.models import Answer, Cut, calls, refuses, says
 from tests.e2e.talking import desk
 
@@ -34,7 +34,7 @@ TALK = [
 ]
 
 
-@pytest.mark.parametrize("path", paths_of("responses"))
+@pytest.mark.parametrize("path", build_paths("responses"))
 async def test_a_conversation_becomes_its_summary(path: str) -> None:
     """Messages of users, systems and developers stay. One model call, which no stage sees, and without tools."""
     async with answering(says(SUMMARY)) as client:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.registry import build_paths
 from tests.e2e.models import says
 
 from .answering import CONVERSATIONS, KEYS, RESPONSES, Client, answering
@@ -26,7 +26,7 @@ async def texts(client: Client, conversation_id: str, query: str = "?order=asc")
     return [item["content"][0]["text"] for item in listed["data"]]
 
 
-@pytest.mark.parametrize("path", paths_of("conversations"))
+@pytest.mark.parametrize("path", build_paths("conversations"))
 async def test_a_conversation_on_each_path(path: str) -> None:
     """Created, read, changed, deleted, as OpenAI's API has them."""
     async with answering() as client:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.dialects.endpoints import paths_of
+from gateway.dialects.registry import build_paths
 
 from .answering import KEYS, answering
 
 
-@pytest.mark.parametrize("path", paths_of("responses"))
+@pytest.mark.parametrize("path", build_paths("responses"))
 async def test_a_count_is_refused_with_the_way_to_one(path: str) -> None:
     """404, as from a server that does not have the page: SDKs do not try again, and clients count themselves."""
     async with answering() as client:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import model_name
-from gateway.dialects.endpoints import paths_of
+from gateway.dialects.registry import build_paths
 from tests.e2e.models import Cut, calls, native, refuses, says
 from tests.e2e.serving import behaving, until
 from tests.e2e.talking import desk
@@ -28,7 +28,7 @@ def assistant(text: str) -> Json:
     return {"role": "assistant", "content": text}
 
 
-@pytest.mark.parametrize("path", paths_of("responses"))
+@pytest.mark.parametrize("path", build_paths("responses"))
 async def test_each_path_creates(path: str) -> None:
     """Below the context lane's base URL, and with a context header at the plain path."""
     async with answering(says("Hel", "lo")) as client:
@@ -369,7 +369,7 @@ async def test_a_small_request_brings_no_more_than_a_large_one_may(way: str) -> 
         assert (refused.status, refused.json["error"]["param"]) == (413, way)
 
 
-@pytest.mark.parametrize("path", [f"{path}/" for path in paths_of("responses")])
+@pytest.mark.parametrize("path", [f"{path}/" for path in build_paths("responses")])
 async def test_a_slash_behind_the_path_changes_nothing(path: str) -> None:
     """Some programs put one behind each path; that of chats and conversations may have one, too."""
     context = {"X-Context-Mode": "context"}

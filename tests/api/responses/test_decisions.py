@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from gateways import until, until_read
 
-from gateway.contracts.store import Json
-from gateway.testing.local import LocalGateway
+from gateway.contracts.storage.store import Json
+from gateway.testing.local_gateway import LocalGateway
 from tests.e2e.models import Answer, calls, native, says
 from tests.e2e.talking import desk, talking
 

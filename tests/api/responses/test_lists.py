@@ -7,9 +7,9 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gateway.api.responses.lists import items_limit, page_of_items, query_of_items
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import INCLUDABLE
-from gateway.errors import GatewayError
 
 ITEMS: list[Json] = [{"id": f"msg_{number}"} for number in range(250)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientTimeout
 
-from gateway.contracts.store import Json
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.registry import build_paths
 from tests.e2e.models import Answer, calls, says
 from tests.e2e.talking import desk
 
@@ -22,7 +22,7 @@ def user(text: str) -> Json:
     return {"role": "user", "content": text}
 
 
-@pytest.mark.parametrize("path", paths_of("responses"))
+@pytest.mark.parametrize("path", build_paths("responses"))
 async def test_a_response_is_read_and_deleted_on_each_path(path: str) -> None:
     """As it was answered; then it is not there any more."""
     async with answering(says("one")) as client:

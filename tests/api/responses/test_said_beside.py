@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from gateways import until, until_read
 
-from gateway.contracts.store import Json
-from gateway.runs.added import ADDED, MOST_BYTES
+from gateway.contracts.storage.store import Json
+from gateway.runs.decision_messages import ADDED, MOST_BYTES
 from gateway.testing.run import GatewayProcess
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk

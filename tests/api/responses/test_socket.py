@@ -13,8 +13,8 @@ from gateways import until, until_read, until_still
 from own_pages import own_pages
 
 from gateway.api.responses.socket import REMEMBERED, WAITING, SocketResponses
-from gateway.contracts.store import Json
-from gateway.dialects.endpoints import paths_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.registry import build_paths
 from gateway.server.app import DATA
 from tests.e2e.models import Cut, calls, refuses, says
 from tests.e2e.talking import desk
@@ -117,7 +117,7 @@ def assistant(text: str) -> Json:
     return {"role": "assistant", "content": text}
 
 
-@pytest.mark.parametrize("path", paths_of("responses"))
+@pytest.mark.parametrize("path", build_paths("responses"))
 async def test_turns_follow_each_other(path: str) -> None:
     """Each with all its events, numbered from 0; they are responses as any others."""
     answers = (says("one ", "two"), says("three"))
@@ -430,7 +430,7 @@ async def test_an_error_has_the_request_id_of_the_log() -> None:
             refused = await talk.refusal(temperature="hot")
             limited = await talk.refusal()
             broken = await talk.turn()
-        lines = map(json.loads, client.world.gateway.logged().splitlines())
+        lines = map(json.loads, client.world.gateway.get_log().splitlines())
         done, *others = (line for line in lines if line.get("mode") == "websocket")
         response_id = "resp_" + done["request_id"].removeprefix("run_")
         assert (done["status"], response_id, done["path"]) == (200, first["id"], RESPONSES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from tests.e2e.models import Answer, native, says
 
 from .answering import GATEWAY, answering, kinds, text_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from gateways import key, until
 
-from gateway.clock import SystemClock
-from gateway.contracts.store import Json
-from gateway.runs.taints import Taints
+from gateway.aio.clock import SystemClock
+from gateway.contracts.storage.store import Json
+from gateway.runs.taint_marks import Taints
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
 
@@ -105,7 +105,9 @@ async def test_a_response_about_anothers_question_never_gets_its_answer(tmp_path
         told = (await client.create(said.format(question["id"]), tools=[GATEWAY], headers=BOB)).json
         row = await client.store.response(told["id"], tenant="local")
         assert row is not None and await client.store.delete_response(row.id, tenant=row.tenant)
-        assert await Taints(client.store, SystemClock()).marked([row.run_id], tenant=row.tenant), "it shows the call"
+        assert await Taints(client.store, SystemClock()).is_any_marked([row.run_id], tenant=row.tenant), (
+            "it shows the call"
+        )
         await client.store.put_response(replace(row, state="in_progress", output=None))
         own = (await client.create([decision(question)], tools=[GATEWAY], headers=ANNA)).json
         assert own["status"] == "completed" and text_of(own) == "Anna's secret is safe."

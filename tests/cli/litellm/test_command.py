@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.cli.litellm.command import imported
+from gateway.cli.litellm.command import import_config
 from gateway.cli.main import main
 from gateway.config import load
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
 
 def test_parts_are_written_where_they_belong() -> None:
     """YAML's references would make one part of two."""
-    text, _ = imported(DOCUMENTED, {})
+    text, _ = import_config(DOCUMENTED, {})
     assert "&id" not in text and "*id" not in text
 
 
@@ -143,7 +143,7 @@ def test_whatever_is_written_is_accepted(field: tuple[str, str], value: Any, tmp
         (config if section in config else entry)[section] = value
     file, made = tmp_path / "config.yaml", tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump(config))
-    text, _ = imported(file, {})
+    text, _ = import_config(file, {})
     made.write_text(text)
     settings = load(made, environ=dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "https://x"), flags={}).settings
     assert "other" in settings.models

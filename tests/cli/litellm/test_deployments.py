@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.litellm.deployments import Deployment, Secrets, deployments_of, variable_named
+from gateway.cli.litellm.deployments import Deployment, Secrets, parse_deployments, variable_named
 from gateway.cli.litellm.destinations import Surroundings
 
 
 def one(surroundings: Surroundings | None = None, **params: Any) -> tuple[Deployment | None, list[str]]:
     notes: list[str] = []
     entries = [{"model_name": "name", "litellm_params": params}]
-    found = deployments_of(entries, surroundings or Surroundings(), Secrets(), notes.append)
+    found = parse_deployments(entries, surroundings or Surroundings(), Secrets(), notes.append)
     return (found[0] if found else None), notes
 
 
@@ -103,7 +103,7 @@ def test_a_field_of_another_kind_is_noted(params: dict[str, Any], note: str) -> 
 def test_a_name_that_is_no_line_is_noted() -> None:
     notes: list[str] = []
     entries = [5, {"model_name": "a\nb", "litellm_params": {"model": "m"}}, {"model_name": "a", "litellm_params": []}]
-    assert deployments_of(entries, Surroundings(), Secrets(), notes.append) == []
+    assert parse_deployments(entries, Surroundings(), Secrets(), notes.append) == []
     assert [note.partition(":")[0] for note in notes] == [
         "model_list[0].model_name",
         "model_list[1].model_name",
@@ -124,7 +124,7 @@ def test_a_price_is_a_line_for_the_file_of_prices() -> None:
     notes: list[str] = []
     params = {"model": "openai/gpt-4o", "output_cost_per_token": 0.00001}
     entry = {"model_name": "n", "litellm_params": params, "model_info": {"input_cost_per_token": 2.5e-6}}
-    deployments_of([entry], Surroundings(), Secrets(), notes.append)
+    parse_deployments([entry], Surroundings(), Secrets(), notes.append)
     assert notes == [
         "model_list[0] (n): write its price into the file of usage.prices: {model: gpt-4o, input: 2.5, output: 10}"
     ]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.litellm.destinations import Surroundings, find_address, find_provider, variable_of
+from gateway.cli.litellm.destinations import Surroundings, find_address, find_provider, find_variable
 
 
 def destination(surroundings: Surroundings | None = None, **params: Any) -> tuple[str | None, str, list[str]]:
@@ -86,5 +86,5 @@ def test_what_goes_by_another_proxy_stays_with_it(surroundings: Surroundings, pa
 
 
 def test_a_variable_is_a_name_behind_its_word() -> None:
-    assert variable_of("os.environ/A_KEY") == "A_KEY"
-    assert variable_of("os.environ/no name") is None and variable_of("A_KEY") is None
+    assert find_variable("os.environ/A_KEY") == "A_KEY"
+    assert find_variable("os.environ/no name") is None and find_variable("A_KEY") is None

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.cli.litellm.translation import Translation, translated
+from gateway.cli.litellm.translation import Translation, translate_config
 
 DOCUMENTED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("documented.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
 def told() -> Translation:
-    return translated(DOCUMENTED, {})
+    return translate_config(DOCUMENTED, {})
 
 
 def of(**config: Any) -> Translation:
     models = [{"model_name": "m", "litellm_params": {"model": "openai/m"}}]
-    return translated({"model_list": models, **config}, {"MASTER": "sk-1"})
+    return translate_config({"model_list": models, **config}, {"MASTER": "sk-1"})
 
 
 def test_servers_are_upstreams(told: Translation) -> None:
@@ -67,7 +67,7 @@ def test_names_that_are_too_long_for_an_alias_are_left_out() -> None:
         for name, model in (("n" * 129, "m"), ("k" * 128, "m"), ("o" * 129, "o" * 129))
     ]
     aliases = {"model_group_alias": {"a" * 129: "k" * 128}}
-    told = translated({"model_list": entries, "router_settings": aliases}, {})
+    told = translate_config({"model_list": entries, "router_settings": aliases}, {})
     assert [*told.data["models"]] == ["k" * 128]
     assert told.data["upstreams"][0]["models"] == ["m", "o" * 129]
     left_out = "...: no alias has more than 128 characters, so this name is left out: give it a shorter one"
@@ -120,7 +120,7 @@ def test_servers_at_one_address_have_names() -> None:
     entries = [
         {"model_name": "m", "litellm_params": {"model": "openai/m", "api_key": f"os.environ/KEY_{n}"}} for n in (1, 2)
     ]
-    (upstream,) = translated({"model_list": entries}, {}).data["upstreams"]
+    (upstream,) = translate_config({"model_list": entries}, {}).data["upstreams"]
     assert [(one["name"], one["api_key"]) for one in upstream["endpoints"]] == [
         ("m-1", "${KEY_1}"),
         ("m-2", "${KEY_2}"),
@@ -130,7 +130,7 @@ def test_servers_at_one_address_have_names() -> None:
 @pytest.mark.parametrize("broken", [None, [], {"model_list": 3}, {"router_settings": 3, "litellm_settings": []}])
 def test_sections_of_another_kind_are_taken_as_empty(broken: Any) -> None:
     given = broken if isinstance(broken, dict) else {"router_settings": broken}
-    assert translated(given, {}).data["upstreams"] == []
+    assert translate_config(given, {}).data["upstreams"] == []
 
 
 def test_a_limit_of_one_model_does_not_hold_for_another() -> None:
@@ -140,7 +140,7 @@ def test_a_limit_of_one_model_does_not_hold_for_another() -> None:
         {"model_name": "b", "litellm_params": {"model": "openai/b", "max_parallel_requests": 10}},
     ]
     for listed in (entries, entries[::-1]):
-        told = translated({"model_list": listed}, {})
+        told = translate_config({"model_list": listed}, {})
         assert "concurrent" not in str(told.data) and "queue" not in str(told.data)
         assert [note for note in told.notes if note.startswith("max_parallel_requests of b: left out")]
 

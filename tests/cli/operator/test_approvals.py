@@ -7,9 +7,9 @@ import pytest
 from api.approval_pages import opened
 from cli_cases import remote, told
 
-from gateway.cli.operator.approvals import decided, groups, listed, one
+from gateway.cli.operator.approvals import decide_approvals, groups, list_approvals, one
 from gateway.cli.operator.remote import PAGE, RemoteError
-from gateway.contracts.journal import Change
+from gateway.contracts.storage.journal import Change
 from tests.plugins.stores.records import approval, new, parked, run, step, write
 
 HASH = "a" * 64
@@ -27,7 +27,7 @@ def group(*ids: str) -> Change:
 async def test_what_waits_is_listed() -> None:
     """With the call, why it is held, and until when; oldest first."""
     async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=90.0, rule="")) as desk:
-        assert await told(lambda: listed(remote(desk), status="pending", as_json=False)) == [
+        assert await told(lambda: list_approvals(remote(desk), status="pending", as_json=False)) == [
             "ap_2  pending, until 1970-01-01 00:16:40 UTC",
             '  execute_command {"command":"make"}',
             "  held because: make is not on the list.",
@@ -43,10 +43,10 @@ async def test_a_list_is_of_one_state_or_of_all() -> None:
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
         await desk.office.store.rule(write("ap_2"))
         for status, ids in (("approved", ["ap_2"]), (None, ["ap_1", "ap_2"])):
-            lines = await told(lambda status=status: listed(remote(desk), status=status, as_json=True))
+            lines = await told(lambda status=status: list_approvals(remote(desk), status=status, as_json=True))
             assert [json.loads(line)["id"] for line in lines] == ids
-        assert await told(lambda: listed(remote(desk), status="expired", as_json=False)) == ["none"]
-        assert await told(lambda: listed(remote(desk), status="expired", as_json=True)) == []
+        assert await told(lambda: list_approvals(remote(desk), status="expired", as_json=False)) == ["none"]
+        assert await told(lambda: list_approvals(remote(desk), status="expired", as_json=True)) == []
 
 
 async def test_a_list_is_narrowed_and_counted_in_groups() -> None:
@@ -55,7 +55,9 @@ async def test_a_list_is_narrowed_and_counted_in_groups() -> None:
         parked(), parked("run_2", approval_id="ap_2"), parked("run_3", approval_id="ap_3", caller="bob")
     ) as desk:
         for which, count in (({"caller": "ann"}, 2), ({"search": "MAKE"}, 3), ({"tool": "look"}, 0)):
-            lines = await told(lambda which=which: listed(remote(desk), status="pending", as_json=True, **which))
+            lines = await told(
+                lambda which=which: list_approvals(remote(desk), status="pending", as_json=True, **which)
+            )
             assert len(lines) == count
         assert await told(lambda: groups(remote(desk), by="call", as_json=False)) == [
             '3 approvals, 1 different: execute_command {"command":"make"}',
@@ -68,7 +70,7 @@ async def test_a_list_is_narrowed_and_counted_in_groups() -> None:
 async def test_a_long_list_is_shown_whole() -> None:
     """More than a gateway sends at once."""
     async with opened(group(*(f"ap_{i}" for i in range(PAGE + 1)))) as desk:
-        lines = await told(lambda: listed(remote(desk), status="pending", as_json=True))
+        lines = await told(lambda: list_approvals(remote(desk), status="pending", as_json=True))
         assert [json.loads(line)["id"] for line in lines] == [f"ap_{i}" for i in range(PAGE + 1)]
 
 
@@ -96,7 +98,9 @@ async def test_one_approval_is_shown_whole() -> None:
 async def test_approve_lets_the_call_run() -> None:
     """The decision is made with all that was said, and the run goes on."""
     async with opened() as desk:
-        lines = await told(lambda: decided(remote(desk), ["ap_1"], decision="approve", sha256=HASH, remember="run"))
+        lines = await told(
+            lambda: decide_approvals(remote(desk), ["ap_1"], decision="approve", sha256=HASH, remember="run")
+        )
         assert lines == ['ap_1  approved  execute_command {"command":"make"}']
         assert desk.office.resumed == ["run_1"]
         _, view = await desk.get("/context/approvals/ap_1")
@@ -107,16 +111,16 @@ async def test_the_first_of_two_approvals_is_told_as_that() -> None:
     """In its outcome, in the list, and on the page of the call; a changed call is shown first."""
     async with opened(parked(required=2)) as desk:
         changed = {"command": "make -n"}
-        lines = await told(lambda: decided(remote(desk), ["ap_1"], decision="approve", arguments=changed))
+        lines = await told(lambda: decide_approvals(remote(desk), ["ap_1"], decision="approve", arguments=changed))
         assert lines == ['ap_1  pending (1 of 2, approved by bob)  execute_command {"command":"make -n"}']
         assert "  approvals: 1 of 2, approved by bob" in await told(
-            lambda: listed(remote(desk), status="pending", as_json=False)
+            lambda: list_approvals(remote(desk), status="pending", as_json=False)
         )
         shown = await told(lambda: one(remote(desk), "ap_1", as_json=False))
         assert "approvals     1 of 2, approved by bob" in shown
         assert shown.index('    command: "make -n"') < shown.index('    command: "make"')
         with pytest.raises(RemoteError, match="has approved this call already"):
-            await told(lambda: decided(remote(desk), ["ap_1"], decision="approve", sha256=shown_hash(shown)))
+            await told(lambda: decide_approvals(remote(desk), ["ap_1"], decision="approve", sha256=shown_hash(shown)))
 
 
 def shown_hash(lines: list[str]) -> str:
@@ -128,7 +132,7 @@ async def test_approve_with_other_arguments() -> None:
     """What is told is what runs."""
     async with opened() as desk:
         lines = await told(
-            lambda: decided(remote(desk), ["ap_1"], decision="approve", arguments={"command": "make -n"})
+            lambda: decide_approvals(remote(desk), ["ap_1"], decision="approve", arguments={"command": "make -n"})
         )
         assert lines == ['ap_1  approved  execute_command {"command":"make -n"}']
         assert (await told(lambda: one(remote(desk), "ap_1", as_json=False)))[-4:] == [
@@ -142,7 +146,7 @@ async def test_approve_with_other_arguments() -> None:
 async def test_reject_gives_the_reason() -> None:
     """Which the run is told."""
     async with opened() as desk:
-        lines = await told(lambda: decided(remote(desk), ["ap_1"], decision="reject", reason="not today"))
+        lines = await told(lambda: decide_approvals(remote(desk), ["ap_1"], decision="reject", reason="not today"))
         assert lines == ['ap_1  rejected  execute_command {"command":"make"}']
         assert "reason        not today" in await told(lambda: one(remote(desk), "ap_1", as_json=False))
 
@@ -162,7 +166,9 @@ async def test_what_is_refused_says_why(key: str | None, approval_id: str, sha25
     """In the words of the gateway, and nothing was decided."""
     async with opened() as desk:
         with pytest.raises(RemoteError, match=message):
-            await told(lambda: decided(remote(desk, key=key), [approval_id], decision="approve", sha256=sha256))
+            await told(
+                lambda: decide_approvals(remote(desk, key=key), [approval_id], decision="approve", sha256=sha256)
+            )
         assert (await desk.get("/context/approvals/ap_1"))[1]["state"] == "pending"
         assert (await desk.get("/context/runs/run_1"))[1]["state"] == "awaiting_approval"
 
@@ -173,7 +179,7 @@ async def test_several_are_decided_together() -> None:
         lines: list[str] = []
 
         def some() -> Iterator[str]:
-            for line in decided(remote(desk), ["ap_1", "ap_9", "ap_3"], decision="approve"):
+            for line in decide_approvals(remote(desk), ["ap_1", "ap_9", "ap_3"], decision="approve"):
                 lines.append(line)
                 yield line
 

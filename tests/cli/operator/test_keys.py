@@ -11,9 +11,9 @@ from cli_cases import told
 from gateways import ended, until_read
 
 from gateway.cli.main import main
-from gateway.cli.operator.keys import created, listed, revoked, rotated, shown
+from gateway.cli.operator.keys import create_key, list_keys, revoke_keys, rotate_key, show_key
 from gateway.cli.operator.remote import Remote, RemoteError
-from tests.keys.keyring import ROOT, Keyring, keyring
+from tests.auth.keyring import ROOT, Keyring, keyring
 
 TERMS = {"name": "ci", "scopes": ["context", "passthrough"]}
 
@@ -31,25 +31,25 @@ async def test_a_key_is_made_shown_once_and_revoked() -> None:
     """A person reads its text in the first line, and a program in `key`."""
     async with keyring() as ring:
         body = {**TERMS, "networks": ["127.0.0.1"], "metadata": {"team": "co\x1bre"}}
-        lines = await told(lambda: created(remote(ring), TERMS, as_json=False))
+        lines = await told(lambda: create_key(remote(ring), TERMS, as_json=False))
         text = lines[0].split()[1]
         assert lines[0] == f"key         {text}" and await ring.opens(text) == 200
-        one = await made(lambda: created(remote(ring), {**TERMS, "name": "two"}, as_json=True))
+        one = await made(lambda: create_key(remote(ring), {**TERMS, "name": "two"}, as_json=True))
         assert await ring.opens(one["key"]) == 200
-        again = await told(lambda: shown(remote(ring), id=one["id"], as_json=False))
+        again = await told(lambda: show_key(remote(ring), id=one["id"], as_json=False))
         assert "name        two" in again and one["key"] not in "".join(again)
-        assert await told(lambda: revoked(remote(ring), [one["id"]])) == [f"{one['id']}  revoked"]
+        assert await told(lambda: revoke_keys(remote(ring), [one["id"]])) == [f"{one['id']}  revoked"]
         assert await ring.opens(one["key"]) == 401
         with pytest.raises(RemoteError, match="metadata"):
-            await told(lambda: created(remote(ring), {**body, "name": "x"}, as_json=False))
+            await told(lambda: create_key(remote(ring), {**body, "name": "x"}, as_json=False))
 
 
 @pytest.mark.parametrize("on_store", [True, False])
 async def test_a_revocation_says_which_older_key_of_the_name_goes_on(on_store: bool, tmp_path: Path) -> None:
     """Until its grace is over: whoever has lost the new key may have lost the old one, too."""
     async with keyring(tmp_path / "g.db") as ring:
-        old = await made(lambda: created(remote(ring), TERMS, as_json=True))
-        new = await made(lambda: rotated(remote(ring), old["id"], grace="1h", as_json=True))
+        old = await made(lambda: create_key(remote(ring), TERMS, as_json=True))
+        new = await made(lambda: rotate_key(remote(ring), old["id"], grace="1h", as_json=True))
         if on_store:
             file = tmp_path / "gateway.yaml"
             file.write_text(f"store: sqlite:///{tmp_path / 'g.db'}\nworkflows: {{folder: none}}\n")
@@ -57,32 +57,32 @@ async def test_a_revocation_says_which_older_key_of_the_name_goes_on(on_store: b
             assert code == 0
             lines = out.splitlines()
         else:
-            lines = await told(lambda: revoked(remote(ring), [new["id"]]))
+            lines = await told(lambda: revoke_keys(remote(ring), [new["id"]]))
         assert lines[0] == f"{new['id']}  revoked"
         assert lines[1].startswith(f"{old['id']}  is still valid until 20") and lines[1].endswith("revoke it as well")
         assert await ring.opens(old["key"]) == 200
-        assert await told(lambda: revoked(remote(ring), [old["id"]])) == [f"{old['id']}  revoked"]
+        assert await told(lambda: revoke_keys(remote(ring), [old["id"]])) == [f"{old['id']}  revoked"]
 
 
 async def test_keys_are_listed() -> None:
     """A line each: what they may do, until when, and who made them."""
     async with keyring() as ring:
-        one = await made(lambda: created(remote(ring), {**TERMS, "expires": "2100-01-01T00:00:00Z"}, as_json=True))
+        one = await made(lambda: create_key(remote(ring), {**TERMS, "expires": "2100-01-01T00:00:00Z"}, as_json=True))
         assert await ring.opens(one["key"]) == 200
-        lines = await told(lambda: listed(remote(ring), as_json=False))
+        lines = await told(lambda: list_keys(remote(ring), as_json=False))
         assert lines[0] == (
             f"{one['id']}  valid, until 2100-01-01T00:00:00Z  ci ({one['hint']}, by root)  context,passthrough"
         )
         assert lines[1].startswith("root  valid  root (configured)  passthrough,context")
-        found = [json.loads(line) for line in await told(lambda: listed(remote(ring), as_json=True))]
+        found = [json.loads(line) for line in await told(lambda: list_keys(remote(ring), as_json=True))]
         assert [each["name"] for each in found] == ["ci", "root"]
 
 
 async def test_a_key_is_rotated() -> None:
     """With the time that the old one stays."""
     async with keyring() as ring:
-        old = await made(lambda: created(remote(ring), TERMS, as_json=True))
-        new = await made(lambda: rotated(remote(ring), old["id"], grace="0", as_json=True))
+        old = await made(lambda: create_key(remote(ring), TERMS, as_json=True))
+        new = await made(lambda: rotate_key(remote(ring), old["id"], grace="0", as_json=True))
         assert [await ring.opens(each["key"]) for each in (old, new)] == [401, 200]
 
 

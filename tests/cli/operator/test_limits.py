@@ -4,9 +4,9 @@ import json
 
 from cli_cases import told
 
-from gateway.cli.operator.limits import listed
+from gateway.cli.operator.limits import list_limits
 from gateway.cli.operator.remote import Remote
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 
 async def test_limits_are_listed() -> None:
@@ -14,12 +14,12 @@ async def test_limits_are_listed() -> None:
     few = {"requests_per_minute": 60, "soft": True}
     limits = {"tenants": {"local": {"concurrent": 2}, "red": few}}
     async with LocalGateway({"upstreams": [], "limits": limits}) as gateway:
-        lines = await told(lambda: listed(Remote(gateway.base_url, None), as_json=False))
+        lines = await told(lambda: list_limits(Remote(gateway.base_url, None), as_json=False))
         assert lines == ["tenant local: 0 of 2 concurrent", "tenant red: 0 of 60 requests per minute, soft"]
-        first, _ = await told(lambda: listed(Remote(gateway.base_url, None), as_json=True))
+        first, _ = await told(lambda: list_limits(Remote(gateway.base_url, None), as_json=True))
         assert json.loads(first)["most"] == 2
 
 
 async def test_a_gateway_without_limits_has_none() -> None:
     async with LocalGateway({"upstreams": []}) as gateway:
-        assert await told(lambda: listed(Remote(gateway.base_url, None), as_json=False)) == ["none"]
+        assert await told(lambda: list_limits(Remote(gateway.base_url, None), as_json=False)) == ["none"]

@@ -15,7 +15,7 @@ from gateways import until_read
 
 from gateway.cli.commands import CommandError
 from gateway.cli.main import main
-from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
+from gateway.cli.operator.mcp import accept_tools, add_service, control_service, list_services, remove_service, tools
 from gateway.cli.operator.remote import Remote, RemoteError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
@@ -34,33 +34,33 @@ async def test_services_are_listed() -> None:
     """With what went wrong, escaped; a script gets all of it."""
     async with moored() as harbour:
         asked = remote(harbour)
-        assert await told(lambda: listed(asked, as_json=False)) == ["none"]
-        assert await told(lambda: added(asked, "time", settings=TIME)) == [
+        assert await told(lambda: list_services(asked, as_json=False)) == ["none"]
+        assert await told(lambda: add_service(asked, "time", settings=TIME)) == [
             "time  running  registered, stdio, 1 tool",
         ]
         harbour.service().restarts = 3
         harbour.service().becomes("error", error="exit\x1b[31m code 1")
-        assert await told(lambda: listed(asked, as_json=False)) == [
+        assert await told(lambda: list_services(asked, as_json=False)) == [
             "time  error  registered, stdio, 0 tools, restarted 3 times by itself",
             "  exit\\u{1b}[31m code 1",
         ]
-        (line,) = await told(lambda: listed(asked, as_json=True))
+        (line,) = await told(lambda: list_services(asked, as_json=True))
         assert json.loads(line)["settings"]["args"] == ["mcp-server-time"]
         with pytest.raises(RemoteError, match="answered 409: name: A service of this name exists"):
-            await told(lambda: added(asked, "time", settings=TIME))
+            await told(lambda: add_service(asked, "time", settings=TIME))
 
 
 async def test_stop_start_restart_and_remove() -> None:
     """Each tells how the service is then."""
     async with moored() as harbour:
         asked = remote(harbour)
-        await told(lambda: added(asked, "My Server", settings=TIME))
+        await told(lambda: add_service(asked, "My Server", settings=TIME))
         for what, state in (("stop", "stopped"), ("start", "running"), ("restart", "running")):
-            (line,) = await told(lambda what=what: operated(asked, "My Server", what))
+            (line,) = await told(lambda what=what: control_service(asked, "My Server", what))
             assert f"  {state}  " in line
-        await told(lambda: removed(asked, "My Server"))
+        await told(lambda: remove_service(asked, "My Server"))
         with pytest.raises(RemoteError, match="answered 404: The gateway has no service of this name"):
-            await told(lambda: removed(asked, "My Server"))
+            await told(lambda: remove_service(asked, "My Server"))
 
 
 async def test_tools_are_shown_and_accepted() -> None:
@@ -68,16 +68,18 @@ async def test_tools_are_shown_and_accepted() -> None:
     async with moored(time=TIME) as harbour:
         asked = remote(harbour)
         await until_pinned(harbour)
-        assert await told(lambda: accepted(asked, "time", wanted=())) == ["nothing to accept: no tool has changed"]
+        assert await told(lambda: accept_tools(asked, "time", wanted=())) == ["nothing to accept: no tool has changed"]
         harbour.service().described["look"] = "Sends all."
         harbour.service().becomes("running", look="2" * 64, listen="3" * 64)
         lines = await told(lambda: tools(asked, "time", as_json=False))
         compared = ["  Sends all.", "  description", '  - "Does look."', '  + "Sends all."']
         assert lines[:5] == [f"look  {'2' * 64}  not as it was accepted: each call asks a person", *compared]
-        assert (await told(lambda: listed(asked, as_json=False)))[1].startswith("  not as they were accepted: look")
+        assert (await told(lambda: list_services(asked, as_json=False)))[1].startswith(
+            "  not as they were accepted: look"
+        )
         with pytest.raises(CommandError, match="has no tool 'nope' just now"):
-            await told(lambda: accepted(asked, "time", wanted=("nope",)))
-        assert await told(lambda: accepted(asked, "time", wanted=())) == [f"look  {'2' * 64}", *compared]
+            await told(lambda: accept_tools(asked, "time", wanted=("nope",)))
+        assert await told(lambda: accept_tools(asked, "time", wanted=())) == [f"look  {'2' * 64}", *compared]
         (line, _) = await told(lambda: tools(asked, "time", as_json=True))
         assert json.loads(line)["changed"] is False
         harbour.service().tools = {}
@@ -111,7 +113,7 @@ async def test_tools_of_a_service_that_does_not_run(as_json: bool) -> None:
             CommandError, match=r"'time' does not run \(state error\): its program ended.u\{1b\}\[31m; "
         ):
             await told(lambda: tools(asked, "time", as_json=as_json))
-        await told(lambda: operated(asked, "time", "stop"))
+        await told(lambda: control_service(asked, "time", "stop"))
         with pytest.raises(CommandError, match=r"does not run \(state stopped\).*; gateway mcp start 'time'"):
             await told(lambda: tools(asked, "time", as_json=as_json))
 

@@ -8,7 +8,7 @@ from api.test_memories import keep
 from cli_cases import remote, told
 
 from gateway.cli.main import main
-from gateway.cli.operator.memories import deleted, listed
+from gateway.cli.operator.memories import delete_memories, list_memories
 from gateway.cli.operator.remote import RemoteError
 
 ZOE = {"user": "zoë/1", "key": None}
@@ -18,19 +18,19 @@ async def test_memories_are_listed() -> None:
     """All pages of them; no terminal obeys what stands in one."""
     async with opened() as desk:
         await keep(desk, *(f"fact {i}" for i in range(250)), "red\x1b[2J")
-        lines = await told(lambda: listed(remote(desk), **ZOE, as_json=False))
+        lines = await told(lambda: list_memories(remote(desk), **ZOE, as_json=False))
         assert lines[0].endswith("  1970-01-01 00:00:05 UTC  red\\u{1b}[2J") and len(lines) == 251
-        found = [json.loads(line) for line in await told(lambda: listed(remote(desk), **ZOE, as_json=True))]
+        found = [json.loads(line) for line in await told(lambda: list_memories(remote(desk), **ZOE, as_json=True))]
         assert [one["text"] for one in found[1:]] == [f"fact {i}" for i in reversed(range(250))]
-        assert await told(lambda: listed(remote(desk, key="rival"), **ZOE, as_json=False)) == ["none"]
-        assert await told(lambda: listed(remote(desk, key="rival"), **ZOE, as_json=True)) == []
+        assert await told(lambda: list_memories(remote(desk, key="rival"), **ZOE, as_json=False)) == ["none"]
+        assert await told(lambda: list_memories(remote(desk, key="rival"), **ZOE, as_json=True)) == []
 
 
 async def test_memories_of_a_conversation_say_so() -> None:
     """They are a key's."""
     async with opened() as desk:
         await keep(desk, "tea", user=None, key="bob")
-        (line,) = await told(lambda: listed(remote(desk), user=None, key=None, as_json=False))
+        (line,) = await told(lambda: list_memories(remote(desk), user=None, key=None, as_json=False))
         assert line == "mem_acme_tea  1970-01-01 00:00:05 UTC, in c1  tea"
 
 
@@ -39,10 +39,10 @@ async def test_memories_are_deleted() -> None:
     async with opened() as desk:
         await keep(desk, "a", "b", "c")
         with pytest.raises(RemoteError, match=r"mem_x: .*no memory with this id") as failed:
-            await told(lambda: deleted(remote(desk), ["mem_acme_a", "mem_x", "mem_acme_b"]))
+            await told(lambda: delete_memories(remote(desk), ["mem_acme_a", "mem_x", "mem_acme_b"]))
         assert "mem_acme" not in str(failed.value)
-        assert await told(lambda: deleted(remote(desk), [], of_all=True, **ZOE)) == ["1 deleted"]
-        assert await told(lambda: listed(remote(desk), **ZOE, as_json=False)) == ["none"]
+        assert await told(lambda: delete_memories(remote(desk), [], of_all=True, **ZOE)) == ["1 deleted"]
+        assert await told(lambda: list_memories(remote(desk), **ZOE, as_json=False)) == ["none"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from unanswered_ports import refusing_port
 
-from gateway.cli.operator.remote import Remote, RemoteError, connection_to
+from gateway.cli.operator.remote import Remote, RemoteError, build_connection
 from gateway.config import Address
 
 
@@ -104,8 +104,8 @@ def test_a_url_that_cannot_be_asked(url: str) -> None:
 
 def test_https_is_spoken_where_it_is_asked_for() -> None:
     """A gateway may stand behind something that ends TLS."""
-    assert connection_to("https://gw.example", timeout_s=1).port == 443
-    assert connection_to("gw.example", timeout_s=1).port == 80
+    assert build_connection("https://gw.example", timeout_s=1).port == 443
+    assert build_connection("gw.example", timeout_s=1).port == 80
 
 
 def test_pages_are_asked_with_the_key() -> None:

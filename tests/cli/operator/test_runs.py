@@ -7,7 +7,7 @@ from api.approval_pages import opened
 from cli_cases import remote, told
 
 from gateway.cli.operator.remote import PAGE, RemoteError
-from gateway.cli.operator.runs import cancelled, listed, one, resumed
+from gateway.cli.operator.runs import cancel_run, list_runs, one, resume_run
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 LOST = new(
@@ -20,7 +20,7 @@ LOST = new(
 async def test_runs_are_listed() -> None:
     """Newest first, with what they wait for."""
     async with opened(parked(), new(run("run_2", created_s=110.0, conversation="c9"))) as desk:
-        assert await told(lambda: listed(remote(desk), state=None, conversation=None, most=200, as_json=False)) == [
+        assert await told(lambda: list_runs(remote(desk), state=None, conversation=None, most=200, as_json=False)) == [
             "run_2  running  chat of ann, began 1970-01-01 00:01:50 UTC, waits for no decision",
             "run_1  awaiting_approval  chat of ann, began 1970-01-01 00:01:40 UTC, waits for 1 approval",
         ]
@@ -29,18 +29,18 @@ async def test_runs_are_listed() -> None:
             ({"state": None, "conversation": "c9"}, ["run_2"]),
             ({"state": "failed", "conversation": None}, []),
         ):
-            lines = await told(lambda narrowed=narrowed: listed(remote(desk), **narrowed, most=200, as_json=True))
+            lines = await told(lambda narrowed=narrowed: list_runs(remote(desk), **narrowed, most=200, as_json=True))
             assert [json.loads(line)["id"] for line in lines] == found
-        assert await told(lambda: listed(remote(desk), state="failed", conversation=None, most=200, as_json=False)) == [
-            "none"
-        ]
+        assert await told(
+            lambda: list_runs(remote(desk), state="failed", conversation=None, most=200, as_json=False)
+        ) == ["none"]
 
 
 @pytest.mark.parametrize("most", [PAGE - 1, PAGE, PAGE + 1])
 async def test_a_list_that_is_full_says_so(most: int) -> None:
     """There may be more than are asked for, of which a gateway sends so many at once."""
     async with opened(*(new(run(f"r{i}", state="failed")) for i in range(PAGE + 2))) as desk:
-        lines = await told(lambda: listed(remote(desk), state="failed", conversation=None, most=most, as_json=False))
+        lines = await told(lambda: list_runs(remote(desk), state="failed", conversation=None, most=most, as_json=False))
         assert (len(lines), lines[-1]) == (most + 1, f"... the newest {most}; --limit shows more")
 
 
@@ -72,8 +72,8 @@ async def test_resume_says_what_became_of_a_call() -> None:
     """It is written down with who said so, and the run goes on."""
     async with opened(LOST) as desk:
         with pytest.raises(RemoteError, match="answered 409: step: Step 0 is finished"):
-            await told(lambda: resumed(remote(desk), "run_1", step=0, outcome="done", result=None))
-        lines = await told(lambda: resumed(remote(desk), "run_1", step=1, outcome="done", result="built"))
+            await told(lambda: resume_run(remote(desk), "run_1", step=0, outcome="done", result=None))
+        lines = await told(lambda: resume_run(remote(desk), "run_1", step=1, outcome="done", result="built"))
         assert lines == ["run_1  running"]
         assert desk.office.resumed == ["run_1"]
         (_, after) = (await desk.get("/context/runs/run_1"))[1]["steps"]
@@ -84,7 +84,7 @@ async def test_cancel_ends_a_run() -> None:
     """Again it is the same; a run that has ended otherwise is not cancelled."""
     async with opened(parked(), new(run("run_2", state="completed"))) as desk:
         for _ in range(2):
-            assert await told(lambda: cancelled(remote(desk), "run_1")) == ["run_1  cancelled"]
+            assert await told(lambda: cancel_run(remote(desk), "run_1")) == ["run_1  cancelled"]
         with pytest.raises(RemoteError, match="answered 409: This run is completed already"):
-            await told(lambda: cancelled(remote(desk), "run_2"))
+            await told(lambda: cancel_run(remote(desk), "run_2"))
         assert (await desk.get("/context/approvals/ap_1"))[1]["state"] == "cancelled"

@@ -7,9 +7,9 @@ from cli_cases import told
 
 from gateway.cli.main import main
 from gateway.cli.operator.remote import Remote
-from gateway.cli.operator.usage import listed
-from gateway.contracts.usage import StoredUsage
-from gateway.testing.local import LocalGateway
+from gateway.cli.operator.usage import list_usage
+from gateway.contracts.storage.usage import StoredUsage
+from gateway.testing.local_gateway import LocalGateway
 
 ALL = {"since": "2026-01-01", "until": "2026-12-31"}
 ROWS = [
@@ -24,7 +24,7 @@ async def test_usage_is_a_table() -> None:
     """Names to the left, numbers to the right; no terminal obeys the name of a model."""
     async with LocalGateway({"upstreams": []}) as gateway:
         await gateway.gateway._shared.store.add_usage(ROWS, writer="w", now_s=1.0)
-        lines = await told(lambda: listed(Remote(gateway.base_url, None), **ALL, by="key,model", as_json=False))
+        lines = await told(lambda: list_usage(Remote(gateway.base_url, None), **ALL, by="key,model", as_json=False))
         assert lines == [
             "usage is not recorded: set usage.enabled in gateway.yaml",
             "key  model         requests  rejected  cut  estimated  input  cached  output  reasoning        cost",
@@ -37,10 +37,10 @@ async def test_usage_as_json_and_none() -> None:
     """One object a line, as the page has it."""
     async with LocalGateway({"upstreams": []}) as gateway:
         await gateway.gateway._shared.store.add_usage(ROWS[:1], writer="w", now_s=1.0)
-        (line,) = await told(lambda: listed(Remote(gateway.base_url, None), **ALL, by="day", as_json=True))
+        (line,) = await told(lambda: list_usage(Remote(gateway.base_url, None), **ALL, by="day", as_json=True))
         assert json.loads(line)["cost"] == 1.2345
         lines = await told(
-            lambda: listed(Remote(gateway.base_url, None), since=None, until="2025-01-01", by="day", as_json=False)
+            lambda: list_usage(Remote(gateway.base_url, None), since=None, until="2025-01-01", by="day", as_json=False)
         )
         assert lines[-1] == "none"
 

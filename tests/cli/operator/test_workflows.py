@@ -8,7 +8,7 @@ from api.workflow_pages import Counter, bureau
 from cli_cases import told
 
 from gateway.cli.operator.remote import PAGE, Remote, RemoteError
-from gateway.cli.operator.workflows import begun, listed, one
+from gateway.cli.operator.workflows import list_workflows, one, run_workflow
 from gateway.workflows.definition import Workflow
 
 
@@ -17,13 +17,13 @@ def remote(counter: Counter, *, key: str = "agent") -> Remote:
 
 
 def running(counter: Counter, name: str, **written: str) -> Callable[[], Iterator[str]]:
-    return lambda: begun(remote(counter), name, pairs=[*written.items()], given={}, wait=True)
+    return lambda: run_workflow(remote(counter), name, pairs=[*written.items()], given={}, wait=True)
 
 
 async def test_workflows_are_listed_by_category() -> None:
     """With one line each; or as JSON."""
     async with bureau() as counter:
-        assert await told(lambda: listed(remote(counter), as_json=False)) == [
+        assert await told(lambda: list_workflows(remote(counter), as_json=False)) == [
             "general",
             "  break  Fails.",
             "operations",
@@ -31,10 +31,10 @@ async def test_workflows_are_listed_by_category() -> None:
             "writing",
             "  translate  Translates a text.",
         ]
-        lines = await told(lambda: listed(remote(counter), as_json=True))
+        lines = await told(lambda: list_workflows(remote(counter), as_json=True))
         assert [json.loads(line)["name"] for line in lines] == ["break", "deploy", "translate"]
         counter.bureau.workflows.clear()
-        assert await told(lambda: listed(remote(counter), as_json=False)) == ["none"]
+        assert await told(lambda: list_workflows(remote(counter), as_json=False)) == ["none"]
 
 
 async def test_a_long_list_is_shown_whole() -> None:
@@ -44,7 +44,7 @@ async def test_a_long_list_is_shown_whole() -> None:
         names = [f"break-{n:03}" for n in range(PAGE + 1)]
         counter.bureau.workflows.clear()
         counter.bureau.workflows.update({name: workflow.model_copy(update={"name": name}) for name in names})
-        lines = await told(lambda: listed(remote(counter), as_json=True))
+        lines = await told(lambda: list_workflows(remote(counter), as_json=True))
         assert [json.loads(line)["name"] for line in lines] == names
 
 
@@ -79,15 +79,15 @@ async def test_a_run_tells_its_result() -> None:
         assert counter.bureau.wanted[0].parameters["times"] == 3
         given = {"text": "from the file", "language": "German"}
         lines = await told(
-            lambda: begun(remote(counter), "translate", pairs=[("text", "typed")], given=given, wait=True)
+            lambda: run_workflow(remote(counter), "translate", pairs=[("text", "typed")], given=given, wait=True)
         )
         assert lines == ["[Into German: typed]"]
         lines = await told(
-            lambda: begun(remote(counter), "translate", pairs=[], given=given, conversation="c1", wait=True)
+            lambda: run_workflow(remote(counter), "translate", pairs=[], given=given, conversation="c1", wait=True)
         )
         assert lines == ["[Into German: from the file]"] and counter.bureau.wanted[-1].conversation == "c1"
         assert counter.bureau.wanted[-1].model is None
-        await told(lambda: begun(remote(counter), "translate", pairs=[], given=given, model="large", wait=True))
+        await told(lambda: run_workflow(remote(counter), "translate", pairs=[], given=given, model="large", wait=True))
         assert (counter.bureau.wanted[-1].model, counter.bureau.wanted[-1].conversation) == ("large", None)
 
 
@@ -95,7 +95,7 @@ async def test_a_run_that_nobody_waits_for_tells_its_id() -> None:
     """It goes on by itself."""
     async with bureau() as counter:
         given = {"text": "sleep"}
-        lines = await told(lambda: begun(remote(counter), "translate", pairs=[], given=given, wait=False))
+        lines = await told(lambda: run_workflow(remote(counter), "translate", pairs=[], given=given, wait=False))
         assert lines == ["run_1  running"] and counter.bureau.wanted[0].detached
 
 
@@ -124,7 +124,7 @@ async def test_what_is_refused_names_the_parameter() -> None:
         with pytest.raises(RemoteError, match=r"answered 422: The workflow 'break' ended at its step 'first'"):
             await told(running(counter, "break"))
         with pytest.raises(RemoteError, match="answered 403"):
-            await told(lambda: begun(remote(counter, key="reader"), "deploy", pairs=[], given={}, wait=True))
+            await told(lambda: run_workflow(remote(counter, key="reader"), "deploy", pairs=[], given={}, wait=True))
 
 
 async def test_what_an_author_wrote_obeys_no_terminal() -> None:

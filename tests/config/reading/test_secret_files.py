@@ -6,10 +6,10 @@ import pytest
 from config.folder import Folder
 
 from gateway.config import Secret
-from gateway.config.reading.secret_files import SECRETS_WITH_FILES, companion_of
-from gateway.config.schema.section import is_section, strip, type_at
+from gateway.config.reading.secret_files import SECRETS_WITH_FILES, find_companion
+from gateway.config.schema.section import find_type, is_section, strip
 from gateway.config.schema.settings import Settings
-from gateway.config.schema.tools import built_in
+from gateway.config.schema.tools import find_built_in_settings
 from gateway.plugins import plugin_names
 
 FILE = """\
@@ -51,8 +51,8 @@ def test_every_companion_of_the_models_is_read() -> None:
     """The list of secrets and the keys of the models that end in `_file` are the same."""
     for pattern in SECRETS_WITH_FILES:
         path = tuple(0 if part == "*" and pattern[0] != "mcp" else part for part in pattern)
-        assert type_at(Settings, path) is not None
-        assert type_at(Settings, (*path[:-1], f"{path[-1]}_file")) is not None
+        assert find_type(Settings, path) is not None
+        assert find_type(Settings, (*path[:-1], f"{path[-1]}_file")) is not None
 
     def companions(section: object, depth: int = 0) -> int:
         inner = strip(section)
@@ -61,7 +61,7 @@ def test_every_companion_of_the_models_is_read() -> None:
         own = sum(f"{name}_file" in inner.model_fields for name in inner.model_fields)
         return own + sum(companions(field.annotation, depth + 1) for field in inner.model_fields.values())
 
-    of_tools = sum(companions(built_in(name), 3) for name in plugin_names("tools"))
+    of_tools = sum(companions(find_built_in_settings(name), 3) for name in plugin_names("tools"))
     named = sum(1 for pattern in SECRETS_WITH_FILES if "*" not in pattern)
     assert (companions(Settings), of_tools) == (named, 1)
 
@@ -112,8 +112,8 @@ def test_a_file_that_may_not_be_read_is_reported(folder: Folder) -> None:
 
 def test_companions_know_each_other() -> None:
     """In both directions, and only where there is one."""
-    assert companion_of(("upstreams", 3, "api_key")) == ("upstreams", 3, "api_key_file")
-    assert companion_of(("upstreams", 3, "api_key_file")) == ("upstreams", 3, "api_key")
-    assert companion_of(("store",)) == ("store_file",)
+    assert find_companion(("upstreams", 3, "api_key")) == ("upstreams", 3, "api_key_file")
+    assert find_companion(("upstreams", 3, "api_key_file")) == ("upstreams", 3, "api_key")
+    assert find_companion(("store",)) == ("store_file",)
     for path in (("upstreams", 3, "name"), ("tools", "x"), ("prompts", "p", "file"), ("listen",)):
-        assert companion_of(path) is None
+        assert find_companion(path) is None

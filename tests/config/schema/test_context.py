@@ -1,6 +1,6 @@
 """The sections about the context lane."""
 
-from gateway.config.schema.context import Context, Stream
+from gateway.config.schema.context import Context, StreamSettings
 from gateway.config.schema.settings import Settings
 
 
@@ -8,7 +8,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     """The first upstream, the client's model, the prompt `default`, the chain `assistant`."""
     context = Context.model_validate({})
     assert (context.upstream, context.model, context.prompt, context.chain) == (None, None, "default", "assistant")
-    assert Stream().keepalive == 10.0
+    assert StreamSettings().keepalive == 10.0
 
 
 def test_the_chain_and_the_prompt_exist_without_being_declared() -> None:

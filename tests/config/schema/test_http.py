@@ -1,11 +1,11 @@
 """The sections about requests."""
 
-from gateway.config.schema.http import Limits, Passthrough
+from gateway.config.schema.http import LimitsSettings, Passthrough
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
     """Seconds and bytes."""
-    assert Limits().model_dump() == {
+    assert LimitsSettings().model_dump() == {
         "head": 32768,
         "headers": 256,
         "context_body": 33554432,

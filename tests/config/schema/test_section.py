@@ -3,21 +3,29 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.http import Limits
-from gateway.config.schema.section import PluginUse, Section, child_of, is_collection, is_section, strip, type_at
+from gateway.config.schema.http import LimitsSettings
+from gateway.config.schema.section import (
+    PluginUse,
+    Section,
+    find_child_type,
+    find_type,
+    is_collection,
+    is_section,
+    strip,
+)
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool
 from gateway.config.schema.upstreams import Upstream
-from gateway.config.values.secret import Hidden
+from gateway.config.values.secret import MaskedText
 
 
 def test_a_section_is_frozen_and_knows_its_keys() -> None:
     """Nothing changes a configuration after it was read; an unknown key is a finding."""
-    limits = Limits.model_validate({})
+    limits = LimitsSettings.model_validate({})
     with pytest.raises(ValidationError):
         limits.headers = 1  # type: ignore[misc]
     with pytest.raises(ValidationError, match="extra_forbidden"):
-        Limits.model_validate({"hedaers": 1})
+        LimitsSettings.model_validate({"hedaers": 1})
 
 
 def test_an_empty_section_or_list_has_its_defaults() -> None:
@@ -37,7 +45,7 @@ def test_findings_do_not_hold_the_input() -> None:
 
 def test_a_plugin_keeps_its_own_configuration_as_it_is() -> None:
     """Free-form content is neither read nor changed; what a variable brought in is masked when it is printed."""
-    use = PluginUse.model_validate({"use": "x", "with": {"a": [1, {"b": None}], "c": Hidden("canary")}})
+    use = PluginUse.model_validate({"use": "x", "with": {"a": [1, {"b": None}], "c": MaskedText("canary")}})
     assert use.with_ == {"a": [1, {"b": None}], "c": "canary"}
     assert "canary" not in use.model_dump_json() + repr(use)
     assert PluginUse.model_validate({"use": "x"}).with_ == {}
@@ -45,13 +53,13 @@ def test_a_plugin_keeps_its_own_configuration_as_it_is() -> None:
 
 def test_types_can_be_walked_along_a_path() -> None:
     """Sections, lists, names of users; None where nothing is known."""
-    assert strip(type_at(Settings, ("upstreams", 0))) is Upstream
-    assert is_collection(type_at(Settings, ("upstreams", 0, "models")))
-    assert not is_collection(type_at(Settings, ("upstreams", 0, "api_key")))
-    assert strip(type_at(Settings, ("tools", "mine"))) is PluginTool
-    assert type_at(Settings, ("chains", "x", 0, "with", "k")) is object
-    assert type_at(Settings, ("chains", "x", 0, "with", "k", "deeper")) is None
-    assert type_at(Settings, ("nope", "x")) is None
-    assert type_at(Settings, ()) is Settings
-    assert child_of(Limits, "with_") is None
+    assert strip(find_type(Settings, ("upstreams", 0))) is Upstream
+    assert is_collection(find_type(Settings, ("upstreams", 0, "models")))
+    assert not is_collection(find_type(Settings, ("upstreams", 0, "api_key")))
+    assert strip(find_type(Settings, ("tools", "mine"))) is PluginTool
+    assert find_type(Settings, ("chains", "x", 0, "with", "k")) is object
+    assert find_type(Settings, ("chains", "x", 0, "with", "k", "deeper")) is None
+    assert find_type(Settings, ("nope", "x")) is None
+    assert find_type(Settings, ()) is Settings
+    assert find_child_type(LimitsSettings, "with_") is None
     assert is_section(Section) and not is_section(int) and not is_section(None)

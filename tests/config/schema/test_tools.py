@@ -8,13 +8,13 @@ import pytest
 from config.folder import Folder
 from pydantic import ValidationError
 
-from gateway.config.schema.tools import Tools, built_in
+from gateway.config.schema.tools import ToolsSettings, find_built_in_settings
 from gateway.plugins import plugin_names, plugin_of_ours
 
 
 def test_nothing_is_on_unless_it_is_named() -> None:
     """Without a word about tools there are none."""
-    tools = Tools.model_validate({})
+    tools = ToolsSettings.model_validate({})
     assert tools.built_in == {}
     assert tools.plugins == {}
 
@@ -22,7 +22,7 @@ def test_nothing_is_on_unless_it_is_named() -> None:
 def test_a_built_in_tool_that_is_named_has_safe_defaults() -> None:
     """No writing, no private networks, no changes to a database, a sandbox; paths begin at the file."""
     named: dict[str, object] = {"file_operations": {}, "http_request": {}, "execute_sql": {}, "execute_command": {}}
-    tools = Tools.model_validate(named, context={"folder": Path("/f")})
+    tools = ToolsSettings.model_validate(named, context={"folder": Path("/f")})
     files, http, sql, command = (getattr(tools, name) for name in BUILT_IN)
     assert (files.roots, files.write) == ((Path("/f/work"),), False)
     assert (http.private_networks, http.untrusted) == (False, True)
@@ -37,7 +37,7 @@ def test_a_built_in_tool_that_is_named_has_safe_defaults() -> None:
 
 def test_every_other_tool_is_a_plugin() -> None:
     """By the name of the tool, or another one; keys of built-in tools are not known there."""
-    tools = Tools.model_validate({"mine": {}, "yours": {"use": "theirs", "with": {"a": 1}, "untrusted": True}})
+    tools = ToolsSettings.model_validate({"mine": {}, "yours": {"use": "theirs", "with": {"a": 1}, "untrusted": True}})
     assert tools.plugins["mine"].use is None
     assert (tools.plugins["yours"].use, tools.plugins["yours"].with_, tools.plugins["yours"].untrusted) == (
         "theirs",
@@ -45,7 +45,7 @@ def test_every_other_tool_is_a_plugin() -> None:
         True,
     )
     with pytest.raises(ValidationError):
-        Tools.model_validate({"mine": {"roots": ["."]}})
+        ToolsSettings.model_validate({"mine": {"roots": ["."]}})
 
 
 BUILT_IN = ("file_operations", "http_request", "execute_sql", "execute_command")
@@ -58,13 +58,13 @@ def test_the_plugin_declares_the_settings_of_a_built_in_tool(name: str) -> None:
     code += "; print(*(m for m in sys.modules if m.startswith('gateway.plugins.tools.') and m.count('.') == 3))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"gateway.plugins.tools.{name}"]
-    assert built_in(name) is plugin_of_ours("tools", name).config
+    assert find_built_in_settings(name) is plugin_of_ours("tools", name).config
 
 
 def test_a_tool_that_comes_with_the_gateway_is_known_by_its_folder() -> None:
     """A new one needs no change elsewhere."""
     assert sorted((*BUILT_IN, "demo_note")) == list(plugin_names("tools"))
-    assert built_in("mine") is None
+    assert find_built_in_settings("mine") is None
 
 
 def test_what_is_set_reaches_the_plugin(folder: Folder) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.values.scalars import (
-    counted,
+    limit_count,
     parse_count,
     parse_existing_file,
     parse_flag,
@@ -16,7 +16,7 @@ from gateway.config.values.scalars import (
     parse_text,
     parse_variable_name,
 )
-from gateway.config.values.secret import Hidden
+from gateway.config.values.secret import MaskedText
 
 
 def test_text_is_text_and_a_number_needs_quotes() -> None:
@@ -35,9 +35,9 @@ def test_text_is_text_and_a_number_needs_quotes() -> None:
 
 def test_hidden_text_stays_hidden_only_where_any_text_may_stand() -> None:
     """A name is shown in messages; free text that came from a variable is not."""
-    assert isinstance(parse_free_text(Hidden("x")), Hidden)
-    assert type(parse_text(Hidden("x"))) is str
-    assert type(parse_name(Hidden("x"))) is str
+    assert isinstance(parse_free_text(MaskedText("x")), MaskedText)
+    assert type(parse_text(MaskedText("x"))) is str
+    assert type(parse_name(MaskedText("x"))) is str
 
 
 def test_flags_are_true_and_false() -> None:
@@ -58,7 +58,7 @@ def test_counts_are_whole_numbers_within_limits() -> None:
     for value in values:
         with pytest.raises(ValueError, match="expected a whole number"):
             parse_count(value)
-    leaf = counted(1, 256)
+    leaf = limit_count(1, 256)
     assert (leaf.parse(1), leaf.parse("256")) == (1, 256)
     for count in (0, 257, -1):
         with pytest.raises(ValueError, match="must be between 1 and 256"):

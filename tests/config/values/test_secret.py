@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from gateway.config import Secret, Settings, redactable
-from gateway.config.values.secret import Hidden, mask
+from gateway.config.values.secret import MaskedText, mask
 
 CANARY = "sk-canary-0123456789"
 
@@ -34,7 +34,7 @@ def test_secrets_are_equal_by_content() -> None:
 
 def test_hidden_text_is_text_that_is_not_shown_by_accident() -> None:
     """It works as a str, but neither its repr nor a masked copy shows it."""
-    hidden = Hidden(CANARY)
+    hidden = MaskedText(CANARY)
     assert hidden == CANARY and str(hidden) == CANARY
     tree = {"a": [hidden, "plain", 1], "b": {"c": hidden}}
     assert CANARY not in repr(tree)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.values.times import format_time, moment_in, parse_time
+from gateway.config.values.times import format_time, parse_time, resolve_time
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_moment_without_its_zone_is_none(value: object) -> None:
 )
 def test_a_person_may_say_how_long(text: str, moment: str) -> None:
     """Counted from now; anything else is no moment."""
-    assert moment_in(text, now_s=10.9) == moment
+    assert resolve_time(text, now_s=10.9) == moment
     for wrong in ("soon", "1w", "-1d", "2027-01-31"):
         with pytest.raises(ValueError, match="expected"):
-            moment_in(wrong, now_s=0.0)
+            resolve_time(wrong, now_s=0.0)

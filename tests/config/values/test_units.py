@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from gateway.config.values.units import (
     format_duration,
     format_size,
+    limit_size,
     parse_duration,
     parse_positive_duration,
     parse_size,
-    sized,
 )
 
 
@@ -91,7 +91,7 @@ def test_what_is_no_size_is_refused(value: object) -> None:
 
 def test_a_size_out_of_its_limits_is_refused_in_the_words_of_a_file() -> None:
     """The message names both limits as one would write them."""
-    leaf = sized(1024, 1 << 20)
+    leaf = limit_size(1024, 1 << 20)
     assert leaf.parse("1KiB") == 1024
     for value in (1023, "2MiB", -5):
         with pytest.raises(ValueError, match="must be between 1KiB and 1MiB"):

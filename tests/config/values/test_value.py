@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gateway.config.values.value import PathLeaf, Value, kind_of
+from gateway.config.values.value import PathLeaf, Value, describe_kind
 
 
 def _even(value: object) -> int:
@@ -53,7 +53,7 @@ def test_editors_accept_a_reference_in_place_of_a_number() -> None:
 def test_kinds_are_named_in_the_words_of_a_file() -> None:
     """Never with the content."""
     values: list[object] = [None, True, 1, 1.5, "secret", [], (), {}, object()]
-    assert [kind_of(value) for value in values] == [
+    assert [describe_kind(value) for value in values] == [
         "nothing",
         "true or false",
         "a number",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.console.pages.limits import SHOWN, bar_of, fullest
+from gateway.console.pages.limits import SHOWN, build_bar, fullest
 from tests.console.browsing import CHAT, key, served
 
 ASKED = {"model": "demo", "messages": [{"role": "user", "content": "Say hello"}]}
@@ -28,21 +28,21 @@ def limit(used: float, most: float, name: str = "requests_per_minute") -> dict[s
 )
 def test_a_bar_is_as_long_as_what_is_used(used: float, most: float, width: float, level: str) -> None:
     """It ends at its limit, also where a soft one is exceeded."""
-    bar = bar_of(limit(used, most))
+    bar = build_bar(limit(used, most))
     assert (bar.width, bar.level) == (width, level)
 
 
 def test_figures_have_the_form_of_what_they_count() -> None:
     """Costs have two places, tokens groups of three digits; budgets say when they begin anew."""
-    cost, tokens = bar_of(limit(171.304, 500, "cost_per_month")), bar_of(limit(1200, 100_000, "tokens_per_day"))
+    cost, tokens = build_bar(limit(171.304, 500, "cost_per_month")), build_bar(limit(1200, 100_000, "tokens_per_day"))
     assert (cost.used, cost.most, cost.renewed) == ("171.30", "500.00", "next month (UTC)")
     assert (tokens.used, tokens.most, tokens.renewed) == ("1\u202f200", "100\u202f000", "tomorrow (UTC)")
 
 
 def test_of_too_many_the_fullest_are_shown() -> None:
-    few = [bar_of(limit(used, 10)) for used in (1, 9, 5)]
+    few = [build_bar(limit(used, 10)) for used in (1, 9, 5)]
     assert fullest(few) == few
-    many = [bar_of(limit(used, SHOWN * 2)) for used in range(SHOWN + 5)]
+    many = [build_bar(limit(used, SHOWN * 2)) for used in range(SHOWN + 5)]
     assert [bar.share for bar in fullest(many)] == [bar.share for bar in reversed(many[5:])]
 
 

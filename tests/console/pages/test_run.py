@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from gateways import until_read
 
-from gateway.console.exact import exact_json
-from gateway.contracts.journal import Change
+from gateway.console.visible_text import exact_json
+from gateway.contracts.storage.journal import Change
 from tests.console.browsing import Browser, Seen, key, served
 from tests.console.stored_runs import TENANT, lost, ran, read_by_ann, stored
 from tests.plugins.stores.records import approval, new, step

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.console.pages.runs import SHOWN, time_of
+from gateway.console.pages.runs import SHOWN, parse_time
 from tests.console.browsing import Seen, key, served
 from tests.console.stored_runs import lost, ran, read_by_ann, stored
 from tests.plugins.stores.records import new, parked
@@ -156,12 +156,12 @@ async def test_who_may_see_runs(tmp_path: Path, scopes: tuple[str, ...], status:
 
 def test_times_of_a_form_are_in_utc() -> None:
     """One with a zone keeps it; Unix seconds are passed on."""
-    assert time_of({"since": "2026-01-31T08:00"}, "since") == "1769846400"
-    assert time_of({"since": "2026-01-31T09:00+01:00"}, "since") == "1769846400"
-    assert time_of({"since": "1769846400.5"}, "since") == "1769846400.5"
-    assert time_of({}, "since") is None
+    assert parse_time({"since": "2026-01-31T08:00"}, "since") == "1769846400"
+    assert parse_time({"since": "2026-01-31T09:00+01:00"}, "since") == "1769846400"
+    assert parse_time({"since": "1769846400.5"}, "since") == "1769846400.5"
+    assert parse_time({}, "since") is None
     with pytest.raises(ValueError, match="soon"):
-        time_of({"since": "soon"}, "since")
+        parse_time({"since": "soon"}, "since")
 
 
 async def test_a_reader_takes_the_runs_along(tmp_path: Path) -> None:

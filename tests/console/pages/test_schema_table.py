@@ -1,10 +1,10 @@
 """The parameters of a tool as rows, from schemas as tools and strangers write them."""
 
-from gateway.console.pages.schema_table import ROWS, Row, rows_of
+from gateway.console.pages.schema_table import ROWS, Row, build_rows
 
 
 def test_a_row_has_the_type_and_the_limits() -> None:
-    (row,) = rows_of(
+    (row,) = build_rows(
         {
             "type": "object",
             "properties": {
@@ -18,13 +18,13 @@ def test_a_row_has_the_type_and_the_limits() -> None:
 
 
 def test_choices_are_json() -> None:
-    (row,) = rows_of({"properties": {"mode": {"enum": ["a", 1, None]}}})
+    (row,) = build_rows({"properties": {"mode": {"enum": ["a", 1, None]}}})
     assert (row.kind, row.choices) == ("any", ['"a"', "1", "null"])
 
 
 def test_fields_within_fields_have_rows() -> None:
     inner = {"type": "object", "properties": {"since": {"type": "string"}}, "required": ["since"]}
-    rows = rows_of({"properties": {"filter": inner, "all": {"type": "array", "items": inner}}})
+    rows = build_rows({"properties": {"filter": inner, "all": {"type": "array", "items": inner}}})
     assert [(row.name, row.kind, row.required) for row in rows] == [
         ("filter", "object", False),
         ("filter.since", "string", True),
@@ -34,7 +34,7 @@ def test_fields_within_fields_have_rows() -> None:
 
 
 def test_types_of_several_kinds_are_words() -> None:
-    rows = rows_of(
+    rows = build_rows(
         {
             "properties": {
                 "a": {"type": ["string", "null"]},
@@ -48,12 +48,12 @@ def test_types_of_several_kinds_are_words() -> None:
 
 
 def test_no_schema_is_no_row() -> None:
-    assert rows_of(None) == rows_of({}) == rows_of({"properties": []}) == []
+    assert build_rows(None) == build_rows({}) == build_rows({"properties": []}) == []
 
 
 def test_rows_are_bounded_in_number_and_depth() -> None:
     deep: dict[str, object] = {"type": "string"}
     for _ in range(30):
         deep = {"type": "object", "properties": {"x": deep}}
-    assert [row.name for row in rows_of({"properties": {"x": deep}})] == ["x", "x.x", "x.x.x"]
-    assert len(rows_of({"properties": {f"p{i}": {} for i in range(1000)}})) == ROWS
+    assert [row.name for row in build_rows({"properties": {"x": deep}})] == ["x", "x.x", "x.x.x"]
+    assert len(build_rows({"properties": {f"p{i}": {} for i in range(1000)}})) == ROWS

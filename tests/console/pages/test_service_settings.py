@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.console.pages.service_settings import field_of, form_of, settings_of
-from gateway.console.schema_form import FieldError
+from gateway.console.pages.service_settings import build_form, get_field_name, parse_settings
+from gateway.console.schema_form import FormError
 
 SETTINGS = {
     "enabled": True,
@@ -19,13 +19,13 @@ SETTINGS = {
 
 
 def test_settings_survive_the_form() -> None:
-    form = form_of(SETTINGS)
+    form = build_form(SETTINGS)
     assert form["args"] == "-m\nx y\n--name=é"
-    assert settings_of({name: text for name, text in form.items() if text}) == SETTINGS
+    assert parse_settings({name: text for name, text in form.items() if text}) == SETTINGS
 
 
 def test_line_ends_of_a_browser_end_lines() -> None:
-    assert settings_of({"args": "-m\r\nclock\r\n\r\n"}) == {"args": ["-m", "clock"]}
+    assert parse_settings({"args": "-m\r\nclock\r\n\r\n"}) == {"args": ["-m", "clock"]}
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def test_line_ends_of_a_browser_end_lines() -> None:
     ],
 )
 def test_a_value_that_a_field_would_change_stands_as_json(settings: dict[str, object]) -> None:
-    form = form_of(settings)
+    form = build_form(settings)
     assert set(form) == {"further"}
-    assert settings_of(form) == settings
+    assert parse_settings(form) == settings
 
 
 def test_empty_fields_are_no_settings() -> None:
     empty = dict.fromkeys(("command", "url", "args", "env", "headers", "description", "further"), " ")
-    assert settings_of(empty) == {}
-    assert form_of({"args": [], "env": {}, "trigger_keywords": [], "requires_approval": False}) == {
+    assert parse_settings(empty) == {}
+    assert build_form({"args": [], "env": {}, "trigger_keywords": [], "requires_approval": False}) == {
         "args": "",
         "env": "",
         "trigger_keywords": "",
@@ -68,8 +68,8 @@ def test_empty_fields_are_no_settings() -> None:
     ],
 )
 def test_a_field_that_cannot_be_read_is_named(form: dict[str, str], field: str) -> None:
-    with pytest.raises(FieldError) as caught:
-        settings_of(form)
+    with pytest.raises(FormError) as caught:
+        parse_settings(form)
     assert caught.value.name == field
 
 
@@ -78,4 +78,4 @@ def test_a_field_that_cannot_be_read_is_named(form: dict[str, str], field: str) 
     [("env.TOKEN", "env"), ("name", "name"), ("timeout", "further"), ("oauth.issuer", "further"), (None, "")],
 )
 def test_the_field_of_an_error(param: str | None, field: str) -> None:
-    assert field_of(param) == field
+    assert get_field_name(param) == field

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from gateways import until_read
 
-from gateway.console.exact import exact_difference
-from gateway.console.pages.services import beside, compared_of
+from gateway.console.pages.services import compare_definitions, pair_lines
+from gateway.console.visible_text import exact_difference
 from tests.console.browsing import Browser, Seen, key, served
 from tests.mcp.misbehaving import command
 
@@ -152,7 +152,7 @@ async def test_any_name_of_a_service_has_its_page(browser: Browser, name: str) -
 
 
 def test_lines_that_changed_stand_beside_each_other() -> None:
-    rows = beside(exact_difference("a\nb\nc", "a\nx\ny\nc"))
+    rows = pair_lines(exact_difference("a\nb\nc", "a\nx\ny\nc"))
     found = [(left and (left.kind, str(left.text)), right and (right.kind, str(right.text))) for left, right in rows]
     assert found == [
         (("same", "a"), ("same", "a")),
@@ -173,7 +173,7 @@ DEFINITION: Mapping[str, object] = {
 
 def test_only_parts_that_differ_are_compared() -> None:
     changes = {"description": "New <b>\u202e", "annotations": None}
-    description, annotations = compared_of({**DEFINITION, **changes, "accepted": DEFINITION}) or ()
+    description, annotations = compare_definitions({**DEFINITION, **changes, "accepted": DEFINITION}) or ()
     assert description.title == "Description"
     ((left, right),) = description.rows
     assert left is not None and right is not None
@@ -189,11 +189,11 @@ def test_only_parts_that_differ_are_compared() -> None:
 
 def test_the_order_of_names_is_no_difference() -> None:
     accepted = {**DEFINITION, "parameters": {"b": 1, "a": 2}}
-    assert compared_of({**DEFINITION, "parameters": {"a": 2, "b": 1}, "accepted": accepted}) == []
+    assert compare_definitions({**DEFINITION, "parameters": {"a": 2, "b": 1}, "accepted": accepted}) == []
 
 
 def test_an_unknown_definition_is_not_compared() -> None:
-    assert compared_of({**DEFINITION, "accepted": None}) is None
+    assert compare_definitions({**DEFINITION, "accepted": None}) is None
 
 
 async def test_many_tools_and_many_changes_stand_on_several_pages(browser: Browser, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from gateway.console.pages.status import figures_of
+from gateway.console.pages.status import build_figures
 from gateway.console.translation import translator
 from tests.console.browsing import key, served
 
@@ -87,7 +87,7 @@ async def test_only_operators_see_the_status(tmp_path: Path) -> None:
 
 def test_the_time_that_is_not_a_minute_yet_is_no_fall_of_counts() -> None:
     points = [point(60, requests=120), point(120, requests=60), point(130, span_s=10, requests=1)]
-    requests, *_, pending, wait = figures_of(points, step_s=60, t=EN)
+    requests, *_, pending, wait = build_figures(points, step_s=60, t=EN)
     assert requests.chart is not None and pending.chart is not None
     assert (requests.chart.lowest, requests.chart.newest) == ("60", "60")
     assert pending.chart.ends_s == 130
@@ -95,12 +95,12 @@ def test_the_time_that_is_not_a_minute_yet_is_no_fall_of_counts() -> None:
 
 
 def test_the_first_seconds_have_counts() -> None:
-    requests, *_ = figures_of([point(5, span_s=5, requests=3)], step_s=60, t=EN)
+    requests, *_ = build_figures([point(5, span_s=5, requests=3)], step_s=60, t=EN)
     assert requests.chart is not None
     assert requests.chart.newest == "3"
 
 
 def test_a_longer_point_is_counted_per_minute() -> None:
-    requests, *_ = figures_of([point(600, span_s=120, requests=60)], step_s=60, t=EN)
+    requests, *_ = build_figures([point(600, span_s=120, requests=60)], step_s=60, t=EN)
     assert requests.chart is not None
     assert requests.chart.newest == "30"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gateways import until_read
 
-from gateway.console.pages.tools import groups_of
+from gateway.console.pages.tools import group_tools
 from tests.console.browsing import key, served
 from tests.mcp.misbehaving import command
 
@@ -73,7 +73,7 @@ def test_groups_are_the_gateways_own_first_then_services_by_name() -> None:
         tool("a.x", "mcp", "a"),
         tool("odd", "later"),
     ]
-    found = [(group.source, group.service, [one.tool["name"] for one in group.tools]) for group in groups_of(listed)]
+    found = [(group.source, group.service, [one.tool["name"] for one in group.tools]) for group in group_tools(listed)]
     assert found == [
         ("built_in", None, ["own"]),
         ("plugin", None, ["mine"]),

@@ -23,7 +23,7 @@ async def test_an_operator_sees_each_endpoint(tmp_path: Path) -> None:
     ]
     async with served(tmp_path, key("root"), upstreams=upstreams) as browser:
         group = browser.gateway.gateway._listeners["listen"].router.groups[0]
-        group.found(group.members[1], failing="it answered 500")
+        group.apply_health_check(group.members[1], failing="it answered 500")
         root = await browser.signed_in("root")
         assert "/console/status/upstreams" in (await root.get("/console/status")).links
         page = await root.get("/console/status/upstreams")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.api.operating import usage as api_usage
-from gateway.console.pages.usage import SHOWN, chart_of, charts_by, costs_of, sums_of
+from gateway.api.admin import usage as api_usage
+from gateway.console.pages.usage import SHOWN, build_split_charts, build_token_chart, sum_costs, sum_counts
 from gateway.console.translation import translator
-from gateway.contracts.usage import StoredUsage
-from gateway.usage.ledger import day_of
+from gateway.contracts.storage.usage import StoredUsage
+from gateway.usage.ledger import format_day
 from tests.console.browsing import key, served
 
 EN = translator("en")
@@ -32,11 +32,11 @@ def row(day: str, asked: int, answered: int, **more: object) -> dict[str, object
 def test_the_first_chart_has_input_below_output() -> None:
     """A day with prices and without is one bar."""
     rows = [row("2026-11-24", 50, 10), row("2026-11-24", 30, 10, currency="USD", cost=1.0)]
-    chart = chart_of([*rows, row("2026-11-25", 0, 0)], DAYS, t=EN)
+    chart = build_token_chart([*rows, row("2026-11-25", 0, 0)], DAYS, t=EN)
     assert chart is not None
     assert chart.bars[0].words == "2026-11-24: Input 80, Output 20"
     assert chart.words == "Tokens of each day, from 2026-11-24 to 2026-11-25, at most 100. Input 80, Output 20"
-    assert chart_of([row("2026-11-25", 0, 0)], DAYS, t=EN) is None
+    assert build_token_chart([row("2026-11-25", 0, 0)], DAYS, t=EN) is None
 
 
 def test_tokens_and_costs_of_each_day_are_split() -> None:
@@ -47,20 +47,20 @@ def test_tokens_and_costs_of_each_day_are_split() -> None:
         row("2026-11-25", 1, 0, model=""),
         row("2026-11-25", 1, 0, model="dear", currency="EUR", cost=1.0),
     ]
-    tokens, euros, dollars = charts_by(rows, "model", DAYS, t=EN)
+    tokens, euros, dollars = build_split_charts(rows, "model", DAYS, t=EN)
     assert tokens.title == "Tokens of each day by Model"
     assert [(part.label, part.style) for part in tokens.parts] == [("m<b>", 1), ("dear", 2), ("–", 3)]
     assert dollars.title == "Cost of each day by Model, in USD"
     assert [(part.label, part.style) for part in dollars.parts] == [("dear", 2), ("m<b>", 1)]
     assert dollars.totals == ["2.50", "0.0010"]
     assert [(part.label, part.style) for part in euros.parts] == [("dear", 2)]
-    assert charts_by([], "model", DAYS, t=EN) == []
+    assert build_split_charts([], "model", DAYS, t=EN) == []
 
 
 def test_currencies_are_never_added_up() -> None:
     rows = [row("d", 1, 1, currency=name, cost=cost) for name, cost in (("USD", 1.5), ("EUR", 1.0), ("USD", 0.5))]
-    assert costs_of([*rows, row("d", 1, 1)]) == [("EUR", 1.0), ("USD", 2.0)]
-    assert sums_of(rows)["requests"] == 6
+    assert sum_costs([*rows, row("d", 1, 1)]) == [("EUR", 1.0), ("USD", 2.0)]
+    assert sum_counts(rows)["requests"] == 6
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
@@ -69,7 +69,7 @@ async def test_a_reader_sees_usage(tmp_path: Path, who: str) -> None:
     keys = [key("root"), key("user", "context", tenant="ours")]
     async with served(tmp_path, *keys, usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        day, about = day_of(gateway._clock.time()), ("up", "passthrough")
+        day, about = format_day(gateway._clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", "gpt-<b>4</b>", *about, "USD", 3, 1, 0, 1, 1200, 5, 300, 0, 1_500_000_000)]
         usage += [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN)]
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
@@ -95,7 +95,7 @@ async def test_too_many_rows_of_days_are_not_drawn(tmp_path: Path, monkeypatch: 
     async with served(tmp_path, key("root"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
         today, about = gateway._clock.time(), ("up", "passthrough")
-        days = [day_of(today), day_of(today - 86400)]
+        days = [format_day(today), format_day(today - 86400)]
         usage = [StoredUsage(day, "t", "k", name, *about, "", 1, input=1) for name in ("m1", "m2") for day in days]
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
         page = await (await browser.signed_in("root")).get("/console/usage")
@@ -107,7 +107,7 @@ async def test_a_reader_takes_the_table_along(tmp_path: Path) -> None:
     """All rows of it, of the days and the sums of the page, for the same tenants; as a file that no browser shows."""
     async with served(tmp_path, key("root"), key("user", "context", tenant="ours"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        day, about = day_of(gateway._clock.time()), ("up", "passthrough")
+        day, about = format_day(gateway._clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN + 5)]
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
         root, user = await browser.signed_in("root"), await browser.signed_in("user")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat.body import ROLES, chat_request
-from gateway.errors import GatewayError
 from tests.context.contexts import BODY
 
 HI = {"role": "user", "content": "Hi"}

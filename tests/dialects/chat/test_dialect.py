@@ -3,12 +3,12 @@
 import orjson
 import pytest
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat.dialect import DIALECT
 from gateway.dialects.chat.reply import DONE
-from gateway.errors import GatewayError
 from gateway.http.error_response import error_body
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}

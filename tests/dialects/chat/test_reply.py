@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat.reply import DONE, Completion, CompletionFacts, Frames
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -11,7 +11,7 @@ META = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_700_
 
 
 def turn() -> CompletionFacts:
-    return CompletionFacts.of("run_7", {"model": "m"}, created_s=1_700_000_000.9)
+    return CompletionFacts.from_request("run_7", {"model": "m"}, created_s=1_700_000_000.9)
 
 
 def delta(index: int = 0, finish: str | None = None, **content: object) -> Json:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: Events with a piece of a text: the event with the whole of it, and its field there.
 _PIECES = {

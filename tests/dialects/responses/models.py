@@ -8,7 +8,7 @@ import orjson
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 #: Fields that the Open Responses schemas have, and the models do not: of a response, of `error`, of custom tool calls.
 _OF_SCHEMAS = {

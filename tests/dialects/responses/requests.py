@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.conversation import ResponseAsked, asked_of
-from gateway.dialects.responses.request import ResponseRequest, request_of
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.conversation import ResponseAsked, resolve_request
+from gateway.dialects.responses.request import ResponseRequest, parse_request
 
 HI: Json = {"type": "message", "role": "user", "content": "Hi"}
 CALL: Json = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": '{"at":"sky"}'}
@@ -27,14 +27,14 @@ APPROVAL: Json = {"type": "mcp_approval_response", "approval_request_id": "ap_1"
 def request(*items: object, **fields: object) -> ResponseRequest:
     """Return the request with these items, or with one message."""
     body = {"model": "m", "input": list(items) or [HI], **fields}
-    return request_of(json.dumps(body).encode(), needs_model=True)
+    return parse_request(json.dumps(body).encode(), needs_model=True)
 
 
 def asked(
     *items: object, earlier: Sequence[Json] = (), referenced: Mapping[str, Json] | None = None, **fields: object
 ) -> ResponseAsked:
     """Return what models are asked."""
-    return asked_of(request(*items, **fields), earlier=earlier, referenced=referenced, unseal=opened)
+    return resolve_request(request(*items, **fields), earlier=earlier, referenced=referenced, unseal=opened)
 
 
 def messages(*items: object, earlier: Sequence[Json] = (), **fields: object) -> list[Json]:

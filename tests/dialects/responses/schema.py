@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 _SCHEMAS: Json = orjson.loads((Path(__file__).parents[2] / "data" / "openresponses" / "schemas.json").read_bytes())
 #: The schema of each event, by its type.

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.calls import ClientTool
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.errors import GatewayError
+from gateway.dialects.responses.response_metadata import ResponseFacts
 from tests.dialects.responses.schema import check_frames
 
 RESPONSE_ID = "resp_" + "0123456789ab" * 2

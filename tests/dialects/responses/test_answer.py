@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.contracts.errors import CODES, GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.errors import CODES, GatewayError
+from gateway.dialects.responses.response_metadata import ResponseFacts
 from tests.dialects.responses.accumulator import Accumulated
 from tests.dialects.responses.schema import check_event, check_frames, check_response, events_of
 from tests.dialects.responses.scripts import (

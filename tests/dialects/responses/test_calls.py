@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.calls import EXACT, ClientTool, call_of, item_of, name_for_models
-from gateway.tools.schema import problem_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.calls import EXACT, ClientTool, build_call_item, build_chat_call, name_for_models
+from gateway.tools.schema import find_problem
 
 from .test_items import CUSTOM, LOCAL_SHELL, PATCH, SHELL
 
@@ -15,13 +15,13 @@ CALL: Json = {"type": "function_call", "call_id": "call_1", "name": "look", "arg
 
 def called(item: Json) -> tuple[str, object]:
     """Return name and arguments of the call that an item is."""
-    call = call_of(item)
+    call = build_chat_call(item)
     assert call["id"] == item["call_id"] and call["type"] == "function"
     return call["function"]["name"], json.loads(call["function"]["arguments"])
 
 
 def test_calls_of_functions() -> None:
-    assert call_of(CALL)["function"] == {"name": "look", "arguments": '{"at": "sky"}'}
+    assert build_chat_call(CALL)["function"] == {"name": "look", "arguments": '{"at": "sky"}'}
     assert called({**CALL, "arguments": ""}) == ("look", {})
     assert called({**CALL, "namespace": "crm"}) == ("crm__look", {"at": "sky"})
 
@@ -45,7 +45,7 @@ def item(kind: str, arguments: object, **fields: str) -> Json:
     """Return the item of a call whose arguments are these, as JSON unless they are a text."""
     tool = ClientTool(kind=kind, name=kind, **fields)
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return item_of(tool, call_id="call_1", arguments=text)
+    return build_call_item(tool, call_id="call_1", arguments=text)
 
 
 def test_items_of_functions_have_the_arguments_as_the_model_wrote_them() -> None:
@@ -127,17 +127,17 @@ UNFIT: list[tuple[str, object]] = [
 @pytest.mark.parametrize(("kind", "arguments"), [(kind, one) for kind, fitting in FITS.items() for one in fitting])
 def test_what_the_schema_accepts_is_the_item_of_the_tool(kind: str, arguments: Json) -> None:
     """All of it, and nothing more but defaults."""
-    assert problem_of(EXACT[kind], arguments) is None
+    assert find_problem(EXACT[kind], arguments) is None
     found = item(kind, arguments)
     assert found["type"] == ("custom_tool_call" if kind == "custom" else f"{kind}_call")
-    back = json.loads(call_of(found)["function"]["arguments"])
+    back = json.loads(build_chat_call(found)["function"]["arguments"])
     assert back == {name: value for name, value in arguments.items() if value is not None}
 
 
 @pytest.mark.parametrize(("kind", "arguments"), UNFIT)
 def test_what_no_item_can_show_is_a_call_of_a_function(kind: str, arguments: Json) -> None:
     """With the arguments byte for byte: nothing is left out of an action, and none is made up."""
-    assert problem_of(EXACT[kind], arguments) is not None
+    assert find_problem(EXACT[kind], arguments) is not None
     written = json.dumps(arguments, indent=1)
     expected = {"type": "function_call", "call_id": "call_1", "name": kind, "arguments": written}
     assert item(kind, written) == expected
@@ -153,8 +153,8 @@ def test_arguments_with_no_reading_or_with_two_are_passed_as_they_are(kind: str,
 
 @pytest.mark.parametrize("original", [CALL, CUSTOM, LOCAL_SHELL, SHELL, PATCH])
 def test_a_call_comes_back_as_it_went(original: Json) -> None:
-    function = call_of(original)["function"]
+    function = build_chat_call(original)["function"]
     kind = original["type"].removesuffix("_call").removesuffix("_tool")
     tool = ClientTool(kind=kind, name=function["name"])
-    back = item_of(tool, call_id=original["call_id"], arguments=function["arguments"])
-    assert call_of(back) == call_of(original)
+    back = build_call_item(tool, call_id=original["call_id"], arguments=function["arguments"])
+    assert build_chat_call(back) == build_chat_call(original)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.choice import tool_name
 
 from .requests import FUNCTION, asked, refusal

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import client_tools
-from gateway.dialects.responses.conversation import asked_of
+from gateway.dialects.responses.conversation import resolve_request
 
 from .requests import APPROVAL, CALL, FUNCTION, HI, OUTPUT, QUESTION, asked, messages, opened, refusal, request
 from .test_items import (
@@ -235,5 +235,5 @@ def test_what_the_answer_needs() -> None:
 
 def test_the_whole_of_a_conversation_at_once() -> None:
     """Every kind of item has its place, and the conversation can be read again as earlier items."""
-    found = asked_of(request(*GOOD[:-2], HI), earlier=(), unseal=opened)
-    assert found.body["messages"] == asked_of(request(HI), earlier=GOOD[:-2], unseal=opened).body["messages"]
+    found = resolve_request(request(*GOOD[:-2], HI), earlier=(), unseal=opened)
+    assert found.body["messages"] == resolve_request(request(HI), earlier=GOOD[:-2], unseal=opened).body["messages"]

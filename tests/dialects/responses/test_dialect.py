@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
 from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.loader import load_dialect
 from gateway.dialects.responses.dialect import DIALECT
-from gateway.dialects.table import dialect_of
-from gateway.errors import GatewayError
 from tests.dialects.responses.schema import check_frames, check_response
 from tests.dialects.responses.scripts import SCRIPTS
 
@@ -29,7 +29,7 @@ def content(**fields: object) -> bytes:
 
 def test_it_is_found_by_its_package() -> None:
     """By the name that is its endpoint as well."""
-    assert dialect_of("responses") is DIALECT and DIALECT.endpoint == "responses"
+    assert load_dialect("responses") is DIALECT and DIALECT.endpoint == "responses"
 
 
 @pytest.mark.parametrize("streams", [True, False])

@@ -2,8 +2,8 @@
 
 import json
 
+from gateway.contracts.errors import GatewayError
 from gateway.dialects.responses.errors import ERRORS
-from gateway.errors import GatewayError
 
 
 def test_an_error_has_openais_shape() -> None:

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents, delta_head, payloads
+from gateway.dialects.responses.events import DONE, KEEPALIVE, NoEvents, ResponseEvents, delta_head, payloads
 from tests.dialects.responses.schema import events_of
 
 HEAD = delta_head("response.output_text.delta", {"item_id": "i"})
@@ -11,13 +11,13 @@ HEAD = delta_head("response.output_text.delta", {"item_id": "i"})
 
 def three(*, after: int) -> bytes:
     """Return the frames of an event of each kind, as far as they stand behind `after`."""
-    events = Events(after=after)
+    events = ResponseEvents(after=after)
     events.add_response("response.created", b'{"id":"r"}')
     events.add("response.x", {"a": "\u2028\n"})
     events.add_delta(HEAD, "\n\n")
     assert events.number == 3
-    frames = events.taken()
-    assert events.taken() == b""
+    frames = events.take_frames()
+    assert events.take_frames() == b""
     return frames
 
 
@@ -41,7 +41,7 @@ def test_events_that_the_client_has_are_counted_only(after: int) -> None:
 @pytest.mark.parametrize("number", [0, 1, 511, 512, 16_384, 10**6])
 def test_the_ends_of_pieces_have_the_next_numbers(number: int) -> None:
     """One of them at least."""
-    events = Events()
+    events = ResponseEvents()
     events.number = number
     ends = list(events.ends())
     assert len(ends) >= 1
@@ -55,7 +55,7 @@ def test_a_response_that_is_no_stream_has_no_events() -> None:
     events.add("response.x", {})
     events.add_response("response.created", b"{}")
     events.add_delta(HEAD, "a")
-    assert events.taken() == b""
+    assert events.take_frames() == b""
 
 
 def test_a_websocket_gets_the_json_of_each_event() -> None:

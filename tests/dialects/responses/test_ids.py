@@ -2,15 +2,22 @@
 
 import pytest
 
-from gateway.dialects.responses.ids import input_id, output_id, request_of_item, response_id_of, response_of, run_id_of
+from gateway.dialects.responses.ids import (
+    build_response_id,
+    find_response_id,
+    find_run_id,
+    input_id,
+    output_id,
+    request_of_item,
+)
 
 RUN, RESPONSE = "run_" + "0a" * 12, "resp_" + "0a" * 12
 
 
 def test_a_response_has_the_digits_of_its_request() -> None:
     """In both directions."""
-    assert response_id_of(RUN) == RESPONSE
-    assert run_id_of(RESPONSE) == RUN
+    assert build_response_id(RUN) == RESPONSE
+    assert find_run_id(RESPONSE) == RUN
 
 
 @pytest.mark.parametrize("index", [0, 1, 65_535, 65_536, 1_000_000])
@@ -18,7 +25,7 @@ def test_items_lead_to_their_response(index: int) -> None:
     """Those of the output and those of the input, which differ, however many there are."""
     ids = output_id("msg", RESPONSE, index), input_id("msg", RESPONSE, index)
     assert len({*ids}) == 2
-    assert [response_of(item_id) for item_id in ids] == [RESPONSE, RESPONSE]
+    assert [find_response_id(item_id) for item_id in ids] == [RESPONSE, RESPONSE]
 
 
 def test_ids_of_items_look_alike() -> None:
@@ -33,19 +40,19 @@ def test_ids_of_items_look_alike() -> None:
 )
 def test_foreign_ids_lead_nowhere(foreign: str) -> None:
     """Clients send any text as an id."""
-    assert response_of(foreign) is None
-    assert run_id_of(foreign) == (RUN if foreign == RESPONSE else None)
+    assert find_response_id(foreign) is None
+    assert find_run_id(foreign) == (RUN if foreign == RESPONSE else None)
 
 
 @pytest.mark.parametrize("foreign", [RESPONSE + "\n", RESPONSE + "0", "x" + RESPONSE, "resp_" + "é" * 24])
 def test_no_other_text_is_the_id_of_a_response(foreign: str) -> None:
     """Not even with a line end."""
-    assert run_id_of(foreign) is None
+    assert find_run_id(foreign) is None
 
 
 def test_only_items_of_an_answer_lead_to_its_request() -> None:
     """An item of the input has the id of the same request, and was not answered."""
-    response_id = response_id_of("run_" + "0a" * 12)
+    response_id = build_response_id("run_" + "0a" * 12)
     assert request_of_item({"id": output_id("msg", response_id, 2)}) == "run_" + "0a" * 12
     for item in ({"id": input_id("msg", response_id, 2)}, {"id": "msg_1"}, {"id": None}, {"id": 5}, {}):
         assert request_of_item(item) == ""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.items import is_of_response, item_at, listed
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.items import build_input_items, check_item, is_of_response
 
 from .requests import APPROVAL, CALL, HI, OUTPUT, QUESTION, asked, refusal
 
@@ -88,7 +88,7 @@ REQUIRED = {
 
 @pytest.mark.parametrize("item", GOOD, ids=lambda item: str(item["type"]))
 def test_every_kind_of_item_is_read(item: Json) -> None:
-    assert item_at("input[0]", item) == item
+    assert check_item("input[0]", item) == item
 
 
 @pytest.mark.parametrize("item", GOOD, ids=lambda item: str(item["type"]))
@@ -169,16 +169,16 @@ def test_the_place_counts_from_the_first_item() -> None:
 
 def test_a_message_may_come_without_its_type_and_with_fields_of_other_servers() -> None:
     item = {"role": "user", "content": "Hi", "internal_metadata": {"turn": 1}, "status": None, "id": None}
-    assert item_at("input[0]", item) == {**item, "type": "message"}
+    assert check_item("input[0]", item) == {**item, "type": "message"}
 
 
 def test_codex_has_another_name_for_a_compaction() -> None:
-    assert item_at("input[0]", {**COMPACTION, "type": "compaction_summary"}) == COMPACTION
+    assert check_item("input[0]", {**COMPACTION, "type": "compaction_summary"}) == COMPACTION
 
 
 def test_an_output_may_name_its_tool_in_place_of_a_call() -> None:
     item = {"type": "function_call_output", "name": "automation_update", "call_id": None, "output": "tick"}
-    assert item_at("input[0]", item) == item
+    assert check_item("input[0]", item) == item
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,9 @@ RESPONSE = "resp_" + "0123456789abcdef" * 1 + "01234567"
 
 def test_listed_items_have_ids_that_lead_to_their_response() -> None:
     bare = [{"role": "user", "content": "Hi"}, {**CALL, "id": None}, OUTPUT, {**REASONING, "id": ""}, CUSTOM]
-    found = listed([item_at("", item) for item in [*bare, CUSTOM_OUTPUT, APPROVAL, PATCH, CALL]], response_id=RESPONSE)
+    found = build_input_items(
+        [check_item("", item) for item in [*bare, CUSTOM_OUTPUT, APPROVAL, PATCH, CALL]], response_id=RESPONSE
+    )
     head = "0123456789abcdef01234567i000"
     assert [item["id"] for item in found] == [
         f"msg_{head}0",
@@ -234,12 +236,12 @@ def test_listed_items_have_ids_that_lead_to_their_response() -> None:
 
 
 def test_listed_messages_are_parts() -> None:
-    (of_user,) = listed([HI], response_id=RESPONSE)
+    (of_user,) = build_input_items([HI], response_id=RESPONSE)
     assert of_user["content"] == [{"type": "input_text", "text": "Hi"}] and of_user["status"] == "completed"
     image = {"type": "input_image", "image_url": "https://a", "detail": None}
     said = {"type": "output_text", "text": "a", "annotations": [{"type": "url_citation"}]}
     refused = {"type": "refusal", "refusal": "no"}
-    found = listed(
+    found = build_input_items(
         [
             {"type": "message", "role": "user", "content": [image, {"type": "text", "text": "a"}, refused]},
             {"type": "message", "role": "assistant", "content": "Hi", "phase": "final_answer"},

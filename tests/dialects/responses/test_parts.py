@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 from .requests import CALL, OUTPUT, messages, refusal
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.conversation import asked_of
-from gateway.dialects.responses.request import compaction_of, request_from, request_of
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.conversation import resolve_request
+from gateway.dialects.responses.request import parse_compaction, parse_request, parse_request_body
 
 from .requests import CALL, FUNCTION, HI, OUTPUT, QUESTION, opened, refusal, request
 from .test_fields import WRONG
@@ -19,7 +19,7 @@ from .test_fields import WRONG
 
 def refused(content: bytes, *, needs_model: bool = True) -> tuple[str, str | None]:
     with pytest.raises(GatewayError) as caught:
-        request_of(content, needs_model=needs_model)
+        parse_request(content, needs_model=needs_model)
     return caught.value.code, caught.value.param
 
 
@@ -29,7 +29,7 @@ def test_a_body_that_is_no_object(content: bytes) -> None:
 
 
 def test_a_text_is_the_message_of_a_user() -> None:
-    found = request_of(b'{"model": "m", "input": "Hi"}', needs_model=True)
+    found = parse_request(b'{"model": "m", "input": "Hi"}', needs_model=True)
     assert found.input == (HI,) and found.fields == {"model": "m"}
 
 
@@ -62,7 +62,7 @@ def test_input_may_be_missing_only_behind_something(value: object) -> None:
 def test_a_model_is_needed_unless_the_configuration_names_one() -> None:
     assert refused(b'{"input": "Hi"}') == ("missing_field", "model")
     assert refused(b'{"input": "Hi", "model": ""}') == ("missing_field", "model")
-    assert request_of(b'{"input": "Hi"}', needs_model=False).fields == {}
+    assert parse_request(b'{"input": "Hi"}', needs_model=False).fields == {}
 
 
 def test_instructions_are_text_or_messages() -> None:
@@ -75,11 +75,13 @@ def test_instructions_are_text_or_messages() -> None:
 
 def test_an_object_that_is_parsed_already() -> None:
     """A message of a WebSocket has further fields, which its page takes out."""
-    assert request_from({"model": "m", "input": "Hi"}, needs_model=True).input == (HI,)
+    assert parse_request_body({"model": "m", "input": "Hi"}, needs_model=True).input == (HI,)
 
 
 def test_a_compaction_needs_a_model_and_has_few_fields() -> None:
-    found = compaction_of(b'{"model": "m", "input": [{"role": "user", "content": "Hi"}], "instructions": "Be brief."}')
+    found = parse_compaction(
+        b'{"model": "m", "input": [{"role": "user", "content": "Hi"}], "instructions": "Be brief."}'
+    )
     assert found.input == (HI,) and found.fields["model"] == "m"
     for body, code, param in (
         ({"input": "Hi"}, "missing_field", "model"),
@@ -89,7 +91,7 @@ def test_a_compaction_needs_a_model_and_has_few_fields() -> None:
         ({"model": "m", "input": 5}, "invalid_field", "input"),
     ):
         with pytest.raises(GatewayError) as caught:
-            compaction_of(json.dumps(body).encode())
+            parse_compaction(json.dumps(body).encode())
         assert (caught.value.code, caught.value.param) == (code, param)
 
 
@@ -153,7 +155,7 @@ _SHAPED = st.recursive(
 def _tried(body: object) -> None:
     """Read a request as its page does. Only GatewayErrors come out of it."""
     with suppress(GatewayError):
-        asked_of(request_of(json.dumps(body).encode(), needs_model=True), unseal=opened)
+        resolve_request(parse_request(json.dumps(body).encode(), needs_model=True), unseal=opened)
 
 
 @given(st.dictionaries(st.sampled_from(_NAMES), _SHAPED, max_size=8))
@@ -178,7 +180,7 @@ def test_no_change_of_a_good_item_breaks_the_reader(item: Json, changes: Json, f
 @given(st.binary(max_size=60))
 def test_no_bytes_break_the_reader(content: bytes) -> None:
     with suppress(GatewayError):
-        request_of(content, needs_model=True)
+        parse_request(content, needs_model=True)
 
 
 def test_long_inputs_cost_what_they_hold() -> None:
@@ -209,7 +211,7 @@ def _steps(n: int) -> int:
 
     sys.setprofile(count)
     try:
-        asked_of(request_of(content, needs_model=True), unseal=opened)
+        resolve_request(parse_request(content, needs_model=True), unseal=opened)
     finally:
         sys.setprofile(None)
     return steps

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import Offer
 from gateway.dialects.responses.calls import ClientTool
 from gateway.dialects.responses.tools import read_tools

@@ -2,8 +2,8 @@
 
 import orjson
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import connect
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import connect
 from gateway.testing.scripts import answer, event, serve, sse_answer
 from gateway.testing.upstream import FakeUpstream
 
@@ -17,7 +17,7 @@ async def _talk(response: bytes) -> tuple[LocalGateway, dict[str, object]]:
         async with LocalGateway(config) as gateway, connect(gateway.host, gateway.port) as client:
             await client.send(ASK)
             await client.read_response(method="POST")
-            records = [orjson.loads(line) for line in gateway.logged().splitlines()]
+            records = [orjson.loads(line) for line in gateway.get_log().splitlines()]
     return gateway, next(record for record in records if record["event"] == "request")
 
 
@@ -43,7 +43,7 @@ async def test_event_streams_have_a_histogram_of_their_own() -> None:
     """A stream's duration says nothing about an answer's."""
     gateway, _ = await _talk(sse_answer([event("1")]))
     tally = gateway.metrics.route("/v1/", "passthrough")
-    assert (tally.streamed.used, tally.answered.used) == (True, False)
+    assert (tally.streamed.has_samples, tally.answered.has_samples) == (True, False)
 
 
 async def test_times_are_noted_for_both_sides() -> None:

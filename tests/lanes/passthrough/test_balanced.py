@@ -8,7 +8,7 @@ from functional.several import BODY, CHAT, STORES, chat, several
 from functional.through import ask, breathe, client_of, error_of, get, in_pieces, listener_of, post, through
 from gateways import exchange, key, until
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
 from gateway.testing.upstream import FakeUpstream, Script
 

@@ -22,10 +22,10 @@ from functional.through import (
     post_chunked,
 )
 
+from gateway.contracts.model_names import MODEL_CHARS
 from gateway.lanes.passthrough.model_field import LIMIT_BYTES
-from gateway.model_names import MODEL_CHARS
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, serve
 from gateway.testing.upstream import FakeUpstream
 

@@ -9,10 +9,10 @@ from functional.several import CHAT, Several, several
 from functional.through import FINE, ask, breathe, client_of, error_of, get, listener_of, post, post_chunked, through
 from gateways import exchange, key, until
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.testing.clock import ManualClock
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head
 
 SLOW, OTHER = b"X-Gateway-Key: sk-slow", b"X-Gateway-Key: sk-other"

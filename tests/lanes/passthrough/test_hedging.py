@@ -10,7 +10,7 @@ from functional.several import BODY, CHAT, STORES, Several, chat, several
 from functional.through import ask, breathe, client_of, get, post
 from gateways import exchange, until
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, ok, serve
 
 BUSY = answer(503, b"busy")

@@ -14,9 +14,9 @@ from gateways import exchange, key, samples, scrape, until, until_read
 from lanes.assembled import endpoint, keyring, read, router
 from limits.limiting import Workers, caller
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.limited import Limiting
 from gateway.lanes.plan import Plan
@@ -25,8 +25,8 @@ from gateway.limits import shared
 from gateway.limits.holds import end
 from gateway.limits.meters import UNUSED_S
 from gateway.testing.clock import ManualClock
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
 

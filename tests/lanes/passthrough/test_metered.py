@@ -13,15 +13,15 @@ from lanes.assembled import assembled, keyring
 from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, message_stream, response_stream, text
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
 from gateway.testing.upstream import Script
 from gateway.usage.codings import zstd
-from gateway.usage.tokens import Times, Tokens, Usage
+from gateway.usage.tokens import RequestUsage, Times, TokenCounts
 
 BODY = b'{"model":"x","messages":[]}!'
 MODEL = "gpt-4.1-2025-04-14"
-TOLD = Usage(Tokens(19, 4, 0, 10, 3))
+TOLD = RequestUsage(TokenCounts(19, 4, 0, 10, 3))
 STREAM = chat_stream("Hel", "lo", usage=CHAT["usage"], model=MODEL)
 SSE = ("Content-Type", "text/event-stream")
 CHUNKED = ("Transfer-Encoding", "chunked")
@@ -31,12 +31,12 @@ CHUNKED = ("Transfer-Encoding", "chunked")
 class Heard:
     """The requests that a ledger heard of."""
 
-    usage: list[Usage] = field(default_factory=list)
+    usage: list[RequestUsage] = field(default_factory=list)
     who: list[tuple[str, ...]] = field(default_factory=list)
     times: list[Times | None] = field(default_factory=list)
 
     def __call__(
-        self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str, times: Times | None
+        self, usage: RequestUsage, key: str, tenant: str, model: str, upstream: str, lane: str, times: Times | None
     ) -> None:
         self.times.append(times)
         self.usage.append(usage)
@@ -96,7 +96,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize(("pieces", "usage"), ANSWERS.values(), ids=ANSWERS)
-async def test_every_framing_and_coding(pieces: list[bytes], usage: Usage, version: bytes) -> None:
+async def test_every_framing_and_coding(pieces: list[bytes], usage: RequestUsage, version: bytes) -> None:
     """The bytes that reach the client are those of a lane without a meter."""
 
     async def script(peer: Peer) -> None:
@@ -263,27 +263,33 @@ async def test_an_answer_that_counts_its_text_only() -> None:
         await client.read_response()
         await lane.until_inflight(0)
         lane.unread.read()
-    assert heard.usage == [Usage(Tokens(len(BODY) // 4, output=3), estimated=True)]
+    assert heard.usage == [RequestUsage(TokenCounts(len(BODY) // 4, output=3), estimated=True)]
 
 
 CUT = {
-    "a stream": (chat_stream("word", "word", "word")[:-14], Usage(Tokens(7, 0, 0, 3), cut=True, estimated=True)),
+    "a stream": (
+        chat_stream("word", "word", "word")[:-14],
+        RequestUsage(TokenCounts(7, 0, 0, 3), cut=True, estimated=True),
+    ),
     "a stream that says its tokens": (
         chat_stream("a", "b", always=True)[:-14],
-        Usage(Tokens(19, 0, 0, 2), cut=True),
+        RequestUsage(TokenCounts(19, 0, 0, 2), cut=True),
     ),
-    "a message": (message_stream("abcd" * 8, ends=False), Usage(Tokens(125, 20, 10, 8), cut=True, estimated=True)),
+    "a message": (
+        message_stream("abcd" * 8, ends=False),
+        RequestUsage(TokenCounts(125, 20, 10, 8), cut=True, estimated=True),
+    ),
     "a stream without names": (
         chat_stream("word", "word", model="")[:-14],
-        Usage(Tokens(7, 0, 0, 2), cut=True, estimated=True),
+        RequestUsage(TokenCounts(7, 0, 0, 2), cut=True, estimated=True),
     ),
-    "nothing but its head": (b"", Usage(Tokens(7), cut=True, estimated=True)),
+    "nothing but its head": (b"", RequestUsage(TokenCounts(7), cut=True, estimated=True)),
 }
 
 
 @pytest.mark.parametrize("who", ["client", "upstream"])
 @pytest.mark.parametrize(("stream", "usage"), CUT.values(), ids=CUT)
-async def test_an_answer_that_was_cut(stream: bytes, usage: Usage, who: str) -> None:
+async def test_an_answer_that_was_cut(stream: bytes, usage: RequestUsage, who: str) -> None:
     """By its upstream, or by a client that leaves."""
     left = asyncio.Event()
 
@@ -315,7 +321,7 @@ async def test_a_client_that_leaves_before_its_request_is_sent_uses_nothing() ->
             await client.send(post())
             await until(lambda: bool(lane.listener.inflight))
         await lane.until_idle()
-    assert heard.usage == [Usage(cut=True)]
+    assert heard.usage == [RequestUsage(cut=True)]
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
@@ -327,7 +333,7 @@ async def test_a_refused_request_is_rejected(status: int, chunked: bool) -> None
     async with assembled(serve(error), recorded=heard) as lane, lane.client() as client:
         await client.send(post())
         assert (await client.read_response()).status == status
-    assert heard.usage == [Usage(rejected=True)]
+    assert heard.usage == [RequestUsage(rejected=True)]
     assert heard.who == [("local", "local", "", "up", "passthrough")]
 
 
@@ -340,7 +346,7 @@ async def test_an_answer_that_no_model_made_uses_nothing(status: int, body: byte
     async with assembled(serve(said), recorded=heard) as lane, lane.client() as client:
         await client.send(post())
         assert (await client.read_response()).status == status
-    assert heard.usage == [Usage()]
+    assert heard.usage == [RequestUsage()]
 
 
 @pytest.mark.parametrize("status", [307, 404, 503])
@@ -357,7 +363,7 @@ async def test_a_client_that_leaves_such_an_answer_uses_nothing(status: int) -> 
             await client.send(post())
             await client.read_exactly(len(said))
         await lane.until_idle()
-    assert heard.usage == [Usage(cut=True)]
+    assert heard.usage == [RequestUsage(cut=True)]
 
 
 async def test_an_upstream_that_does_not_answer_rejects() -> None:
@@ -370,7 +376,7 @@ async def test_an_upstream_that_does_not_answer_rejects() -> None:
     async with assembled(leaves, recorded=heard) as lane, lane.client() as client:
         await client.send(post())
         assert (await client.read_response()).status == 502
-    assert heard.usage == [Usage(rejected=True)]
+    assert heard.usage == [RequestUsage(rejected=True)]
 
 
 OLLAMA = text(
@@ -400,45 +406,69 @@ GEMINI = text(
     }
 )
 PATHS = [
-    (b"/v1/completions", b"{}", Usage(Tokens(7, 0, 0, 1), estimated=True)),
-    (b"/v1/responses", text(RESPONSE), Usage(Tokens(36, 6, 0, 87, 5))),
-    (b"/v1/responses", response_stream("a"), Usage(Tokens(36, 6, 0, 87, 5))),
-    (b"/v1/messages?beta=true", text(MESSAGE), Usage(Tokens(125, 20, 10, 12))),
-    (b"/v1/messages", message_stream("a"), Usage(Tokens(125, 20, 10, 12))),
-    (b"/v1/messages/count_tokens", b'{"input_tokens":14}', Usage()),
-    (b"/v1/embeddings", text(EMBEDDINGS), Usage(Tokens(8))),
-    (b"/v1/embeddings", b'{"data":[[1,2,3]]}', Usage(Tokens(7), estimated=True)),
+    (b"/v1/completions", b"{}", RequestUsage(TokenCounts(7, 0, 0, 1), estimated=True)),
+    (b"/v1/responses", text(RESPONSE), RequestUsage(TokenCounts(36, 6, 0, 87, 5))),
+    (b"/v1/responses", response_stream("a"), RequestUsage(TokenCounts(36, 6, 0, 87, 5))),
+    (b"/v1/messages?beta=true", text(MESSAGE), RequestUsage(TokenCounts(125, 20, 10, 12))),
+    (b"/v1/messages", message_stream("a"), RequestUsage(TokenCounts(125, 20, 10, 12))),
+    (b"/v1/messages/count_tokens", b'{"input_tokens":14}', RequestUsage()),
+    (b"/v1/embeddings", text(EMBEDDINGS), RequestUsage(TokenCounts(8))),
+    (b"/v1/embeddings", b'{"data":[[1,2,3]]}', RequestUsage(TokenCounts(7), estimated=True)),
     (
         b"/v1/audio/transcriptions",
         b'{"text":"hi","usage":{"input_tokens":4,"output_tokens":2}}',
-        Usage(Tokens(4, 0, 0, 2)),
+        RequestUsage(TokenCounts(4, 0, 0, 2)),
     ),
-    (b"/v1/audio/transcriptions", b'{"text":"four words of speech"}', Usage(Tokens(1, 0, 0, 8), estimated=True)),
-    (b"/v1/audio/speech", b"\xff\xf3" * 50, Usage(Tokens(7), estimated=True)),
-    (b"/v1/images/generations", b'{"data":[{"b64_json":"iVBO"}]}', Usage(Tokens(7), estimated=True)),
-    (b"/v1/images/edits", b'{"data":[{"b64_json":"iVBO"}]}', Usage(Tokens(1), estimated=True)),
-    (b"/v1/images/edits", b'{"data":[],"usage":{"input_tokens":40,"output_tokens":9}}', Usage(Tokens(40, 0, 0, 9))),
-    (b"/v1/files", b'{"id":"file-1"}', Usage()),
-    (b"/v1/api/chat", OLLAMA, Usage(Tokens(26, 0, 0, 298))),
-    (b"/v1/api/chat", b'{"model":"m","message":{"content":"a"},"done":false}\n' + OLLAMA, Usage(Tokens(26, 0, 0, 298))),
-    (b"/v1/api/generate", OLLAMA[:-50], Usage(Tokens(7, 0, 0, 38), estimated=True)),
-    (b"/v1/api/generate", b'{"response":"","eval_count":4}', Usage(Tokens(7, 0, 0, 4), estimated=True)),
-    (b"/v1/api/embed", b'{"embeddings":[[0.1]],"prompt_eval_count":8}', Usage(Tokens(8))),
-    (b"/v1/v1beta/models/g:generateContent", GEMINI, Usage(Tokens(15, 3, 0, 9, 4))),
-    (b"/v1/v1beta/models/g:streamGenerateContent", b"[%b,\r\n%b]\n" % (GEMINI, GEMINI), Usage(Tokens(15, 3, 0, 9, 4))),
-    (b"/v1/models/g:streamGenerateContent?alt=sse", b"data: %b\r\n\r\n" % GEMINI, Usage(Tokens(15, 3, 0, 9, 4))),
-    (b"/v1/models/g:embedContent", b'{"embedding":{"values":[1]}}', Usage(Tokens(7), estimated=True)),
-    (b"/v1/complete", b'{"completion":"four words of text"}', Usage(Tokens(7, 0, 0, 9), estimated=True)),
-    (b"/v1/generate", b'[{"generated_text":"four words of text"}]', Usage(Tokens(7, 0, 0, 11), estimated=True)),
-    (b"/v1/threads/t/runs", b'{"id":"run_1","usage":null}', Usage(Tokens(7, 0, 0, 7), estimated=True)),
-    (b"/v1/%74hreads/t/runs", b'{"id":"run_1","usage":null}', Usage(Tokens(7, 0, 0, 7), estimated=True)),
-    (b"/v1/threads/t/messages", b'{"id":"msg_1"}', Usage()),
-    (b"/v1/threads/../messages", b'{"id":"msg_1"}', Usage(Tokens(7, 0, 0, 4), estimated=True)),
+    (
+        b"/v1/audio/transcriptions",
+        b'{"text":"four words of speech"}',
+        RequestUsage(TokenCounts(1, 0, 0, 8), estimated=True),
+    ),
+    (b"/v1/audio/speech", b"\xff\xf3" * 50, RequestUsage(TokenCounts(7), estimated=True)),
+    (b"/v1/images/generations", b'{"data":[{"b64_json":"iVBO"}]}', RequestUsage(TokenCounts(7), estimated=True)),
+    (b"/v1/images/edits", b'{"data":[{"b64_json":"iVBO"}]}', RequestUsage(TokenCounts(1), estimated=True)),
+    (
+        b"/v1/images/edits",
+        b'{"data":[],"usage":{"input_tokens":40,"output_tokens":9}}',
+        RequestUsage(TokenCounts(40, 0, 0, 9)),
+    ),
+    (b"/v1/files", b'{"id":"file-1"}', RequestUsage()),
+    (b"/v1/api/chat", OLLAMA, RequestUsage(TokenCounts(26, 0, 0, 298))),
+    (
+        b"/v1/api/chat",
+        b'{"model":"m","message":{"content":"a"},"done":false}\n' + OLLAMA,
+        RequestUsage(TokenCounts(26, 0, 0, 298)),
+    ),
+    (b"/v1/api/generate", OLLAMA[:-50], RequestUsage(TokenCounts(7, 0, 0, 38), estimated=True)),
+    (b"/v1/api/generate", b'{"response":"","eval_count":4}', RequestUsage(TokenCounts(7, 0, 0, 4), estimated=True)),
+    (b"/v1/api/embed", b'{"embeddings":[[0.1]],"prompt_eval_count":8}', RequestUsage(TokenCounts(8))),
+    (b"/v1/v1beta/models/g:generateContent", GEMINI, RequestUsage(TokenCounts(15, 3, 0, 9, 4))),
+    (
+        b"/v1/v1beta/models/g:streamGenerateContent",
+        b"[%b,\r\n%b]\n" % (GEMINI, GEMINI),
+        RequestUsage(TokenCounts(15, 3, 0, 9, 4)),
+    ),
+    (
+        b"/v1/models/g:streamGenerateContent?alt=sse",
+        b"data: %b\r\n\r\n" % GEMINI,
+        RequestUsage(TokenCounts(15, 3, 0, 9, 4)),
+    ),
+    (b"/v1/models/g:embedContent", b'{"embedding":{"values":[1]}}', RequestUsage(TokenCounts(7), estimated=True)),
+    (b"/v1/complete", b'{"completion":"four words of text"}', RequestUsage(TokenCounts(7, 0, 0, 9), estimated=True)),
+    (
+        b"/v1/generate",
+        b'[{"generated_text":"four words of text"}]',
+        RequestUsage(TokenCounts(7, 0, 0, 11), estimated=True),
+    ),
+    (b"/v1/threads/t/runs", b'{"id":"run_1","usage":null}', RequestUsage(TokenCounts(7, 0, 0, 7), estimated=True)),
+    (b"/v1/%74hreads/t/runs", b'{"id":"run_1","usage":null}', RequestUsage(TokenCounts(7, 0, 0, 7), estimated=True)),
+    (b"/v1/threads/t/messages", b'{"id":"msg_1"}', RequestUsage()),
+    (b"/v1/threads/../messages", b'{"id":"msg_1"}', RequestUsage(TokenCounts(7, 0, 0, 4), estimated=True)),
 ]
 
 
 @pytest.mark.parametrize(("path", "body", "usage"), PATHS)
-async def test_paths(path: bytes, body: bytes, usage: Usage) -> None:
+async def test_paths(path: bytes, body: bytes, usage: RequestUsage) -> None:
     """Where a model answers, what is not said is estimated; elsewhere it is nothing."""
     heard = Heard()
     async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
@@ -453,7 +483,7 @@ async def test_what_is_read_again_does_not_count_again() -> None:
     async with assembled(serve(whole(text(RESPONSE))), recorded=heard) as lane, lane.client() as client:
         await client.send(b"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: gw\r\n\r\n")
         await client.read_response()
-    assert heard.usage == [Usage()]
+    assert heard.usage == [RequestUsage()]
 
 
 STORED = [
@@ -503,7 +533,7 @@ async def test_a_stream_of_sounds_or_images_that_was_cut(path: bytes, event: byt
         await client.send(b"POST %b HTTP/1.1\r\nHost: gw\r\nContent-Length: 8000\r\n\r\n" % path + b"x" * 8000)
         await client.read_rest()
         await lane.until_idle()
-    assert heard.usage == [Usage(Tokens(asked, 0, 0, answered), cut=True, estimated=True)]
+    assert heard.usage == [RequestUsage(TokenCounts(asked, 0, 0, answered), cut=True, estimated=True)]
 
 
 async def test_requests_belong_to_their_keys_and_each_is_heard_of_once() -> None:
@@ -519,7 +549,7 @@ async def test_requests_belong_to_their_keys_and_each_is_heard_of_once() -> None
             line = b"Authorization: Bearer %b\r\nContent-Length: %d" % (key.encode(), size)
             await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\n%b\r\n\r\n%b" % (line, b"x" * size))
             await client.read_response()
-    assert heard.usage == [Usage(Tokens(3, 0, 0, 2), requests=2), Usage(Tokens(3, 0, 0, 1))]
+    assert heard.usage == [RequestUsage(TokenCounts(3, 0, 0, 2), requests=2), RequestUsage(TokenCounts(3, 0, 0, 1))]
     assert [who[:2] for who in heard.who] == [("ann", "ann"), ("bob", "bob")]
 
 
@@ -539,7 +569,7 @@ async def test_a_websocket_is_a_request_without_tokens() -> None:
             await client.send(asked + b"Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n")
             await client.read_head()
         await lane.until_idle()
-    assert heard.usage == [Usage()]
+    assert heard.usage == [RequestUsage()]
 
 
 @pytest.mark.parametrize("coding", ["compress", "gzip, br"])
@@ -550,4 +580,4 @@ async def test_each_byte_that_cannot_be_decoded_is_a_token(coding: str) -> None:
     async with assembled(serve(said), recorded=heard) as lane, lane.client() as client:
         await client.send(post())
         await client.read_response()
-    assert heard.usage == [Usage(Tokens(7, 0, 0, 40_000), estimated=True)]
+    assert heard.usage == [RequestUsage(TokenCounts(7, 0, 0, 40_000), estimated=True)]

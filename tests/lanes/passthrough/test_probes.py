@@ -9,7 +9,7 @@ from functional.through import ask, breathe, client_of, error_of, get
 from gateways import until
 
 from gateway.testing.clock import ManualClock
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, ok, serve
 from gateway.testing.upstream import Script
 

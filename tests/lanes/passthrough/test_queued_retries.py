@@ -9,7 +9,7 @@ from functional.several import CHAT, STORES, Several, chat, several
 from functional.through import ask, breathe, client_of, error_of, post
 from gateways import until
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 

@@ -6,7 +6,7 @@ from functional.several import chat, several
 from functional.through import client_of
 from gateways import until
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer
 
 

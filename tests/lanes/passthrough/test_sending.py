@@ -9,7 +9,7 @@ from lanes.assembled import HOST, Lane, assembled
 
 from gateway.lanes.passthrough.sending import REPEAT_BYTES
 from gateway.lanes.router import Timeouts
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, chunk, ok, serve
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"

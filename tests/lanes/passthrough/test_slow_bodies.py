@@ -7,7 +7,7 @@ from functional.several import CHAT, chat, several
 from functional.through import ask, client_of, post
 
 from gateway.lanes.passthrough import balanced
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import Script
 from gateway.upstream import budget

@@ -6,7 +6,7 @@ import pytest
 from functional.through import breathe
 from lanes.assembled import assembled
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"

@@ -24,11 +24,11 @@ from gateways import until
 from usage.shapes import CHAT as CHAT_ANSWER
 from usage.shapes import text
 
-from gateway.testing.local import LocalGateway
-from gateway.testing.peer import Peer
+from gateway.telemetry.tracing.export import SCHEMA_URL
+from gateway.testing.local_gateway import LocalGateway
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, event, head, serve, sse
 from gateway.testing.upstream import FakeUpstream
-from gateway.tracing.export import SCHEMA_URL
 
 PARENT = f"traceparent: {TRACEPARENT}".encode()
 STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]) + sse(

@@ -7,7 +7,7 @@ from functional.tunnels import SWITCHING, echo, joined
 from gateways import until_still
 from lanes.assembled import Lane, assembled
 
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 
 
 async def test_it_ends_after_a_silence() -> None:

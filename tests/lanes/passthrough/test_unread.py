@@ -20,9 +20,9 @@ from lanes.assembled import assembled, endpoint, keyring, read, router
 from limits.limiting import Workers, caller
 from usage.shapes import CHAT, chat_stream, text
 
+from gateway.auth.keyring import KeyRing
 from gateway.contracts.allowance import Allowance
-from gateway.errors import GatewayError
-from gateway.lanes.keys import KeyRing
+from gateway.contracts.errors import GatewayError
 from gateway.lanes.listener import Listener
 from gateway.lanes.passthrough.metered import MeteredAccounting
 from gateway.lanes.passthrough.unread import MOST, SUMMED, WAIT_S, Unread
@@ -34,9 +34,9 @@ from gateway.limits.holds import end
 from gateway.limits.limiter import Limiter
 from gateway.testing.clock import ManualClock
 from gateway.testing.messages import Request
-from gateway.testing.peer import Peer
+from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
-from gateway.usage.tokens import Tokens, Usage
+from gateway.usage.tokens import RequestUsage, TokenCounts
 
 COUNT = 60
 KINDS = ("usual",) * 8 + ("malformed", "silent", "wrong", "list", "long", "gzip", "error", "stream", "5xx")
@@ -49,14 +49,14 @@ class Sums:
 
     def __init__(self) -> None:
         self.counted: Counter[tuple[object, ...]] = Counter()
-        self.calls: list[Usage] = []
+        self.calls: list[RequestUsage] = []
 
-    def __call__(self, usage: Usage, *facts: object) -> None:
+    def __call__(self, usage: RequestUsage, *facts: object) -> None:
         *who, _times = facts
         self.calls.append(usage)
         of = (*who, usage.rejected, usage.cut, usage.estimated, usage.asked)
         self.counted[*of, "requests"] += usage.requests
-        for name, count in zip(Tokens._fields, usage.tokens, strict=True):
+        for name, count in zip(TokenCounts._fields, usage.tokens, strict=True):
             self.counted[*of, name] += count
 
 
@@ -183,12 +183,12 @@ def test_answers_wait_for_a_moment_and_are_recorded_as_one_sum() -> None:
     assert ending.heard.calls == []
     ending.clock.advance(WAIT_S * 0.2)
     ending.loop.turn()
-    assert ending.heard.calls == [Usage(Tokens(15, 0, 0, 6), requests=3)]
+    assert ending.heard.calls == [RequestUsage(TokenCounts(15, 0, 0, 6), requests=3)]
     ending.end({"prompt_tokens": 1})  # the next ones wait for a moment of their own
     ending.clock.advance(WAIT_S * 1.1)
     ending.loop.turn()
     ending.loop.close()
-    assert ending.heard.calls[1:] == [Usage(Tokens(1))]
+    assert ending.heard.calls[1:] == [RequestUsage(TokenCounts(1))]
 
 
 def test_no_more_of_them_wait_than_are_read_at_once() -> None:
@@ -198,7 +198,7 @@ def test_no_more_of_them_wait_than_are_read_at_once() -> None:
         ending.end({"prompt_tokens": number})
         assert len(ending.unread.waiting) < MOST
     ending.loop.close()
-    assert ending.heard.calls == [Usage(Tokens(sum(range(1, SUMMED + 1))), requests=SUMMED)]
+    assert ending.heard.calls == [RequestUsage(TokenCounts(sum(range(1, SUMMED + 1))), requests=SUMMED)]
 
 
 def test_what_is_summed_up_is_recorded_in_a_moment() -> None:
@@ -211,7 +211,7 @@ def test_what_is_summed_up_is_recorded_in_a_moment() -> None:
         ending.clock.advance(WAIT_S * 1.1)
         ending.loop.turn()
     ending.loop.close()
-    assert ending.heard.calls == [Usage(Tokens(2 * (MOST + 1)), requests=MOST + 1)]
+    assert ending.heard.calls == [RequestUsage(TokenCounts(2 * (MOST + 1)), requests=MOST + 1)]
 
 
 def limited(**limits: int) -> tuple[Ending, Workers]:
@@ -233,7 +233,7 @@ def limited(**limits: int) -> tuple[Ending, Workers]:
 
 
 def used_of(limiter: Limiter) -> dict[str, float]:
-    return {one.limit: one.used for one in limiter.used(limiter.of_caller(caller("sk-a", "sk-a")))}
+    return {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller("sk-a", "sk-a")))}
 
 
 def test_places_come_back_at_once_and_tokens_are_corrected_when_they_are_read() -> None:

@@ -15,7 +15,7 @@ from usage.shapes import AZURE, CHAT, COMPLETION, MESSAGE, RESPONSE, text
 from gateway.lanes.passthrough.metered import MeteredAccounting
 from gateway.lanes.passthrough.usual import Usual
 from gateway.lanes.transaction import Client
-from gateway.usage.tokens import BYTES_A_TOKEN, MOST, Tokens, Usage
+from gateway.usage.tokens import BYTES_A_TOKEN, MOST, RequestUsage, TokenCounts
 
 ASK = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\nContent-Length: 40"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
@@ -48,7 +48,7 @@ def written(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-HEARD: list[tuple[Usage, str]] = []
+HEARD: list[tuple[RequestUsage, str]] = []
 ROUTER = router(endpoint(), recorded=lambda usage, key, tenant, model, *_: HEARD.append((usage, model)))
 
 
@@ -141,7 +141,7 @@ def test_texts_of_the_world_are_read() -> None:
 class Broken(Reading):
     """An answer with which the general reader ends in an error that nobody has thought of."""
 
-    def _usage(self, cut: bool) -> tuple[Usage, str]:
+    def _usage(self, cut: bool) -> tuple[RequestUsage, str]:
         raise ZeroDivisionError
 
 
@@ -165,5 +165,5 @@ def test_what_is_nested_deeply_is_read_or_left_alone() -> None:
     nested = b"[" * 2000 + b"]" * 2000
     body = b'{"model":"m","usage":{"prompt_tokens":1},"x":%b}' % nested
     read(Reading(body))
-    guessed = Usage(Tokens(10, output=ceil(len(body) / BYTES_A_TOKEN)), estimated=True)
-    assert HEARD[-1] in ((Usage(Tokens(1)), "m"), (guessed, ""))
+    guessed = RequestUsage(TokenCounts(10, output=ceil(len(body) / BYTES_A_TOKEN)), estimated=True)
+    assert HEARD[-1] in ((RequestUsage(TokenCounts(1)), "m"), (guessed, ""))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.mcp.schemas.differences import ABSENT, Difference, differences
 
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measuring import Effort
 
+from gateway.aio.cooperative import at_once
 from gateway.mcp.schemas.patterns import (
     PATTERN_CHARS,
     SCHEMA_US,
     PatternsError,
     Room,
     are_known,
-    patterns_of,
+    find_patterns,
     validator,
 )
-from gateway.turns import at_once
 
 #: Dates and times as zod writes them.
 DATE_TIME = (
@@ -107,7 +107,7 @@ def test_patterns_are_found_wherever_they_stand() -> None:
         "patternProperties": {"b": {"items": [{"pattern": "c"}]}},
         "$defs": {"d": {"not": {"pattern": "d"}}},
     }
-    assert sorted(patterns_of(schema)) == ["a", "b", "c", "d"]
+    assert sorted(find_patterns(schema)) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(

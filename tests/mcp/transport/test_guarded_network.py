@@ -11,7 +11,7 @@ import pytest
 from host_names import host_names
 from unanswered_ports import silent_port
 
-from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.guarded_network import GuardedNetwork, Resolve, allows
 
 

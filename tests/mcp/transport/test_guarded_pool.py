@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.mcp.transport.guarded_network import GuardedNetwork, HeadError, written
+from gateway.mcp.transport.guarded_network import GuardedNetwork, HeadError, encode_request_head
 from tests.certificates import self_signed
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -231,9 +231,9 @@ async def test_over_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_a_head_that_http_cannot_carry(fields: Sequence[tuple[bytes, bytes]]) -> None:
     """No field becomes two."""
     with pytest.raises(HeadError):
-        written("GET", b"/", fields)
+        encode_request_head("GET", b"/", fields)
     with pytest.raises(HeadError):
-        written("GET", b"/ HTTP/1.1\r\nx: y", [(b"a", b"b")])
+        encode_request_head("GET", b"/ HTTP/1.1\r\nx: y", [(b"a", b"b")])
 
 
 async def test_a_request_that_cannot_be_sent() -> None:

@@ -9,8 +9,8 @@ from pytest_aiohttp import AiohttpServer
 
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import open_connection
+from gateway.mcp.server_facts import Endpoint, OAuth
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.types import Endpoint, OAuth
 from tests.mcp.mcp_host import Clock
 from tests.mcp.transport.web_stands import stands_at
 from tests.mcp.webserver import serving
@@ -76,7 +76,7 @@ async def test_a_server_that_goes_down_in_mid_call_and_comes_back() -> None:
         await stand.said("echo", text="after it")
         await site.down()
         assert "ended while it ran the tool 'work'" in await call
-        await stand.changes.until(lambda: not stand.session.running)
+        await stand.changes.until(lambda: not stand.session.is_running)
         assert stand.session.condition().error == "it does not accept connections"
         await site.up()
         await stand.running()
@@ -106,7 +106,7 @@ async def test_a_session_that_the_server_forgot() -> None:
             with pytest.raises((AnsweredError, LostError)):
                 await link.call("echo", {"text": "x"}, progressed=lambda _: None)
             async with asyncio.timeout(120):
-                await link.gone
+                await link.closed_future
     assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
 
 

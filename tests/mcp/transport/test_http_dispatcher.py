@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.contracts.store import Json
-from gateway.mcp.transport.requests import ID_CHARS
+from gateway.contracts.storage.store import Json
+from gateway.mcp.transport.pending_requests import ID_CHARS
 from tests.mcp.mcp_host import Changes
 from tests.mcp.transport.web_stands import Elsewhere, stands_at
 

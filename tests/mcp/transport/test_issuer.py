@@ -26,9 +26,9 @@ async def test_a_field_of_the_metadata(aiohttp_server: AiohttpServer, network: G
     app.router.add_get("/.well-known/oauth-authorization-server", metadata)
     url = str((await aiohttp_server(app)).make_url("")).rstrip("/")
     issuer = Issuer(url, web=network)
-    assert await issuer.url_of("jwks_uri") == "https://x/keys"
+    assert await issuer.get_url("jwks_uri") == "https://x/keys"
     for field in ("ftp", "absent"):
         with pytest.raises(IssuerError, match=f"names no {field} that is as safe"):
-            await issuer.url_of(field)
+            await issuer.get_url(field)
     with pytest.raises(IssuerError, match="no metadata"):
-        await Issuer(url + "/other", web=network).url_of("jwks_uri")
+        await Issuer(url + "/other", web=network).get_url("jwks_uri")

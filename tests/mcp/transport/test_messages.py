@@ -9,20 +9,20 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
+from gateway.mcp.server_facts import Config, Endpoint
 from gateway.mcp.transport.http import HttpTransport
+from gateway.mcp.transport.junk_limit import LINES
 from gateway.mcp.transport.messages import (
     MAY_HAVE_RUN,
     TEXT_CHARS,
-    Events,
+    EventMessages,
     FloodError,
-    Place,
+    StreamPosition,
     UnreadError,
     read_message,
 )
-from gateway.mcp.transport.noise import LINES
-from gateway.mcp.transport.requests import Requests
-from gateway.mcp.types import Config, Endpoint
+from gateway.mcp.transport.pending_requests import Requests
 from tests.mcp.mcp_host import Clock, Stand, stands
 
 _TEXT: Final = '{"type": "text", "text": "hi"}'
@@ -141,9 +141,11 @@ async def _pieces(*pieces: bytes) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _events(*pieces: bytes, limit_bytes: int = 1000, place: Place | None = None) -> list[object]:
+async def _events(*pieces: bytes, limit_bytes: int = 1000, place: StreamPosition | None = None) -> list[object]:
     """Return what is read of a stream in these pieces: messages, and the reasons why others are not read."""
-    events = Events(_pieces(*pieces), limit_bytes=limit_bytes, requests=Requests(), place=place or Place())
+    events = EventMessages(
+        _pieces(*pieces), limit_bytes=limit_bytes, requests=Requests(), place=place or StreamPosition()
+    )
     return [str(event) if isinstance(event, UnreadError) else event async for event in events]
 
 
@@ -159,9 +161,9 @@ async def test_events_are_read_wherever_they_are_cut() -> None:
         [bytes([byte]) for byte in stream],
         *([stream[:n], stream[n:]] for n in range(len(stream))),
     ):
-        place = Place()
+        place = StreamPosition()
         assert await _events(*pieces, place=place) == expected
-        assert place == Place(last_id=b"8", retry_ms=5)
+        assert place == StreamPosition(last_id=b"8", retry_ms=5)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ async def test_events_are_read_wherever_they_are_cut() -> None:
 )
 async def test_a_place_that_the_standard_ignores_is_ignored(field: bytes) -> None:
     """An empty id means that there is none."""
-    place = Place()
+    place = StreamPosition()
     assert await _events(b"id: 7\nretry: 2\n\n" + field + b"\n\n", place=place) == []
-    assert place == Place(last_id=b"7", retry_ms=2)
+    assert place == StreamPosition(last_id=b"7", retry_ms=2)
     await _events(b"id\n\n", place=place)
     assert place.last_id == b""
 

@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
+from gateway.mcp.server_facts import OAuth
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.issuer import IssuerError
-from gateway.mcp.transport.oauth import Tokens
-from gateway.mcp.types import OAuth
+from gateway.mcp.transport.oauth import OAuthTokenSource
 from tests.mcp.mcp_host import Clock
 
 TOKEN: Json = {"access_token": "t1", "token_type": "bearer", "expires_in": 100}
@@ -44,13 +44,13 @@ class Issuer:
         self._serve = aiohttp_server
         self._web = http
 
-    async def tokens(self, *, path: str = "", scope: str | None = None) -> Tokens:
+    async def tokens(self, *, path: str = "", scope: str | None = None) -> OAuthTokenSource:
         app = web.Application()
         app.router.add_get("/{place:.*}", self._metadata)
         app.router.add_post("/token", self._token)
         self.url = str((await self._serve(app)).make_url("")).rstrip("/") + path
         credentials = OAuth(issuer=self.url, client_id="my gateway", client_secret="s:/é", scope=scope)
-        return Tokens(credentials, resource="https://mcp.example.com/mcp", web=self._web, clock=self.clock)
+        return OAuthTokenSource(credentials, resource="https://mcp.example.com/mcp", web=self._web, clock=self.clock)
 
     async def _metadata(self, request: web.Request) -> web.Response:
         if request.path != self.place:
@@ -95,10 +95,10 @@ async def test_a_token_that_the_server_refused(issuer: Issuer) -> None:
     """There is another one; who still had the one before changes nothing."""
     tokens = await issuer.tokens()
     assert await tokens.token() == "t1"
-    tokens.refused("t1")
+    tokens.discard_token("t1")
     issuer.token = {**TOKEN, "access_token": "t2"}
     assert await tokens.token() == "t2"
-    tokens.refused("t1")
+    tokens.discard_token("t1")
     assert await tokens.token() == "t2" and len(issuer.forms) == 2
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp_types import RequestId
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.mcp.transport.messages import UnreadError
 from gateway.mcp.transport.server_messages import ServerMessages
 

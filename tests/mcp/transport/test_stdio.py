@@ -16,11 +16,11 @@ from mcp import MCPError
 from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 
-from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.junk_limit import LINES
 from gateway.mcp.transport.messages import MAY_HAVE_RUN
-from gateway.mcp.transport.noise import LINES
+from gateway.mcp.transport.pending_requests import ID_CHARS
 from gateway.mcp.transport.process import Program, StartError
-from gateway.mcp.transport.requests import ID_CHARS
 from gateway.mcp.transport.stdio import StdioTransport
 from gateway.testing.processes import living_process
 from tests.mcp.transport.test_process import program

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
+from gateway.mcp.server_facts import Channel, Config, Endpoint, OAuth
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.types import Channel, Config, Endpoint, OAuth
 from tests.mcp.mcp_host import Clock, Stand
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.auth.keyring import Identity
 from gateway.config import Settings
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
-from gateway.lanes.keys import Identity
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.server.lanes.passthrough import build_router
 from gateway.telemetry.metrics import Metrics

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.errors import GatewayError
-from gateway.mcp_server.auth.issuer_keys import FRESH_S, PAUSE_S, TRUSTED_S, IssuerKeys, UnknownKeyError, keys_of
+from gateway.contracts.errors import GatewayError
+from gateway.mcp_server.auth.issuer_keys import FRESH_S, PAUSE_S, TRUSTED_S, IssuerKeys, UnknownKeyError, parse_keys
 from gateway.testing.clock import ManualClock
 from tests.mcp_server.auth.issuer import EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, base64url, public
 
@@ -145,7 +145,7 @@ def test_which_keys_sign_tokens() -> None:
     """Each with the algorithms of its type, or the one that it names. No secret, no key for encryption, no odd one."""
     rsa = public(RSA_KEY, kid="a")
     usable = [rsa, {**rsa, "alg": "PS256"}, public(EC_KEY, kid="b"), public(ED_KEY), {**rsa, "key_ops": ["verify"]}]
-    found = keys_of({"keys": usable}, "i")
+    found = parse_keys({"keys": usable}, "i")
     assert [key.kid for key in found] == ["a", "a", "b", None, "a"]
     assert [sorted(key.algorithms)[0] for key in found] == ["PS256", "PS256", "ES256", "EdDSA", "PS256"]
     assert [len(key.algorithms) for key in found] == [6, 1, 1, 1, 6]
@@ -170,9 +170,9 @@ def test_which_keys_sign_tokens() -> None:
         None,
         "x",
     ]
-    assert keys_of({"keys": [*odd, rsa]}, "i") == found[:1]
+    assert parse_keys({"keys": [*odd, rsa]}, "i") == found[:1]
     for nothing in ({}, {"keys": None}, {"keys": {}}):
-        assert keys_of(nothing, "i") == ()
+        assert parse_keys(nothing, "i") == ()
 
 
 async def test_a_token_without_a_key_id(issuer: Issuer, clock: ManualClock) -> None:

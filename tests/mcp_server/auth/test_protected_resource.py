@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 KEYS = [{"name": "user", "sha256": hashlib.sha256(b"user").hexdigest(), "scopes": ["tools"]}]
 OAUTH = {

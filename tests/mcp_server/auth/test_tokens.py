@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gateway.config.schema.serve_oauth import ServeOAuth
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
-from gateway.mcp_server.auth.tokens import LEEWAY_S, Tokens
+from gateway.contracts.errors import GatewayError
+from gateway.mcp_server.auth.tokens import LEEWAY_S, AccessTokenVerifier
 from gateway.testing.clock import ManualClock
 from tests.mcp_server.auth.issuer import AUDIENCE, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, base64url, public
 
@@ -31,20 +31,20 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def tokens(issuer: Issuer, clock: ManualClock) -> AsyncIterator[Tokens]:
-    tokens = Tokens(settings(issuer), clock=clock)
+async def tokens(issuer: Issuer, clock: ManualClock) -> AsyncIterator[AccessTokenVerifier]:
+    tokens = AccessTokenVerifier(settings(issuer), clock=clock)
     yield tokens
     await tokens.close()
 
 
-async def refusal(tokens: Tokens, token: str) -> GatewayError:
+async def refusal(tokens: AccessTokenVerifier, token: str) -> GatewayError:
     with pytest.raises(GatewayError) as raised:
         await tokens.caller(token.encode())
     assert raised.value.facts.status == 401
     return raised.value
 
 
-async def test_a_good_token(issuer: Issuer, tokens: Tokens) -> None:
+async def test_a_good_token(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """The words of its claim grant what the configuration says of them, and its caller has the name of no key."""
     assert await tokens.caller(issuer.token().encode()) == Caller("oauth:anna", "staff", frozenset(["tools"]))
     both = issuer.token(scope="mcp:use mcp:decide tools admin", aud=["https://other", AUDIENCE], head={"typ": "at+JWT"})
@@ -56,7 +56,9 @@ async def test_a_good_token(issuer: Issuer, tokens: Tokens) -> None:
     ("key", "algorithm"),
     [(RSA_KEY, "RS512"), (RSA_KEY, "PS256"), (EC_KEY, "ES256"), (ED_KEY, "EdDSA")],
 )
-async def test_signatures_that_are_accepted(issuer: Issuer, tokens: Tokens, key: Any, algorithm: str) -> None:
+async def test_signatures_that_are_accepted(
+    issuer: Issuer, tokens: AccessTokenVerifier, key: Any, algorithm: str
+) -> None:
     """Signatures with public keys are accepted."""
     issuer.keys = [public(key, kid="k1")]
     assert (await tokens.caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
@@ -75,7 +77,7 @@ def by_public_key(issuer: Issuer) -> str:
     return f"{text}.{base64url(signature)}"
 
 
-async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
+async def test_forged_tokens(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """All get the same answer, that of a wrong key."""
     good = issuer.token()
     head, claims, signature = good.split(".")
@@ -136,7 +138,7 @@ async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
     ],
 )
 async def test_tokens_of_the_issuer_that_are_not_for_us(
-    issuer: Issuer, tokens: Tokens, changes: dict[str, object], reason: str
+    issuer: Issuer, tokens: AccessTokenVerifier, changes: dict[str, object], reason: str
 ) -> None:
     """The answer names the reason. Times are seconds from now."""
     now_s = int(time.time())
@@ -146,7 +148,7 @@ async def test_tokens_of_the_issuer_that_are_not_for_us(
 
 
 @pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
-async def test_a_time_that_is_none(issuer: Issuer, tokens: Tokens, claim: str) -> None:
+async def test_a_time_that_is_none(issuer: Issuer, tokens: AccessTokenVerifier, claim: str) -> None:
     """The answer names the claim, whatever it holds. Milliseconds would let a token live for 50,000 years."""
     odd: tuple[object, ...] = ("soon", "9999999999", "Infinity", [], {}, True, -1, 10**300, 1e300, time.time() * 1000)
     for value in (*odd, float("inf"), float("-inf"), float("nan")):
@@ -154,7 +156,7 @@ async def test_a_time_that_is_none(issuer: Issuer, tokens: Tokens, claim: str) -
         assert (error.code, f"its claim {claim!r} is not a time in seconds" in error.message) == ("invalid_token", True)
 
 
-async def test_a_token_ends(issuer: Issuer, tokens: Tokens, clock: ManualClock) -> None:
+async def test_a_token_ends(issuer: Issuer, tokens: AccessTokenVerifier, clock: ManualClock) -> None:
     """Fractions of seconds are times, too."""
     now_s = clock.time()
     token = issuer.token(exp=now_s + 60.5, nbf=now_s + 0.5, iat=now_s).encode()
@@ -164,7 +166,7 @@ async def test_a_token_ends(issuer: Issuer, tokens: Tokens, clock: ManualClock) 
     assert "it has expired" in (await refusal(tokens, token.decode())).message
 
 
-async def test_types_of_tokens(issuer: Issuer, tokens: Tokens) -> None:
+async def test_types_of_tokens(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """RFC 9068 asks for at+jwt; most issuers write JWT, or none."""
     for kind in (None, "JWT", "application/jwt", "at+jwt", "AT+JWT", "application/at+jwt"):
         assert (await tokens.caller(issuer.odd_token(head={"typ": kind}).encode())).name == "oauth:anna"
@@ -173,7 +175,7 @@ async def test_types_of_tokens(issuer: Issuer, tokens: Tokens) -> None:
         assert error.code == "invalid_api_key", kind
 
 
-async def test_an_id_token_opens_nothing(issuer: Issuer, tokens: Tokens) -> None:
+async def test_an_id_token_opens_nothing(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """Also where its audience is that of the gateway; one that says that it is an access token may have any claim."""
     for kind in (None, "JWT"):
         error = await refusal(tokens, issuer.odd_token(head={"typ": kind}, at_hash="MTIz"))
@@ -181,7 +183,7 @@ async def test_an_id_token_opens_nothing(issuer: Issuer, tokens: Tokens) -> None
     assert (await tokens.caller(issuer.odd_token(head={"typ": "at+jwt"}, at_hash="MTIz").encode())).name == "oauth:anna"
 
 
-async def test_one_id_of_keys_of_two_types(issuer: Issuer, tokens: Tokens) -> None:
+async def test_one_id_of_keys_of_two_types(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """The algorithm of a token chooses among them, and a key that names an algorithm checks no other."""
     issuer.keys = [public(EC_KEY, kid="k1"), public(RSA_KEY, kid="k1", alg="PS256"), public(ED_KEY, kid="k1")]
     for key, algorithm in ((EC_KEY, "ES256"), (RSA_KEY, "PS256"), (ED_KEY, "EdDSA")):
@@ -192,7 +194,7 @@ async def test_one_id_of_keys_of_two_types(issuer: Issuer, tokens: Tokens) -> No
         assert (await refusal(tokens, issuer.odd_token(head=head))).code == "invalid_api_key", head
 
 
-async def test_a_short_key_is_none(issuer: Issuer, tokens: Tokens) -> None:
+async def test_a_short_key_is_none(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """RFC 7518 asks for 2048 bits."""
     short = rsa.generate_private_key(65537, 1024)
     issuer.keys.append(public(short, kid="short"))
@@ -217,14 +219,14 @@ async def test_where_the_words_stand(
     issuer: Issuer, clock: ManualClock, claim: str, claims: dict[str, object], granted: set[str]
 ) -> None:
     """In a text or a list, at the top or below."""
-    tokens = Tokens(settings(issuer, scope_claim=claim), clock=clock)
+    tokens = AccessTokenVerifier(settings(issuer, scope_claim=claim), clock=clock)
     found = await tokens.caller(issuer.token(**{"scope": None, **claims}).encode())
     assert found.scopes == granted
 
 
 async def test_a_tenant_and_a_name_of_other_claims(issuer: Issuer, clock: ManualClock) -> None:
     """Without them a token says for nobody whom it is for."""
-    tokens = Tokens(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=clock)
+    tokens = AccessTokenVerifier(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=clock)
     found = await tokens.caller(issuer.token(org="blue", email="a@example.com").encode())
     assert (found.name, found.tenant) == ("oauth:a@example.com", "blue")
     for org in (None, "", ["blue"], 5, "a\nb", "x" * 129):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, found, wanted_call
+from gateway.aio.cooperative import at_once
+from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, search_tools, wanted_call
 from gateway.mcp_server.finding.word_index import index_words
 from gateway.mcp_server.listing import Offer
-from gateway.turns import at_once
 
 MODERN = "2026-07-28"
 
@@ -20,7 +20,7 @@ INDEX = at_once(index_words(OFFERS))
 
 
 def names(query: str, **more: object) -> list[str]:
-    tools = found(OFFERS, INDEX, {"query": query, **more}, version=MODERN, plain=False)["tools"]
+    tools = search_tools(OFFERS, INDEX, {"query": query, **more}, version=MODERN, plain=False)["tools"]
     return [tool["name"] for tool in tools]
 
 
@@ -28,7 +28,7 @@ def test_a_word_in_a_name_counts_for_more_than_one_in_a_description() -> None:
     """Beginnings of words count; what has none of the words is not found."""
     assert names("mail") == ["s__read_mail", "s__send"] and names("peop") == ["s__send"] and names("tax") == []
     assert names("") == ["s__read_mail", "s__send", "s__noop"]
-    assert found(OFFERS, INDEX, {"query": "", "limit": 1}, version=MODERN, plain=True)["more"] == 2
+    assert search_tools(OFFERS, INDEX, {"query": "", "limit": 1}, version=MODERN, plain=True)["more"] == 2
 
 
 def test_only_the_beginning_of_a_long_query_counts() -> None:
@@ -40,7 +40,7 @@ def test_only_the_beginning_of_a_long_query_counts() -> None:
         ("x" * QUERY_CHARS + " mail", [], False),
         ("mail " * 100_000, ["s__read_mail", "s__send"], False),
     ):
-        answer = found(OFFERS, INDEX, {"query": query}, version=MODERN, plain=False)
+        answer = search_tools(OFFERS, INDEX, {"query": query}, version=MODERN, plain=False)
         assert [tool["name"] for tool in answer["tools"]] == expected
         assert ("note" not in answer) is is_whole
 
@@ -49,17 +49,17 @@ def test_a_query_finds_tools_of_the_request_only() -> None:
     """The index has the words of all tools, also of those that this request may not use."""
     many = [offer(f"tool{number}", f"Does {number}.") for number in range(500)]
     query = {"query": " ".join(f"tool{number}" for number in range(480, 480 + QUERY_WORDS))}
-    tools = found(many[:490], at_once(index_words(many)), query, version=MODERN, plain=False)["tools"]
+    tools = search_tools(many[:490], at_once(index_words(many)), query, version=MODERN, plain=False)["tools"]
     assert [tool["name"] for tool in tools] == [f"s__tool{number}" for number in range(480, 490)]
 
 
 def test_an_answer_is_bounded_in_bytes() -> None:
     """What has no room is counted; one tool always has."""
     many = [offer(f"tool{number}", "x" * (FOUND_BYTES // 3)) for number in range(10)]
-    answer = found(many, at_once(index_words(many)), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
+    answer = search_tools(many, at_once(index_words(many)), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
     assert (len(answer["tools"]), answer["more"]) == (2, 8)
     many = [offer(f"tool{number}", "x" * FOUND_BYTES) for number in range(2)]
-    answer = found(many, at_once(index_words(many)), {"query": "tool"}, version=MODERN, plain=False)
+    answer = search_tools(many, at_once(index_words(many)), {"query": "tool"}, version=MODERN, plain=False)
     assert (len(answer["tools"]), answer["more"]) == (1, 1)
 
 
@@ -67,7 +67,7 @@ def test_an_answer_is_bounded_in_bytes() -> None:
 def test_other_arguments_are_refused(arguments: dict[str, object]) -> None:
     """With what is expected."""
     with pytest.raises(ValueError, match="query must be a text"):
-        found(OFFERS, INDEX, arguments, version=MODERN, plain=False)
+        search_tools(OFFERS, INDEX, arguments, version=MODERN, plain=False)
 
 
 def test_the_call_of_a_found_tool() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import (
     MODELS,
     NAMES,
@@ -216,12 +216,15 @@ def test_so_many_models_are_remembered() -> None:
     learnt = LearntQuirks()
     for n in range(MODELS + 1):
         learnt.learn(Asked("up", "one", f"model-{n}", ANN), frozenset({"no_stream"}))
-    assert learnt.of(Asked("up", "one", "model-0", ANN)) == NONE
+    assert learnt.get_quirks(Asked("up", "one", "model-0", ANN)) == NONE
     first = Asked("up", "one", "model-1", ANN)
-    assert learnt.of(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
-    assert learnt.of(Asked("up", "two", "model-1", ANN)) == NONE
+    assert learnt.get_quirks(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
+    assert learnt.get_quirks(Asked("up", "two", "model-1", ANN)) == NONE
     assert learnt.of_model("up", "model-1", whose=ANN) == {"no_stream"}
-    assert learnt.at("up", "one")["model-1"] == ["no_stream"] and learnt.at("up", "two") == {}
+    assert (
+        learnt.get_endpoint_quirks("up", "one")["model-1"] == ["no_stream"]
+        and learnt.get_endpoint_quirks("up", "two") == {}
+    )
 
 
 def test_what_is_learnt_is_of_the_requests_of_a_key() -> None:
@@ -230,6 +233,6 @@ def test_what_is_learnt_is_of_the_requests_of_a_key() -> None:
     learnt.learn(Asked("up", "one", "m", ANN), frozenset({"no_stream"}))
     learnt.learn(Asked("up", "one", "m", BOB), frozenset({"no_system_role"}))
     for whose in (("acme", "bo"), ("other", "ann")):
-        assert learnt.of(Asked("up", "one", "m", whose)) == learnt.of_model("up", "m", whose=whose) == NONE
-    assert learnt.of(Asked("up", "one", "m", BOB)) == {"no_system_role"}
-    assert learnt.at("up", "one") == {"m": ["no_stream", "no_system_role"]}
+        assert learnt.get_quirks(Asked("up", "one", "m", whose)) == learnt.of_model("up", "m", whose=whose) == NONE
+    assert learnt.get_quirks(Asked("up", "one", "m", BOB)) == {"no_system_role"}
+    assert learnt.get_endpoint_quirks("up", "one") == {"m": ["no_stream", "no_system_role"]}

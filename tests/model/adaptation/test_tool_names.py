@@ -1,8 +1,8 @@
 """Names of tools that a server refuses, there and back."""
 
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
-from gateway.model.adaptation.tool_names import plain_name, plain_names, restoring
+from gateway.contracts.storage.store import Json
+from gateway.model.adaptation.tool_names import plain_name, plain_names, restore_tool_names
 
 ODD = "files.read/天气"
 
@@ -33,7 +33,7 @@ def test_a_tool_is_renamed_wherever_it_is_named() -> None:
     assert str(sent).count(plain_name(ODD)) == 4 and sent["messages"][0] == body["messages"][0]
     told: list[Chunk] = []
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [sent["messages"][1]["tool_calls"][0]]}}]}
-    emit = restoring(lambda one: told.append(one), body)
+    emit = restore_tool_names(lambda one: told.append(one), body)
     emit("text")
     emit(chunk)
     assert told == ["text", {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}]

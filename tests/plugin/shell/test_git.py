@@ -4,11 +4,11 @@ import pytest
 
 from gateway.plugin.shell.git import prints_contents, read_git
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import Use
+from gateway.plugin.shell.options import CommandUse
 from gateway.plugin.shell.parser import parse
 
 
-def read(text: str) -> Use:
+def read(text: str) -> CommandUse:
     return read_git(parse(f"git {text}").steps[0].words[1:])
 
 

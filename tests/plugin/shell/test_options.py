@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import Listed, Use, long_names, options, read_use
+from gateway.plugin.shell.options import CommandUse, Listed, long_names, options, read_use
 from gateway.plugin.shell.parser import parse
 
 TOOL = Listed(
@@ -18,7 +18,7 @@ TOOL = Listed(
 )
 
 
-def use(text: str, listed: Listed = TOOL) -> Use:
+def use(text: str, listed: Listed = TOOL) -> CommandUse:
     return read_use("tool", parse(f"tool {text}").steps[0].words[1:], listed)
 
 

@@ -1,17 +1,17 @@
 """The certain parts of a word, whatever is expanded."""
 
-from gateway.plugin.shell.words import ANY_WORD, Draft
+from gateway.plugin.shell.words import ANY_WORD, WordBuilder
 
 
 def test_a_draft_counts_what_no_expansion_changes() -> None:
     """In front, and behind unless a bracket is open or closed there."""
-    draft = Draft()
+    draft = WordBuilder()
     draft.add("ab")
     draft.expand("*")
     draft.add(".py")
     word = draft.word()
     assert (word.text, word.fixed, word.tail, word.splits, word.wild) == ("ab*.py", 2, 3, True, False)
-    draft = Draft()
+    draft = WordBuilder()
     draft.expand("[")
     draft.add("-.]delete")
     assert draft.word().tail == 0
@@ -20,12 +20,12 @@ def test_a_draft_counts_what_no_expansion_changes() -> None:
 def test_a_word_may_be_an_option_unless_it_begins_otherwise() -> None:
     """An unquoted variable may be one wherever it stands."""
     assert ANY_WORD.may_be_option
-    draft = Draft()
+    draft = WordBuilder()
     draft.add("a")
     draft.expand("$HOME", wild=True)
     assert draft.word().may_be_option
-    draft = Draft()
+    draft = WordBuilder()
     draft.add("a")
     draft.expand("$HOME", splits=False)
     assert not draft.word().may_be_option
-    assert draft.word().after(1).may_be_option
+    assert draft.word().without_prefix(1).may_be_option

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.plugin.sql.lexer import lex
-from gateway.plugin.sql.query import MAX_DEPTH, Doubt, QueryWalk
+from gateway.plugin.sql.query import MAX_DEPTH, QueryDoubt, QueryWalk
 
 
 def walk(sql: str, *, write: bool = False) -> QueryWalk:
@@ -36,7 +36,7 @@ def walk(sql: str, *, write: bool = False) -> QueryWalk:
 )
 def test_doubts(sql: str, rule: str) -> None:
     """What is not known to be harmless is doubted, by name of the rule."""
-    with pytest.raises(Doubt) as raised:
+    with pytest.raises(QueryDoubt) as raised:
         walk(sql)
     assert raised.value.rule == rule
 
@@ -93,7 +93,7 @@ def test_what_is_no_query(sql: str) -> None:
 def test_a_write_that_is_planned() -> None:
     """With `write` the words of INSERT, UPDATE and DELETE are read over; the functions in them are not."""
     assert walk("INSERT INTO s.t (a) SELECT lower(a) FROM u", write=True).broken is None
-    with pytest.raises(Doubt):
+    with pytest.raises(QueryDoubt):
         walk("UPDATE t SET a = sleep(1)", write=True)
-    with pytest.raises(Doubt):
+    with pytest.raises(QueryDoubt):
         walk("DELETE FROM t DROP TABLE t", write=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.plugin.sql.lexer import lex
-from gateway.plugin.sql.recursion import unbounded
+from gateway.plugin.sql.recursion import has_unbounded_recursion
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from gateway.plugin.sql.recursion import unbounded
 )
 def test_recursion_that_nothing_ends(sql: str, expected: bool) -> None:
     """The recursive arm reads its own expression and neither filters, joins nor limits."""
-    assert unbounded(lex(sql).tokens) is expected
+    assert has_unbounded_recursion(lex(sql).tokens) is expected

@@ -1,7 +1,7 @@
 """The word lists of the SQL judge."""
 
 from gateway.plugin.sql import words as sql_words
-from gateway.plugin.words import words
+from gateway.plugin.word_lists import words
 
 EFFECTS = words(
     "pg_sleep sleep benchmark load_file pg_read_file lo_import lo_export dblink dblink_exec set_config setval nextval "

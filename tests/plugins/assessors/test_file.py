@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.plugins.assessors.file import PLUGIN, Config, FileAssessor, Profile
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "data" / "file.jsonl").read_text().splitlines()]

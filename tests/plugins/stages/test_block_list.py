@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.plugins.stages.block_list import PLUGIN, Config, PhraseRule
-from gateway.testing import FakeHost, ScriptedModel, answer_of, check_stage, make_exchange
+from gateway.testing import FakeHost, ScriptedModel, check_stage, collect_answer, make_exchange
 from tests.e2e.models import Answer, Json, says
 from tests.e2e.talking import World, talking
 
@@ -63,7 +63,7 @@ async def test_a_request_is_blocked(text: Any) -> None:
         assert answer.json["usage"]["total_tokens"] == 0 and world.model.asked == []
         stream = await world.stream([{"role": "user", "content": text}])
         assert (stream.text, stream.finishes) == (BLOCKED, ["content_filter"])
-        assert "eron" not in world.gateway.logged().lower()
+        assert "eron" not in world.gateway.get_log().lower()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_wrong_settings_are_refused(settings: Json, reason: str) -> None:
 def test_the_longest_phrase_counts() -> None:
     rule = PhraseRule("r", ["blue", "blue heron"])
     assert rule.finder("a blue heron", range(12))(0) == (2, 12)
-    assert [rule.settled(text) for text in ("a bl", "a blue", "a blue hat", "")] == [2, 2, 10, 0]
+    assert [rule.count_stable_chars(text) for text in ("a bl", "a blue", "a blue hat", "")] == [2, 2, 10, 0]
 
 
 @given(
@@ -285,7 +285,7 @@ async def test_the_pieces_of_an_answer_change_nothing(pieces: list[str]) -> None
     whole = {"choices": [{"index": 0, "delta": {"content": "".join(pieces)}, "finish_reason": "stop"}]}
     told = []
     for answer in ([*pieces, end], [whole]):
-        chunks = await answer_of(stage, make_exchange(), ScriptedModel(answer))
+        chunks = await collect_answer(stage, make_exchange(), ScriptedModel(answer))
         said = (c if isinstance(c, str) else c["choices"][0]["delta"].get("content", "") for c in chunks)
         told.append("".join(said))
     assert told[0] == told[1]

@@ -8,10 +8,10 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Intent, Pause, Reply
-from gateway.contracts.store import Json, Memory, Recalled, StoreError
+from gateway.contracts.storage.store import Json, Memory, Recalled, StoreError
 from gateway.plugin import last_user_text
 from gateway.plugins.stages.intent import recognise
-from gateway.plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
+from gateway.plugins.stages.memory import PLUGIN, Config, block, new_memory_id, select_memories
 from gateway.testing import FakeHost
 
 ANN = Caller("ann", "home", frozenset())
@@ -250,10 +250,10 @@ def recalled(*texts: tuple[str, float]) -> list[Recalled]:
 def test_the_shortest_that_has_what_is_named_is_meant() -> None:
     """Equals go together; what has less than half of it is not meant."""
     known = recalled(("a blue car", 1.0), ("the blue car", 1.0), ("a blue car and a boat", 1.0), ("a red car", 0.4))
-    assert [memory.id for memory in meant(known, "the blue car", every=False)] == ["mem_0", "mem_1"]
-    assert [memory.id for memory in meant(known, "the blue car", every=True)] == ["mem_0", "mem_1", "mem_2"]
-    assert meant(known[-1:], "the blue car", every=True) == meant([], "", every=False) == []
-    assert [memory.id for memory in meant(recalled(("a", 0.6)), "x", every=True)] == ["mem_0"]
+    assert [memory.id for memory in select_memories(known, "the blue car", every=False)] == ["mem_0", "mem_1"]
+    assert [memory.id for memory in select_memories(known, "the blue car", every=True)] == ["mem_0", "mem_1", "mem_2"]
+    assert select_memories(known[-1:], "the blue car", every=True) == select_memories([], "", every=False) == []
+    assert [memory.id for memory in select_memories(recalled(("a", 0.6)), "x", every=True)] == ["mem_0"]
 
 
 @pytest.mark.parametrize("n_dogs", [3, 450])

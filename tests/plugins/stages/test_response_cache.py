@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from gateways import until, until_read
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.plugin import Stage
 from gateway.plugins.stages.response_cache import PLUGIN, Config
-from gateway.testing import FakeHost, ScriptedModel, answer_of, check_stage, make_exchange
+from gateway.testing import FakeHost, ScriptedModel, check_stage, collect_answer, make_exchange
 from tests.e2e.models import CUT, Answer, Json, call, says
 from tests.e2e.talking import Completed, World, desk, talking
 
@@ -249,14 +249,14 @@ def test_the_oldest_makes_room() -> None:
     stage = built(max_entries=2)
     for text, answers in (("1", "a"), ("2", "b"), ("3", "c"), ("2", ""), ("1", "d")):
         model = ScriptedModel(*([answer, STOP] for answer in answers))
-        asyncio.run(answer_of(stage, make_exchange(text), model))
+        asyncio.run(collect_answer(stage, make_exchange(text), model))
 
 
 @pytest.mark.parametrize("size", [10, 5000])
 def test_an_answer_that_is_too_large_is_not_kept(size: int) -> None:
     stage = built(max_bytes=4096)
     model = ScriptedModel(["x" * size, STOP], ["y", STOP])
-    said = [asyncio.run(answer_of(stage, make_exchange(), model))[0] for _ in range(2)]
+    said = [asyncio.run(collect_answer(stage, make_exchange(), model))[0] for _ in range(2)]
     assert said == ["x" * size, "x" * size if size < 4096 else "y"]
 
 

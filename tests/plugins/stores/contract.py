@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.store import (
+from gateway.contracts.storage.store import (
     HiddenTurn,
     Json,
     Store,
@@ -243,7 +243,10 @@ async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     await put_turn(store, turn("new", {"role": "tool"}), now_s=300.0)
     await store.remember(memory(1), limit=5)
     assert await store.prune(before_s=200.0, limit=9) == 5  # run, request, turn and its two keys
-    assert {r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)} == {"late", "run_1"}
+    assert {r.id for r in await store.runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)} == {
+        "late",
+        "run_1",
+    }
     assert await store.hidden(["old", "own", "new"], tenant="acme") == {"new": turn("new", {"role": "tool"})}
     assert await store.prune(before_s=200.0, limit=9) == 0
     assert len(await recalled(store)) == 1

@@ -7,13 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.journal import (
-    AskedAlreadyError,
-    Change,
-    Move,
-    NoteWrite,
-)
-from gateway.contracts.store import Store
+from gateway.contracts.storage.journal import AskedAlreadyError, Change, Move, NoteWrite
+from gateway.contracts.storage.store import Store
 from tests.plugins.stores.records import (
     approval,
     audit_line,
@@ -47,7 +42,7 @@ async def test_approvals_come_oldest_first_narrowed(store: Store) -> None:
     assert await ids(state="pending", conversation="c1", run_id="run_2") == ["a"]
     assert [a.id for a in await store.approvals(tenant="acme", limit=1)] == ["a"]
     assert await store.approval("d", tenant="acme") is None
-    assert (await store.standing(stuck_before_s=0.0)).pending == 3
+    assert (await store.count_backlog(stuck_before_s=0.0)).pending == 3
 
 
 @pytest.mark.parametrize("approve", [True, False])
@@ -112,7 +107,7 @@ async def test_an_approval_of_another_tenant_is_absent(store: Store) -> None:
     await store.write(parked())
     assert await store.rule(write(tenant="other")) == ("absent", None)
     assert await store.rule(write("ap_2")) == ("absent", None)
-    assert (await store.standing(stuck_before_s=0.0)).pending == 1
+    assert (await store.count_backlog(stuck_before_s=0.0)).pending == 1
 
 
 async def test_many_decisions_at_once_are_one(store: Store) -> None:
@@ -183,7 +178,7 @@ async def test_a_reissued_approval_takes_the_place_of_the_old_one(store: Store) 
     assert await store.reissue("ap_2", approval("ap_3", tenant="other"), events=(event(),)) is False
     happened = [replace(e, seq=0) for e in await store.events(after=0, limit=9)]
     assert happened == [resolved("ap_1", "cancelled"), event("approval.required")]
-    assert (await store.standing(stuck_before_s=0.0)).pending == 1
+    assert (await store.count_backlog(stuck_before_s=0.0)).pending == 1
 
 
 async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
@@ -208,7 +203,7 @@ async def test_approvals_expire_in_portions(store: Store) -> None:
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=expires_s))
     portions = [await store.expire(now_s=104.0, limit=2) for _ in range(3)]
     assert [[one.id for one in portion] for portion in portions] == [["ap_1", "ap_3"], ["ap_0", "ap_2"], []]
-    assert (await store.standing(stuck_before_s=0.0)).pending == 1
+    assert (await store.count_backlog(stuck_before_s=0.0)).pending == 1
 
 
 async def test_an_approval_that_nobody_decided_on_leaves_a_line(store: Store) -> None:

@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-from gateway.contracts.journal import (
-    AskBefore,
-    Grant,
-)
-from gateway.contracts.store import Store
+from gateway.contracts.storage.journal import AskBefore, Grant
+from gateway.contracts.storage.store import Store
 from tests.plugins.stores.contract import Reopen
 from tests.plugins.stores.records import (
     audit_line,
@@ -145,14 +142,14 @@ async def test_a_conversation_asks_before_every_call_until_it_ends(store: Store)
     first, again = (asking("c1", at_s=at_s, lasts_s=10.0) for at_s in (1.0, 5.0))
     assert await store.ask_by_id(first.id, tenant="acme") is None
     for ask in (first, again):
-        await store.ask_before(ask)
+        await store.put_ask(ask)
     kept = replace(first, expires_s=15.0)
     assert await store.asks(tenant="acme", now_s=14.9, limit=9) == [kept]
     assert await store.asks(tenant="other", now_s=1.0, limit=9) == []
     assert await store.asks(tenant="acme", now_s=15.0, limit=9) == []
     assert await store.ask_by_id(first.id, tenant="acme") == kept
     theirs = replace(first, id="ask_of_bob", user="bob")
-    await store.ask_before(theirs)
+    await store.put_ask(theirs)
     line = audit_line("revoked")
     assert await store.delete_ask(replace(first, tenant="other"), audit=[line]) is False
     assert await store.delete_ask(first, audit=[line]) is True
@@ -176,7 +173,7 @@ async def test_asks_come_in_pages_the_oldest_first(store: Store) -> None:
         )
     ]
     for ask in (*kept, asking("c1", tenant="other", caller="eve", at_s=2.5, lasts_s=50.0)):
-        await store.ask_before(ask)
+        await store.put_ask(ask)
 
     async def page(*, after: str | None = None, limit: int = 9, tenant: str = "acme", now_s: float = 5.0) -> list[str]:
         return [ask.id for ask in await store.asks(tenant=tenant, now_s=now_s, after=after, limit=limit)]
@@ -198,7 +195,7 @@ async def test_everything_of_a_run_is_there_after_closing(reopened: Reopen) -> N
     store = await reopened()
     await store.write(replace(parked(), events=(event(),), audit=(audit_line(),)))
     _, decided = await store.rule(write(grant=grant(), audit=(audit_line("decision"),)))
-    await store.ask_before(asking("c1", at_s=1.0, lasts_s=8.0))
+    await store.put_ask(asking("c1", at_s=1.0, lasts_s=8.0))
     again = await reopened()
     assert await again.approval("ap_1", tenant="acme") == decided
     assert [s.state for s in await again.steps("run_1", tenant="acme")] == ["requested"]

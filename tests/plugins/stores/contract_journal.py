@@ -6,15 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.journal import (
-    ENDED,
-    Change,
-    ConflictError,
-    KeyTakenError,
-    Move,
-    RunState,
-)
-from gateway.contracts.store import Store, StoreError
+from gateway.contracts.storage.journal import ENDED, Change, ConflictError, KeyTakenError, Move, RunState
+from gateway.contracts.storage.store import Store, StoreError
 from tests.plugins.stores.records import (
     approval,
     audit_line,
@@ -282,9 +275,12 @@ async def test_runs_like_another_come_newest_first(store: Store) -> None:
     long = run("long", created_s=50.0, updated_s=170.0)
     for kept in (old, young, long, run("else", fingerprint="e" * 64), run("theirs", tenant="other")):
         await store.write(new(kept))
-    found = await store.runs_like(old.fingerprint, tenant="acme", since_s=0.0)
+    found = await store.runs_by_fingerprint(old.fingerprint, tenant="acme", since_s=0.0)
     assert [r.id for r in found] == ["young", "old", "long"]
-    assert [r.id for r in await store.runs_like(old.fingerprint, tenant="acme", since_s=120.0)] == ["young", "long"]
+    assert [r.id for r in await store.runs_by_fingerprint(old.fingerprint, tenant="acme", since_s=120.0)] == [
+        "young",
+        "long",
+    ]
 
 
 async def test_runs_with_a_key_are_those_of_the_caller(store: Store) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from gateway.contracts.keys import StoredKey
-from gateway.contracts.store import Store
+from gateway.contracts.storage.keys import StoredKey
+from gateway.contracts.storage.store import Store
 from tests.plugins.stores.records import audit_line
 
 Reopen = Callable[[], Awaitable[Store]]

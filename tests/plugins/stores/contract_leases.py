@@ -7,13 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.journal import (
-    FAR_S,
-    Change,
-    ConflictError,
-    Move,
-)
-from gateway.contracts.store import Store
+from gateway.contracts.storage.journal import FAR_S, Change, ConflictError, Move
+from gateway.contracts.storage.store import Store
 from tests.plugins.stores.records import (
     approval,
     audit_line,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.lists import Tally
-from gateway.contracts.store import Store
+from gateway.contracts.storage.list_queries import Tally
+from gateway.contracts.storage.store import Store
 from tests.plugins.stores.records import approval, moved, new, parked, run, write
 
 #: Runs by what a list is narrowed by, in the order of their begin.

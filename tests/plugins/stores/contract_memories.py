@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from gateway.contracts.store import (
-    Store,
-)
+from gateway.contracts.storage.store import Store
 from tests.plugins.stores.records import memory, recalled
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.journal import ConflictError, KeyTakenError
-from gateway.contracts.responses import OPEN, StoredConversation, StoredResponse
-from gateway.contracts.store import Store, StoreError
+from gateway.contracts.storage.journal import ConflictError, KeyTakenError
+from gateway.contracts.storage.responses import OPEN, StoredConversation, StoredResponse
+from gateway.contracts.storage.store import Store, StoreError
 from tests.plugins.stores.records import claimed, moved, new, run
 
 ENDS = ("completed", "incomplete", "failed", "cancelled")
@@ -175,14 +175,14 @@ async def test_responses_are_of_one_tenant(store: Store) -> None:
         await store.put_response(each)
     assert await store.response("resp_1", tenant="acme") == ours
     assert await store.response("resp_2", tenant="acme") is None
-    assert await store.responses_up_to("resp_2", tenant="acme", limit=9) == []
-    assert [r.id for r in await store.responses_up_to("resp_2", tenant="other", limit=9)] == ["resp_1", "resp_2"]
-    assert await store.open_response_of("run_1", tenant="other") == theirs
-    assert await store.open_response_of("run_1", tenant="new") is None
+    assert await store.response_chain("resp_2", tenant="acme", limit=9) == []
+    assert [r.id for r in await store.response_chain("resp_2", tenant="other", limit=9)] == ["resp_1", "resp_2"]
+    assert await store.newest_open_response("run_1", tenant="other") == theirs
+    assert await store.newest_open_response("run_1", tenant="new") is None
     assert await store.delete_response("resp_1", tenant="new") is False
     assert await store.delete_response("resp_1", tenant="other") is True
     assert await store.response("resp_1", tenant="acme") == ours
-    assert [r.id for r in await store.responses_up_to("resp_2", tenant="other", limit=9)] == ["resp_2"]
+    assert [r.id for r in await store.response_chain("resp_2", tenant="other", limit=9)] == ["resp_2"]
 
 
 async def test_a_chain_comes_oldest_first(store: Store) -> None:
@@ -192,13 +192,13 @@ async def test_a_chain_comes_oldest_first(store: Store) -> None:
         await store.put_response(response(f"resp_{number}", previous_id=previous, input=b"%d" % number))
     await store.put_response(response("branch", previous_id="resp_7"))
     for last in (0, 5, 199, 200, 449):
-        chain = await store.responses_up_to(f"resp_{last}", tenant="acme", limit=1000)
+        chain = await store.response_chain(f"resp_{last}", tenant="acme", limit=1000)
         assert [r.input for r in chain] == [b"%d" % number for number in range(last + 1)]
-    assert [r.id for r in await store.responses_up_to("branch", tenant="acme", limit=2)] == ["resp_7", "branch"]
+    assert [r.id for r in await store.response_chain("branch", tenant="acme", limit=2)] == ["resp_7", "branch"]
     for limit in (1, 200, 201, 449):
-        chain = await store.responses_up_to("resp_449", tenant="acme", limit=limit)
+        chain = await store.response_chain("resp_449", tenant="acme", limit=limit)
         assert [r.id for r in chain] == [f"resp_{number}" for number in range(450 - limit, 450)]
-    assert await store.responses_up_to("resp_450", tenant="acme", limit=9) == []
+    assert await store.response_chain("resp_450", tenant="acme", limit=9) == []
 
 
 async def test_a_chain_begins_behind_what_is_missing(store: Store) -> None:
@@ -206,10 +206,10 @@ async def test_a_chain_begins_behind_what_is_missing(store: Store) -> None:
     for number in range(5):
         await store.put_response(response(f"resp_{number}", previous_id=f"resp_{number - 1}"))
     await store.delete_response("resp_1", tenant="acme")
-    chain = await store.responses_up_to("resp_4", tenant="acme", limit=9)
+    chain = await store.response_chain("resp_4", tenant="acme", limit=9)
     assert (chain[0].id, chain[0].previous_id, len(chain)) == ("resp_2", "resp_1", 3)
     await store.put_response(response("loop", previous_id="loop"))
-    assert len(await store.responses_up_to("loop", tenant="acme", limit=7)) == 7
+    assert len(await store.response_chain("loop", tenant="acme", limit=7)) == 7
 
 
 async def test_the_newest_open_response_of_a_run_is_found(store: Store) -> None:
@@ -220,10 +220,10 @@ async def test_the_newest_open_response_of_a_run_is_found(store: Store) -> None:
     await store.put_response(opened("other", created_s=900.0, run_id="run_2"))
     await store.put_response(response("ended", created_s=900.0))
     for response_id in ("resp_3", "resp_2", "resp_4", "resp_1"):
-        found = await store.open_response_of("run_1", tenant="acme")
+        found = await store.newest_open_response("run_1", tenant="acme")
         assert found is not None and found.id == response_id
         await store.put_response(replace(found, state="cancelled", output=b"{}"))
-    assert await store.open_response_of("run_1", tenant="acme") is None
+    assert await store.newest_open_response("run_1", tenant="acme") is None
 
 
 async def test_a_deleted_response_is_gone_with_its_log(store: Store) -> None:
@@ -234,26 +234,26 @@ async def test_a_deleted_response_is_gone_with_its_log(store: Store) -> None:
         await store.append_answer(response_id, tenant="acme", fence=0, start=0, chunks=[b"x"] * 1000)
     assert [await store.delete_response("resp_1", tenant="acme") for _ in range(2)] == [True, False]
     assert await store.response("resp_1", tenant="acme") is None
-    assert await store.open_response_of("run_1", tenant="acme") is not None
+    assert await store.newest_open_response("run_1", tenant="acme") is not None
     await store.put_response(opened())
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == []
-    assert len(await store.answer_from("resp_2", tenant="acme", start=0, limit=2000)) == 1000
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == []
+    assert len(await store.answer_chunks("resp_2", tenant="acme", start=0, limit=2000)) == 1000
 
 
 async def test_the_log_of_an_answer_grows_at_its_end(store: Store) -> None:
     """Chunk by chunk in order, and is read from any number on."""
     await store.write(new(run()))
     await store.put_response(opened())
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == []
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == []
     for start, chunks in ((0, [b"a", b"\0\xff"]), (2, []), (2, [b""]), (3, [b"d" * 100_000, b"e"])):
         await store.append_answer("resp_1", tenant="acme", fence=0, start=start, chunks=chunks)
     whole = [b"a", b"\0\xff", b"", b"d" * 100_000, b"e"]
     for start, limit in ((0, 9), (0, 2), (1, 2), (3, 9), (5, 9), (9, 9)):
-        found = await store.answer_from("resp_1", tenant="acme", start=start, limit=limit)
+        found = await store.answer_chunks("resp_1", tenant="acme", start=start, limit=limit)
         assert found == whole[start : start + limit]
-    assert await store.answer_from("resp_1", tenant="other", start=0, limit=9) == []
+    assert await store.answer_chunks("resp_1", tenant="other", start=0, limit=9) == []
     await store.put_response(response())
-    assert await store.answer_from("resp_1", tenant="acme", start=4, limit=9) == [b"e"]
+    assert await store.answer_chunks("resp_1", tenant="acme", start=4, limit=9) == [b"e"]
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])
@@ -265,7 +265,7 @@ async def test_a_log_has_no_gap_and_no_repetition(store: Store, start: int) -> N
     for chunks in ([b"c"], []):
         with pytest.raises(ConflictError):
             await store.append_answer("resp_1", tenant="acme", fence=0, start=start, chunks=chunks)
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == [b"a", b"b"]
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a", b"b"]
 
 
 async def test_a_worker_that_lost_its_run_appends_nothing(store: Store) -> None:
@@ -280,7 +280,7 @@ async def test_a_worker_that_lost_its_run_appends_nothing(store: Store) -> None:
     assert await store.cancel("run_1", tenant="acme", now_s=210.0, events=(), audit=())
     with pytest.raises(ConflictError):
         await store.append_answer("resp_1", tenant="acme", fence=1, start=2, chunks=[b"late"])
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == [b"a", b"b"]
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a", b"b"]
 
 
 async def test_the_owner_of_a_run_that_has_ended_appends_its_last_words(store: Store) -> None:
@@ -289,7 +289,7 @@ async def test_the_owner_of_a_run_that_has_ended_appends_its_last_words(store: S
     await store.put_response(opened())
     await store.write(moved(run(state="completed")))
     await store.append_answer("resp_1", tenant="acme", fence=0, start=0, chunks=[b"a"])
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == [b"a"]
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a"]
 
 
 async def test_an_answer_of_nothing_is_not_appended(store: Store) -> None:
@@ -303,7 +303,7 @@ async def test_an_answer_of_nothing_is_not_appended(store: Store) -> None:
     for tenant in ("acme", "other"):
         with pytest.raises(ConflictError):
             await store.append_answer("resp_1", tenant=tenant, fence=0, start=0, chunks=[b"a"])
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == []
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == []
 
 
 async def test_one_of_those_that_append_at_once_is_first(store: Store) -> None:
@@ -316,7 +316,7 @@ async def test_one_of_those_that_append_at_once_is_first(store: Store) -> None:
     results = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(result) for result in results].count(ConflictError) == 19
     first = b"%d" % results.index(None)
-    assert await store.answer_from("resp_1", tenant="acme", start=0, limit=9) == [first, b"more"]
+    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [first, b"more"]
 
 
 async def test_a_conversation_is_kept(store: Store) -> None:
@@ -403,7 +403,7 @@ async def test_old_responses_are_pruned_with_their_logs(store: Store) -> None:
     assert await store.response("resp_1", tenant="acme") is None
     assert await store.response("resp_2", tenant="other") is None
     assert await store.response("resp_3", tenant="acme") is not None
-    assert len(await store.answer_from("resp_3", tenant="acme", start=0, limit=9)) == 2
+    assert len(await store.answer_chunks("resp_3", tenant="acme", start=0, limit=9)) == 2
 
 
 async def test_conversations_that_nobody_changes_are_pruned_with_their_items(store: Store) -> None:
@@ -438,6 +438,6 @@ async def test_responses_and_conversations_are_there_after_closing(reopened: Cal
     await converse(store, "a")
     again = await reopened()
     assert await again.response("resp_1", tenant="acme") == opened()
-    assert await again.answer_from("resp_1", tenant="acme", start=0, limit=9) == [b"a"]
+    assert await again.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a"]
     assert await again.conversation("conv_1", tenant="acme") == CONVERSATION
     assert await listed(again) == "a"

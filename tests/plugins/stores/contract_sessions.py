@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.contracts.store import Store
+from gateway.contracts.storage.store import Store
 
 
 async def test_a_secret_is_made_once_and_stays(store: Store) -> None:

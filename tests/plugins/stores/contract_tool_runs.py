@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.journal import AskedAlreadyError, Change, StoredRun
-from gateway.contracts.store import Store
-from gateway.contracts.tool_runs import AWAITED_S
+from gateway.contracts.storage.journal import AskedAlreadyError, Change, StoredRun
+from gateway.contracts.storage.store import Store
+from gateway.contracts.storage.tool_runs import AWAITED_S
 from tests.plugins.stores.records import approval, new, run, step
 
 CLIENT = '{"name":"probe","version":"1.2"}'
@@ -37,26 +37,26 @@ async def test_a_call_comes_back_as_it_was_written(store: Store) -> None:
 async def test_a_call_that_asks_is_undelivered_until_it_is_delivered(store: Store) -> None:
     """Of one tenant; and whatever becomes of its run."""
     await store.write(asking(called()))
-    assert await store.undelivered("same", tenant="acme") == called()
-    assert await store.undelivered("same", tenant="other") is None
-    assert await store.undelivered("another", tenant="acme") is None
+    assert await store.undelivered_run("same", tenant="acme") == called()
+    assert await store.undelivered_run("same", tenant="other") is None
+    assert await store.undelivered_run("another", tenant="acme") is None
     await store.write(Change(run=called(state="completed")))
-    found = await store.undelivered("same", tenant="acme")
+    found = await store.undelivered_run("same", tenant="acme")
     assert found is not None and found.state == "completed"
-    await store.delivered("same", tenant="other", run_id="run_1")
-    await store.delivered("same", tenant="acme", run_id="run_2")
-    assert await store.undelivered("same", tenant="acme") is not None
-    await store.delivered("same", tenant="acme", run_id="run_1")
-    assert await store.undelivered("same", tenant="acme") is None
+    await store.mark_delivered("same", tenant="other", run_id="run_1")
+    await store.mark_delivered("same", tenant="acme", run_id="run_2")
+    assert await store.undelivered_run("same", tenant="acme") is not None
+    await store.mark_delivered("same", tenant="acme", run_id="run_1")
+    assert await store.undelivered_run("same", tenant="acme") is None
 
 
 async def test_a_workflow_of_an_mcp_client_is_undelivered_as_well(store: Store) -> None:
     """Once it asks; one that was begun in another way, without a client, never is."""
     facts = {"kind": "workflow", "tool": None, "workflow": "tidy"}
     await store.write(asking(called("run_1", fingerprint="other", client=None, **facts)))
-    assert await store.undelivered("other", tenant="acme") is None
+    assert await store.undelivered_run("other", tenant="acme") is None
     await store.write(asking(called("run_2", **facts)))
-    found = await store.undelivered("same", tenant="acme")
+    found = await store.undelivered_run("same", tenant="acme")
     assert found is not None and (found.id, found.workflow, found.client) == ("run_2", "tidy", CLIENT)
 
 
@@ -68,9 +68,9 @@ async def test_one_run_asks_for_a_call(store: Store) -> None:
     assert await store.run("run_2", tenant="acme") is None
     assert await store.approval("ap_run_2", tenant="acme") is None
     await store.write(asking(called("run_1", tenant="other")))
-    await store.delivered("same", tenant="acme", run_id="run_1")
+    await store.mark_delivered("same", tenant="acme", run_id="run_1")
     await store.write(asking(called("run_2")))
-    found = await store.undelivered("same", tenant="acme")
+    found = await store.undelivered_run("same", tenant="acme")
     assert found is not None and found.id == "run_2"
 
 
@@ -78,15 +78,15 @@ async def test_a_call_of_an_unknown_outcome_is_undelivered(store: Store) -> None
     """Unless the same call waits already; a chat never is."""
     await store.write(new(called(state="unknown")))
     await store.write(new(called("run_2", state="unknown")))
-    found = await store.undelivered("same", tenant="acme")
+    found = await store.undelivered_run("same", tenant="acme")
     assert found is not None and found.id == "run_1"
     await store.write(new(run("run_3", state="unknown", fingerprint="chat")))
-    assert await store.undelivered("chat", tenant="acme") is None
+    assert await store.undelivered_run("chat", tenant="acme") is None
 
 
 async def test_a_call_that_runs_is_not_undelivered(store: Store) -> None:
     await store.write(new(called(effects=True), steps=(step(state="started"),)))
-    assert await store.undelivered("same", tenant="acme") is None
+    assert await store.undelivered_run("same", tenant="acme") is None
 
 
 async def test_what_is_pruned_is_in_nobodys_way(store: Store) -> None:
@@ -95,9 +95,9 @@ async def test_what_is_pruned_is_in_nobodys_way(store: Store) -> None:
     await store.write(Change(run=ended))
     while await store.prune(before_s=200.0, limit=10):
         pass
-    assert await store.undelivered("same", tenant="acme") is None
+    assert await store.undelivered_run("same", tenant="acme") is None
     await store.write(asking(called("run_2")))
-    found = await store.undelivered("same", tenant="acme")
+    found = await store.undelivered_run("same", tenant="acme")
     assert found is not None and found.id == "run_2"
 
 

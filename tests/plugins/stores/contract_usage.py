@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.store import Store
-from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
+from gateway.contracts.storage.store import Store
+from gateway.contracts.storage.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 
 ROW = StoredUsage("2026-11-26", "acme", "alice", "gpt-4.1", "openai", "passthrough", "USD", 2, 1, 0, 1, 10, 4, 7, 3, 99)
 
@@ -134,14 +134,14 @@ async def test_sums_stop_at_the_most_that_fits(store: Store) -> None:
 
 async def test_gateways_at_work_are_counted(store: Store) -> None:
     """Until they leave, or have not said so for too long. A duty of another name is none."""
-    assert await store.attending(now_s=0.0) == 0
+    assert await store.count_gateways(now_s=0.0) == 0
     await store.take_duty("prune", owner="w", now_s=0.0, until_s=99.0)
     await store.attend("one", now_s=0.0, until_s=30.0)
     await store.attend("two", now_s=5.0, until_s=35.0)
     await store.attend("one", now_s=10.0, until_s=40.0)
-    assert [await store.attending(now_s=now_s) for now_s in (10.0, 36.0, 41.0)] == [2, 1, 0]
+    assert [await store.count_gateways(now_s=now_s) for now_s in (10.0, 36.0, 41.0)] == [2, 1, 0]
     await store.leave("two")
     await store.leave("two")
-    assert await store.attending(now_s=10.0) == 1
+    assert await store.count_gateways(now_s=10.0) == 1
     await store.attend("three", now_s=50.0, until_s=80.0)
-    assert await store.attending(now_s=10.0) == 1
+    assert await store.count_gateways(now_s=10.0) == 1

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from gateway.contracts.audit_chain import verify
-from gateway.contracts.journal import (
+from gateway.contracts.storage.audit_chain import verify
+from gateway.contracts.storage.journal import (
     Approval,
     AuditLine,
     AuditRow,
@@ -18,10 +18,7 @@ from gateway.contracts.journal import (
     StoredRun,
     StoredStep,
 )
-from gateway.contracts.store import (
-    Memory,
-    Store,
-)
+from gateway.contracts.storage.store import Memory, Store
 
 _RUN = StoredRun(
     id="run_1",

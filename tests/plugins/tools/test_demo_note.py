@@ -8,7 +8,7 @@ from gateways import until_read
 
 from gateway.plugins.tools.demo_note import PLUGIN, Config, DemoNote
 from gateway.testing import check_tool
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 WORKFLOWS = Path(__file__).parents[3] / "workflows"
 FIRST_VISIT = {"upstreams": [], "tools": {"demo_note": {}}, "workflows": {"folder": str(WORKFLOWS)}}

@@ -2,7 +2,7 @@
 
 import time
 
-from gateway.clock import SystemClock
+from gateway.aio.clock import SystemClock
 from gateway.config import Settings
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters

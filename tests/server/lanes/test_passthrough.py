@@ -7,7 +7,7 @@ import pytest
 from certificates import Certificates
 
 from gateway.config import ConfigError, Settings
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import parse_request_head
 from gateway.lanes.router import Router
 from gateway.server.lanes.passthrough import (
@@ -17,7 +17,7 @@ from gateway.server.lanes.passthrough import (
     build_router,
     check_files,
 )
-from gateway.server.lanes.upstreams import endpoints_of
+from gateway.server.lanes.upstreams import build_endpoints
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint import Endpoint
 
@@ -28,7 +28,7 @@ def settings(**content: object) -> Settings:
 
 def endpoint_of(**upstream: object) -> Endpoint:
     (only,) = settings(upstreams=[{"name": "up", **upstream}]).upstreams
-    (found,) = endpoints_of(only)
+    (found,) = build_endpoints(only)
     return found
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from gateway.config import Settings
-from gateway.server.lanes.rights import barred, key_ring
-from gateway.tools.rights import Refusal
+from gateway.server.lanes.rights import build_client_refusal, key_ring
+from gateway.tools.client_rights import Refusal
 from tests.tools.doubles import exchange
 
 CALL = replace(exchange("here.echo"), call={"tool": "here.echo", "arguments": {}})
@@ -20,7 +20,7 @@ def settings(**further: object) -> Settings:
 
 def refusal_of(**further: object) -> Refusal:
     found = settings(**further)
-    return barred(found, key_ring(found))
+    return build_client_refusal(found, key_ring(found))
 
 
 def test_those_decide_whose_keys_may() -> None:

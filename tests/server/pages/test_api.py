@@ -12,8 +12,8 @@ import pytest
 from gateways import key
 from own_pages import own_pages
 
-from gateway.api.site import OPEN, Route
-from gateway.testing.local import LocalGateway
+from gateway.api.ops_pages import OPEN, Route
+from gateway.testing.local_gateway import LocalGateway
 
 KEYS = [key("guest", "passthrough"), key("user", "context"), key("boss", "context", "approve", "admin")]
 #: Makes the plain paths of chat completions and responses ours.

@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 #: What a client sends first (MCP 2025-06-18, lifecycle).
 HELLO = {

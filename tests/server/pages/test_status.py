@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 from gateways import until_read
 
-from gateway.testing.local import LocalGateway
+from gateway.testing.local_gateway import LocalGateway
 
 SECRET = "sk-canary-0123456789"
 

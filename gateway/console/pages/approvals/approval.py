@@ -7,13 +7,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.approvals.view import get_waiting_arguments
-from gateway.console.client import ApiError
-from gateway.console.exact import exact_arguments, exact_difference
+from gateway.console.api_client import ApiError
 from gateway.console.rendering import shown_line
-from gateway.console.schema_form import FieldError, fields_of, object_in, values_of
-from gateway.console.visit import VIEWING, Page, Visit, see_other
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.console.request import VIEWING, Page, Visit, see_other
+from gateway.console.schema_form import FormError, build_fields, parse_object, parse_values
+from gateway.console.visible_text import exact_arguments, exact_difference
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
 
 #: The control that holds all arguments as JSON, for a reader who edits them so.
 WHOLE: Final = "arguments"
@@ -47,9 +47,9 @@ class ApprovalPage:
 
     async def _approval(self, visit: Visit) -> web.Response:
         approval = await visit.api.get("context", "approvals", visit.match["id"])
-        return await self._shown(visit, approval)
+        return await self._render_page(visit, approval)
 
-    async def _shown(
+    async def _render_page(
         self,
         visit: Visit,
         approval: Json,
@@ -59,7 +59,7 @@ class ApprovalPage:
         form: Mapping[str, str] = {},
     ) -> web.Response:
         arguments = get_waiting_arguments(approval)
-        fields = fields_of(approval["parameters"], arguments)
+        fields = build_fields(approval["parameters"], arguments)
         # In a thread: some of a million characters take seconds.
         shown_arguments = await asyncio.to_thread(exact_arguments, arguments, language=visit.language)
         return await visit.page(
@@ -99,13 +99,13 @@ class ApprovalPage:
             body["reason"] = reason
         try:
             if decision == "approve" and "edited" in form:
-                body["arguments"] = await self._edited(visit, approval_id)
+                body["arguments"] = await self._parse_arguments(visit, approval_id)
             decided = await visit.api.post("context", "approvals", approval_id, body=body)
-        except FieldError as error:
+        except FormError as error:
             problem = f"{shown_line(error.name)}: {error.problem(visit.t)}"
-            return await self._failed(visit, approval_id, 422, problem)
+            return await self._render_failure(visit, approval_id, 422, problem)
         except ApiError as error:
-            return await self._failed(visit, approval_id, error.status, error.message)
+            return await self._render_failure(visit, approval_id, error.status, error.message)
         done = "counted" if decided["state"] == "pending" else PAST[decision]
         if form.get("back") == "approval":
             return see_other("approvals", approval_id, done=done, run=decided["run_id"])
@@ -115,26 +115,26 @@ class ApprovalPage:
 
     async def _assign(self, visit: Visit) -> web.Response:
         to = visit.form.get("me") or visit.form.get("to", "").strip() or None
-        return await self._told(visit, "assign", done="assigned" if to else "unassigned", body={"to": to})
+        return await self._post_change(visit, "assign", done="assigned" if to else "unassigned", body={"to": to})
 
     async def _note(self, visit: Visit) -> web.Response:
-        return await self._told(visit, "notes", done="noted", body={"text": visit.form.get("text", "").strip()})
+        return await self._post_change(visit, "notes", done="noted", body={"text": visit.form.get("text", "").strip()})
 
-    async def _told(self, visit: Visit, what: str, *, done: str, body: Mapping[str, str | None]) -> web.Response:
+    async def _post_change(self, visit: Visit, what: str, *, done: str, body: Mapping[str, str | None]) -> web.Response:
         approval_id = visit.match["id"]
         try:
             await visit.api.post("context", "approvals", approval_id, what, body=body)
         except ApiError as error:
-            return await self._failed(visit, approval_id, error.status, error.message)
+            return await self._render_failure(visit, approval_id, error.status, error.message)
         return see_other("approvals", approval_id, done=done)
 
-    async def _failed(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:
+    async def _render_failure(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:
         approval = await visit.api.get("context", "approvals", approval_id)
-        return await self._shown(visit, approval, status=status, problem=problem, form=visit.form)
+        return await self._render_page(visit, approval, status=status, problem=problem, form=visit.form)
 
-    async def _edited(self, visit: Visit, approval_id: str) -> Json:
+    async def _parse_arguments(self, visit: Visit, approval_id: str) -> Json:
         """Return the arguments that a form brings. Raises FieldError, ApiError."""
         approval = await visit.api.get("context", "approvals", approval_id)
         if WHOLE in visit.form:
-            return object_in(WHOLE, visit.form[WHOLE])
-        return values_of(fields_of(approval["parameters"], get_waiting_arguments(approval)), visit.form)
+            return parse_object(WHOLE, visit.form[WHOLE])
+        return parse_values(build_fields(approval["parameters"], get_waiting_arguments(approval)), visit.form)

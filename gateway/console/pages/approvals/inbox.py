@@ -6,13 +6,13 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.client import Api, ApiError
-from gateway.console.live import Live, View, sse_frame
+from gateway.console.api_client import Api, ApiError
+from gateway.console.event_hub import Live, PageView, sse_frame
 from gateway.console.pages.approvals.approval import BASES
-from gateway.console.rendering import Rendering
+from gateway.console.rendering import TemplateRenderer
+from gateway.console.request import CONSOLE, VIEWING, Page, Visit, link, see_other
 from gateway.console.static import static_url
-from gateway.console.visit import CONSOLE, VIEWING, Page, Visit, link, see_other
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 SHOWN: Final = 50
 #: Orders of calls, in words; the first one is the usual one.
@@ -38,7 +38,7 @@ _ENTERED: Final = (400, 422)
 class Inbox:
     """The page of all calls that wait. `live` sends news to those that are open, `now_s` returns the Unix time."""
 
-    def __init__(self, rendering: Rendering, live: Live, now_s: Callable[[], float]) -> None:
+    def __init__(self, rendering: TemplateRenderer, live: Live, now_s: Callable[[], float]) -> None:
         self._rendering = rendering
         self._live = live
         self._now_s = now_s
@@ -51,7 +51,7 @@ class Inbox:
             return see_other("status")
         order = _word(visit, "order", ORDERS) or "urgency"
         group = _word(visit, "group", GROUPINGS)
-        narrowed = narrowed_by(visit.query, self._now_s())
+        narrowed = parse_filters(visit.query, self._now_s())
         status, problem = 200, None
         try:
             listed, summary = await asyncio.gather(
@@ -87,8 +87,8 @@ class Inbox:
 
         return await self._live.news(visit, count)
 
-    async def news_of(self, event: Json, api: Api, view: View) -> bytes:
-        """Return the frames of an event for open inboxes (`gateway.console.live.Render`)."""
+    async def render_event(self, event: Json, api: Api, view: PageView) -> bytes:
+        """Return the frames of an event for open inboxes (`gateway.console.event_hub.Render`)."""
         if event["event"] not in ("approval.required", "approval.partly_approved", "approval.resolved"):
             return b""
         pending = (await api.get("context", "summary"))["pending"]
@@ -102,7 +102,7 @@ class Inbox:
         return fresh if event["event"] == "approval.required" else sse_frame("resolved", event["data"]["id"]) + fresh
 
 
-def narrowed_by(query: Mapping[str, str], now_s: float) -> dict[str, str | int | None]:
+def parse_filters(query: Mapping[str, str], now_s: float) -> dict[str, str | int | None]:
     """Return what a list of the API is narrowed by, of the query of a page of the console."""
     narrowed: dict[str, str | int | None] = {name: query.get(name) for name in NARROWING if name != "age"}
     age = query.get("age", "")

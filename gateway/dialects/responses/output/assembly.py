@@ -7,10 +7,10 @@ gateway's tools stand beside it: several may be under way (gateway/dialects/resp
 from typing import Final
 
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.calls import NO_ARGUMENTS, is_blank
-from gateway.dialects.responses.events import Events
-from gateway.dialects.responses.facts import ResponseFacts
+from gateway.dialects.responses.encrypted_reasoning import INCLUDED
+from gateway.dialects.responses.events import ResponseEvents
 from gateway.dialects.responses.ids import output_id
 from gateway.dialects.responses.output.gateway_calls import GatewayCalls
 from gateway.dialects.responses.output.items import (
@@ -19,15 +19,15 @@ from gateway.dialects.responses.output.items import (
     THOUGHT,
     ClientCall,
     Item,
-    Part,
     PartKind,
     Status,
+    TextPart,
     Texts,
     WholeItem,
 )
 from gateway.dialects.responses.output.opaque import OpaqueFields
-from gateway.dialects.responses.thoughts import INCLUDED
-from gateway.dialects.turn import Turn
+from gateway.dialects.responses.response_metadata import ResponseFacts
+from gateway.dialects.run_chunk_reader import TurnState
 
 #: How ids of calls begin, by the kind of the tool.
 _PREFIXES: Final = {"function": "fc", "custom": "ctc", "local_shell": "lsh", "shell": "sh", "apply_patch": "apc"}
@@ -37,15 +37,15 @@ _TEXTS: Final = ("text", "output_text")
 class Output:
     """The items of one response."""
 
-    def __init__(self, facts: ResponseFacts, *, response_id: str, events: Events) -> None:
-        self.turn = Turn()
+    def __init__(self, facts: ResponseFacts, *, response_id: str, events: ResponseEvents) -> None:
+        self.turn = TurnState()
         self.items: list[Item] = []
         self.events = events
         self._facts = facts
         self._packs = INCLUDED in (facts.fields.get("include") or ())
         self._response_id = response_id
         self._open: Texts | ClientCall | None = None
-        self.part: Part | None = None  # the last one of `_open`, if that consists of parts: it takes pieces
+        self.part: TextPart | None = None  # the last one of `_open`, if that consists of parts: it takes pieces
         self._call_index: object = None  # the upstream's, of `_open` if that is a call
         self._known: set[str] = set()  # ids of the client's calls
         self._said_chars = 0  # of texts, those of `_open` excepted
@@ -156,7 +156,7 @@ class Output:
         self.events.add_delta(part.head, text)
         part.pieces.append(text)
 
-    def _begin_part(self, kind: PartKind) -> Part:
+    def _begin_part(self, kind: PartKind) -> TextPart:
         thinks = kind is THOUGHT
         item = self._open
         if isinstance(item, Texts) and item.thinks == thinks:
@@ -321,7 +321,7 @@ class Output:
         self.end_item(index)
 
 
-def thought_of(chunk: Chunk) -> str | None:
+def find_thought(chunk: Chunk) -> str | None:
     """Return the piece of a thought that a chunk consists of. None: there is something else in it."""
     if isinstance(chunk, str) or len(chunk) != 1:
         return None

@@ -8,17 +8,17 @@ from typing import Protocol
 
 import orjson
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.choice import GATEWAY
-from gateway.dialects.responses.events import Events
-from gateway.dialects.responses.facts import ResponseFacts
+from gateway.dialects.responses.events import ResponseEvents
 from gateway.dialects.responses.output.items import GatewayCall, Item, WholeItem
+from gateway.dialects.responses.response_metadata import ResponseFacts
 
 
 class Items(Protocol):
     """The output that items are added to."""
 
-    events: Events
+    events: ResponseEvents
 
     def place(self, prefix: str) -> tuple[str, int]:
         """End the item that takes pieces. Return id and index of the item that is added next."""
@@ -50,7 +50,7 @@ class GatewayCalls:
                 for failure in event.get("failed", ()):
                     self._fail(failure["service"], failure["error"], output)
             case "tool.started":
-                self._started(event, output)
+                self._get_or_add_call(event, output)
             case "tool.finished":
                 self._finish(event, output)
             case "approval.required":
@@ -68,7 +68,7 @@ class GatewayCalls:
         """Add the tools of each label that the conversation has not listed yet."""
         by_label: dict[str, list[Json]] = {}
         for tool in tools:
-            label, name = _named(tool["tool"], tool["service"])
+            label, name = _split_tool_name(tool["tool"], tool["service"])
             if label not in self._listed:
                 shown = {"name": name, "description": tool["description"], "input_schema": tool["parameters"]}
                 by_label.setdefault(label, []).append(shown)
@@ -82,12 +82,12 @@ class GatewayCalls:
             self._failed.add(label)
             _add_list(label, {"error": error}, "failed", output)
 
-    def _started(self, event: Json, output: Items) -> GatewayCall:
+    def _get_or_add_call(self, event: Json, output: Items) -> GatewayCall:
         """Return the call of an event, which is added if it is new."""
         known = self._calls.get(event["call_id"])
         if known is not None:
             return known
-        label, name = _named(event["tool"], event["service"])
+        label, name = _split_tool_name(event["tool"], event["service"])
         item_id, index = output.place("mcp")
         call = GatewayCall(id=item_id, index=index, label=label, name=name, approval_id=event["approval_id"])
         self._calls[event["call_id"]] = call
@@ -100,7 +100,7 @@ class GatewayCalls:
         return call
 
     def _finish(self, event: Json, output: Items) -> None:
-        call = self._started(event, output)
+        call = self._get_or_add_call(event, output)
         if call.status != "in_progress":
             return
         call.result = event["result"]
@@ -136,11 +136,11 @@ def _add_list(label: str, found: Json, ended: str, output: Items) -> None:
 
 def question_item(approval_id: str, *, tool: str, service: str | None, arguments: str) -> Json:
     """Return the question about a call of a tool, with its arguments as JSON. The answer names the approval."""
-    label, name = _named(tool, service)
+    label, name = _split_tool_name(tool, service)
     fields = {"id": approval_id, "type": "mcp_approval_request", "server_label": label, "name": name}
     return {**fields, "arguments": arguments}
 
 
-def _named(tool: str, service: str | None) -> tuple[str, str]:
+def _split_tool_name(tool: str, service: str | None) -> tuple[str, str]:
     """Return the label and the name of a tool as clients know them; within a service, tools have short names."""
     return (GATEWAY, tool) if service is None else (service, tool.removeprefix(f"{service}."))

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.calls import ClientTool, item_of
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.calls import ClientTool, build_call_item
+from gateway.dialects.responses.encrypted_reasoning import Packed, pack_reasoning
 from gateway.dialects.responses.events import delta_head
-from gateway.dialects.responses.thoughts import Packed, packed
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -70,7 +70,7 @@ THOUGHT: Final = PartKind(
 )
 
 
-class Part:
+class TextPart:
     """A part that is a text. `place` are the fields by which its events name it."""
 
     __slots__ = ("_whole", "annotations", "head", "kind", "pieces", "place")
@@ -111,13 +111,13 @@ class Texts:
     thinks: bool = False
     packs: bool = False
     status: Status = "in_progress"
-    parts: list[Part] = field(default_factory=list)
+    parts: list[TextPart] = field(default_factory=list)
     beside: Packed | None = None
 
-    def part(self, kind: PartKind) -> Part:
+    def part(self, kind: PartKind) -> TextPart:
         """Return a new part."""
         place = {"item_id": self.id, "output_index": self.index, kind.index: len(self.parts)}
-        self.parts.append(Part(kind, place))
+        self.parts.append(TextPart(kind, place))
         return self.parts[-1]
 
     @property
@@ -132,7 +132,7 @@ class Texts:
             view: Json = {"id": self.id, "type": "reasoning", "status": self.status, "summary": parts}
             if (self.packs or self.beside is not None) and self.status != "in_progress":
                 text = "\n".join(part.text for part in self.parts)
-                view["encrypted_content"] = packed(replace(self.beside or Packed(), text=text))
+                view["encrypted_content"] = pack_reasoning(replace(self.beside or Packed(), text=text))
             return view
         return {"id": self.id, "type": "message", "status": self.status, "role": "assistant", "content": parts}
 
@@ -167,7 +167,7 @@ class ClientCall:
 
     def view(self) -> Json:
         """Return the item as it stands."""
-        call = item_of(self.tool, call_id=self.call_id, arguments=self.arguments)
+        call = build_call_item(self.tool, call_id=self.call_id, arguments=self.arguments)
         if not self.streams and self.status == "in_progress":  # its text follows
             call |= {name: "" for name in ("arguments", "input") if name in call}
         return {"id": self.id, "status": self.status, **call}

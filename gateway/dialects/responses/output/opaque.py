@@ -2,12 +2,12 @@
 
 A provider may refuse the turn after a call without them: the signature of a thought, for example, stands beside a call
 (`tool_calls[].extra_content`) or beside the text (`reasoning_details`). No item of the Responses API has such fields,
-so the reasoning item in front of a call contains them, packed (gateway/dialects/responses/thoughts.py).
+so the reasoning item in front of a call contains them, packed (gateway/dialects/responses/encrypted_reasoning.py).
 """
 
-from gateway.contracts.store import Json
-from gateway.dialects.beside import Gathered
-from gateway.dialects.responses.thoughts import Packed, fields_of_call
+from gateway.contracts.storage.store import Json
+from gateway.dialects.extra_message_fields import FieldAccumulator
+from gateway.dialects.responses.encrypted_reasoning import Packed, fields_of_call
 
 
 class OpaqueFields:
@@ -16,13 +16,13 @@ class OpaqueFields:
     __slots__ = ("_calls", "_ids", "_message")
 
     def __init__(self) -> None:
-        self._message: Gathered | None = None
-        self._calls: dict[str, Gathered] = {}
+        self._message: FieldAccumulator | None = None
+        self._calls: dict[str, FieldAccumulator] = {}
         self._ids: dict[int | None, str] = {}  # of calls, by the index under which their pieces come
 
     def add(self, name: str, value: object) -> None:
         """Add a piece of a field of the message."""
-        self._message = self._message or Gathered()
+        self._message = self._message or FieldAccumulator()
         self._message.add(name, value)
 
     def add_call(self, piece: Json) -> None:
@@ -31,7 +31,7 @@ class OpaqueFields:
         if (call_id := piece.get("id")) and isinstance(call_id, str):
             self._ids[index] = call_id
         if fields := fields_of_call(piece):
-            of_call = self._calls.setdefault(self._ids.get(index, ""), Gathered())
+            of_call = self._calls.setdefault(self._ids.get(index, ""), FieldAccumulator())
             for name, value in fields.items():
                 of_call.add(name, value)
 

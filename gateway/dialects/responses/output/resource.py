@@ -8,11 +8,11 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.responses import ResponseState
-from gateway.contracts.store import Json
-from gateway.dialects.responses.facts import ResponseFacts
+from gateway.contracts.errors import CODES, GatewayError
+from gateway.contracts.storage.responses import ResponseState
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import METADATA_CHARS, METADATA_PAIRS
-from gateway.errors import CODES, GatewayError
+from gateway.dialects.responses.response_metadata import ResponseFacts
 
 #: Fields that a response repeats as they were sent, and their values where a request leaves them out or sends null.
 _REPEATED: Final[Mapping[str, object]] = {
@@ -52,7 +52,7 @@ class Resource:
         self.incomplete: str | None = None
         self.completed_at: int | None = None
         self._named = {"id": response_id, "object": "response", "created_at": int(created_s)}
-        self._repeated = {**_repeated(facts.fields), "background": background}
+        self._repeated = {**_echo_fields(facts.fields), "background": background}
         self._json: tuple[bytes, bytes] | None = None
         if facts.left_out:
             self.note("left_out_tools", ", ".join(dict.fromkeys(facts.left_out)))
@@ -66,16 +66,16 @@ class Resource:
 
     def view(self) -> Json:
         """Return the object."""
-        return {**self._named, **self._changing(), **self._repeated}
+        return {**self._named, **self._build_current_fields(), **self._repeated}
 
     def dump(self) -> bytes:
         """Return the object as JSON."""
         if self._json is None:
             self._json = orjson.dumps(self._named)[:-1] + b",", b"," + orjson.dumps(self._repeated)[1:]
         named, repeated = self._json
-        return named + orjson.dumps(self._changing())[1:-1] + repeated
+        return named + orjson.dumps(self._build_current_fields())[1:-1] + repeated
 
-    def _changing(self) -> Json:
+    def _build_current_fields(self) -> Json:
         return {
             "status": self.status,
             "completed_at": self.completed_at,
@@ -86,7 +86,7 @@ class Resource:
         }
 
 
-def usage_of(usage: Json | None) -> Json:
+def build_usage(usage: Json | None) -> Json:
     """Return the tokens of a turn in the names of responses; zeros where nothing was counted, as clients expect."""
     told = usage or _NOTHING
     read, written = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
@@ -104,7 +104,7 @@ def usage_of(usage: Json | None) -> Json:
     }
 
 
-def error_of(error: GatewayError, message: str) -> Json:
+def build_error(error: GatewayError, message: str) -> Json:
     """Return the error of a failed response, with the gateway's own code as its type.
 
     Its code is the upstream's own, else the nearest of OpenAI's.
@@ -115,7 +115,7 @@ def error_of(error: GatewayError, message: str) -> Json:
     return {"code": code, "message": message, "type": error.code, "param": error.param}
 
 
-def _repeated(fields: Json) -> Json:
+def _echo_fields(fields: Json) -> Json:
     """Return the fields that say how the response is made."""
     sent = {name: value for name, value in fields.items() if value is not None and name in _REPEATED}
     reasoning = fields.get("reasoning") or {}
@@ -136,7 +136,7 @@ def _repeated(fields: Json) -> Json:
 def _text(text: Json) -> Json:
     shape = text.get("format") or {"type": "text"}
     if shape.get("type") == "json_schema":
-        shape = _filled(_OF_SCHEMA, shape)
+        shape = _fill_defaults(_OF_SCHEMA, shape)
     return {**{name: value for name, value in text.items() if value is not None}, "format": shape}
 
 
@@ -146,7 +146,7 @@ def _tool(tool: Json) -> Json:
     return {name: value for name, value in tool.items() if name not in _SECRET}
 
 
-def _filled(defaults: Json, fields: Json) -> Json:
+def _fill_defaults(defaults: Json, fields: Json) -> Json:
     return {**defaults, **{name: value for name, value in fields.items() if value is not None}}
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.events import Events
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.events import ResponseEvents
 
 #: The field with the text of a part of a message, by the type of the part, which is the name of its events, too.
 _TEXTS: Final[Mapping[str, str]] = {"output_text": "text", "refusal": "refusal"}
@@ -32,7 +32,7 @@ _EMPTY: Final[Mapping[str, Json]] = {
 }
 
 
-def retell(output: Sequence[Json], events: Events, *, failed: bool = False) -> None:
+def retell(output: Sequence[Json], events: ResponseEvents, *, failed: bool = False) -> None:
     """Add the events of these items, each with its text or its arguments in one piece.
 
     Items that a failure has left incomplete have no end.
@@ -40,7 +40,7 @@ def retell(output: Sequence[Json], events: Events, *, failed: bool = False) -> N
     for index, item in enumerate(output):
         is_open = failed and item.get("status") == "incomplete"
         place = {"item_id": item["id"], "output_index": index}
-        events.add("response.output_item.added", {"output_index": index, "item": _begun(item)})
+        events.add("response.output_item.added", {"output_index": index, "item": _without_content(item)})
         parts = item.get(_PARTS.get(item["type"], "")) or ()
         for number, part in enumerate(parts):
             _retell_part(part, place, number, events, is_open=is_open and number == len(parts) - 1)
@@ -60,7 +60,7 @@ def retell(output: Sequence[Json], events: Events, *, failed: bool = False) -> N
         events.add("response.output_item.done", {"output_index": index, "item": item})
 
 
-def _retell_part(part: Json, place: Json, number: int, events: Events, *, is_open: bool) -> None:
+def _retell_part(part: Json, place: Json, number: int, events: ResponseEvents, *, is_open: bool) -> None:
     if part["type"] == "summary_text":
         at = {**place, "summary_index": number}
         events.add("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}})
@@ -81,7 +81,7 @@ def _retell_part(part: Json, place: Json, number: int, events: Events, *, is_ope
         events.add("response.content_part.done", {**at, "part": part})
 
 
-def _begun(item: Json) -> Json:
+def _without_content(item: Json) -> Json:
     """Return an item as it was before anything of it was said."""
     begun = {**item, **_EMPTY.get(item["type"], {})}
     if "status" in item:

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.risk import RiskAssessor, Verdict
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 
 
 class Config(BaseModel):

@@ -3,9 +3,9 @@
 import pytest
 
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.responses.output.assembly import thought_of
+from gateway.dialects.responses.output.assembly import find_thought
 from tests.dialects.responses.accumulator import Accumulated
 from tests.dialects.responses.scripts import HEX, SCRIPTS, USAGE, Script, begun, call, done, piece, resumed, thought
 
@@ -114,7 +114,7 @@ def test_fields_of_other_kinds_are_nothing(odd: Json) -> None:
 
 def test_a_chunk_that_is_a_thought() -> None:
     """And nothing else, in the form that runs have."""
-    assert thought_of(thought("Hm")) == thought_of(thought("Hm", "reasoning")) == "Hm"
+    assert find_thought(thought("Hm")) == find_thought(thought("Hm", "reasoning")) == "Hm"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_chunk_that_is_a_thought() -> None:
 )
 def test_a_chunk_with_something_else_is_read_whole(chunk: Chunk) -> None:
     """Else a finish reason would be lost, or a usage."""
-    assert thought_of(chunk) is None
+    assert find_thought(chunk) is None
 
 
 # Calls of the client's tools.

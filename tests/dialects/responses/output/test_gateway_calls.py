@@ -2,11 +2,11 @@
 
 import orjson
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.errors import GatewayError
+from gateway.dialects.responses.response_metadata import ResponseFacts
 from tests.dialects.responses.accumulator import Accumulated
 from tests.dialects.responses.scripts import FIELDS, HEX, SCRIPTS, Script, begun, done, listed, question, resumed
 

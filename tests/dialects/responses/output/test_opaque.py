@@ -1,7 +1,7 @@
 """Fields that only a provider reads, gathered from the pieces of an answer."""
 
+from gateway.dialects.responses.encrypted_reasoning import Packed
 from gateway.dialects.responses.output.opaque import OpaqueFields
-from gateway.dialects.responses.thoughts import Packed
 
 
 def test_fields_are_put_together_and_taken_once() -> None:

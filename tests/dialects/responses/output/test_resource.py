@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.output.resource import Resource, error_of, usage_of
-from gateway.errors import GatewayError
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.storage.store import Json
+from gateway.dialects.responses.output.resource import Resource, build_error, build_usage
+from gateway.dialects.responses.response_metadata import ResponseFacts
 from tests.dialects.responses.schema import check_response
 from tests.dialects.responses.scripts import EVERYTHING
 
@@ -116,7 +116,7 @@ def test_it_is_written_as_it_is_seen() -> None:
     """Also once more after a change; the parts that stay are written once."""
     one = resource("web_search", tools=[{"type": "function", "name": "f"}], metadata={"a": "b"})
     assert orjson.loads(one.dump()) == one.view()
-    one.status, one.usage, one.incomplete = "incomplete", usage_of(None), "content_filter"
+    one.status, one.usage, one.incomplete = "incomplete", build_usage(None), "content_filter"
     one.output.append({"id": "msg_1"})
     assert orjson.loads(one.dump()) == one.view()
     assert [*orjson.loads(one.dump())][:4] == ["id", "object", "created_at", "status"]
@@ -134,7 +134,7 @@ def test_it_is_written_as_it_is_seen() -> None:
 )
 def test_tokens_have_other_names(told: Json | None, read: int, written: int, total: int) -> None:
     """Whatever a model server says of them."""
-    usage = usage_of(told)
+    usage = build_usage(told)
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (read, written, total)
     assert usage["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 0}
     assert usage["output_tokens_details"] == {"reasoning_tokens": 0}
@@ -143,7 +143,7 @@ def test_tokens_have_other_names(told: Json | None, read: int, written: int, tot
 def test_an_error_that_was_changed_for_its_retries_keeps_its_code() -> None:
     """A run with effects is not tried again, so its status is another one."""
     error = GatewayError("upstream_limited", "Too many.").after_effects()
-    assert error_of(error, "m") == {
+    assert build_error(error, "m") == {
         "code": "rate_limit_exceeded",
         "message": "m",
         "type": "upstream_limited",

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as made
 from gateway.dialects.responses.answer import ResponseAnswer
-from gateway.dialects.responses.facts import ResponseFacts
-from gateway.errors import GatewayError
+from gateway.dialects.responses.response_metadata import ResponseFacts
 
 CALL: Json = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 #: Answers in whole pieces, each with its end.
@@ -21,7 +21,7 @@ ANSWERS: list[list[Chunk]] = [
     ["Hello", made.finish("length")],
     [made.delta({"reasoning_content": "Hm."}), "Hello", made.finish("stop")],
     [made.delta({"refusal": "No."}), made.finish("stop")],
-    ["Well.", *made.called([CALL], reason="tool_calls"), made.finish("tool_calls")],
+    ["Well.", *made.build_call_chunks([CALL], reason="tool_calls"), made.finish("tool_calls")],
 ]
 #: What was told before a failure.
 FAILURES: list[list[Chunk]] = [

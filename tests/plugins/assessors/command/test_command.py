@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.plugins.assessors.command import PLUGIN, CommandAssessor, Config, Profile
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[3] / "data" / "command.jsonl").read_text().splitlines()]

@@ -3,8 +3,8 @@
 import pytest
 from measuring import Effort
 
+from gateway.plugin.shell.classifier import read_command
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.reading import read_command
 from gateway.plugins.assessors.command.hardening import harden
 
 

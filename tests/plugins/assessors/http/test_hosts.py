@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugins.assessors.http.hosts import Host, Reach, classify, reach_of
+from gateway.plugins.assessors.http.hosts import Host, Reach, classify, classify_address
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_every_spelling_of_an_address_is_that_address(value: int) -> None:
     for text in (str(value), hex(value), f"0{value:o}", f"{first}.{rest}", f"0x{first:x}.{rest}", f"{address}."):
         found = classify(text)
         # A spelling with two readings takes the worse one.
-        assert order.index(found.reach) >= order.index(reach_of(address)), text
+        assert order.index(found.reach) >= order.index(classify_address(address)), text
     for wrapped in (f"[::ffff:{address}]", f"[64:ff9b::{address}]"):
-        if reach_of(address) == "metadata":
+        if classify_address(address) == "metadata":
             assert classify(wrapped).reach == "metadata"
 
 

@@ -10,7 +10,7 @@ from measuring import Effort
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Intent, Reply
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
 from gateway.testing import FakeHost

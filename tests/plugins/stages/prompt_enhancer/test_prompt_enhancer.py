@@ -9,10 +9,10 @@ import pytest
 from enhancer_host import QUESTION, exchange, names_in, new_host, sent, stage, system, tool
 from pydantic import ValidationError
 
+from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Intent, Reply
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.errors import GatewayError
 from gateway.plugins.stages.prompt_enhancer import Config
 from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
@@ -297,10 +297,10 @@ async def test_enhanced_prompt_endpoint(host: FakeHost) -> None:
     enhancer = stage(host, cache_ttl=100, custom_context="Rules.")
     text = await system(enhancer, exchange(notes=("Note.",)))
     host.clock.advance(30.0)
-    shown = await enhancer.enhanced("default", tenant="local")
+    shown = await enhancer.enhance_prompt("default", tenant="local")
     assert shown is not None
     assert (shown.text + "\n\nNote.", shown.max_age_s, shown.omitted) == (text, 70.0, ())
-    assert await enhancer.enhanced("gone", tenant="local") is None
+    assert await enhancer.enhance_prompt("gone", tenant="local") is None
     assert host.counters.counted[("prompt_cache_requests", "hit")] == 1
 
 
@@ -393,7 +393,7 @@ async def test_one_warning_for_each_set(host: FakeHost, caplog: pytest.LogCaptur
 async def test_what_is_shown_tells_what_is_missing(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """Without a question the order decides; looking is no request that is counted or warned of."""
     host.tools.specs = crowd(40)
-    shown = await stage(host, max_tokens=2000).enhanced("default", tenant="local")
+    shown = await stage(host, max_tokens=2000).enhance_prompt("default", tenant="local")
     assert shown is not None
     assert [*names_in(shown.text), *shown.omitted] == [spec.name for spec in host.tools.specs]
     assert (caplog.records, host.counters.counted[("prompt_truncations",)]) == ([], 0)

@@ -10,12 +10,12 @@ from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer.selection import (
     QUESTION_CHARS,
     Selection,
+    extract_words,
     select,
     tool_texts,
     whole_text,
-    words_of,
 )
-from gateway.plugins.stages.prompt_enhancer.tool_prompt import size_of
+from gateway.plugins.stages.prompt_enhancer.tool_prompt import count_utf8_bytes
 
 
 def spec(name: str, description: str = "Does it.", category: str = "general", priority: int = 0) -> ToolSpec:
@@ -41,12 +41,12 @@ def names_in(text: str) -> list[str | None]:
 )
 def test_texts_are_compared_by_words(text: str, words: set[str]) -> None:
     """Without case, width and plural; pairs of characters where no spaces stand between words."""
-    assert words_of(text) == words
+    assert extract_words(text) == words
 
 
 def test_a_long_question_is_read_to_a_limit() -> None:
     """What is beyond tells nothing, and costs nothing."""
-    assert words_of(" " * QUESTION_CHARS + "beyond") == frozenset()
+    assert extract_words(" " * QUESTION_CHARS + "beyond") == frozenset()
 
 
 def test_with_room_nothing_changes() -> None:
@@ -59,7 +59,7 @@ def test_with_room_nothing_changes() -> None:
 def test_descriptions_are_shortened_before_a_tool_is_left_out() -> None:
     """From the least relevant on, only as many as needed."""
     tools = tool_texts([spec(name, f"About {name}. " + "word " * 200) for name in ("apple", "pear", "plum")])
-    whole = size_of(whole_text(tools))
+    whole = count_utf8_bytes(whole_text(tools))
     found = select(tools, question="a pear, please", room_bytes=whole - 100)
     assert (found.shortened, found.omitted) == (("plum",), ())
     found = select(tools, question="a pear, please", room_bytes=whole - 1500)
@@ -70,7 +70,7 @@ def test_descriptions_are_shortened_before_a_tool_is_left_out() -> None:
 def test_the_least_relevant_tools_are_left_out_whole() -> None:
     """Those that remain keep the order in which they were offered; nothing is left for no room."""
     tools = tool_texts([spec(name, f"About {name}.") for name in ("apple", "pear", "plum", "fig")])
-    one = size_of(whole_text(tools[:1]))
+    one = count_utf8_bytes(whole_text(tools[:1]))
     found = select(tools, question="plums?", room_bytes=one)
     assert (names_in(found.text), found.omitted) == (["plum"], ("apple", "pear", "fig"))
     assert select(tools, question="", room_bytes=-5) == Selection("", (), ("apple", "pear", "plum", "fig"))
@@ -79,14 +79,14 @@ def test_the_least_relevant_tools_are_left_out_whole() -> None:
 def test_priority_comes_before_relevance() -> None:
     """It is the operator's word."""
     tools = tool_texts([spec("apple", priority=-1), spec("pear"), spec("plum", priority=3)])
-    room = size_of(whole_text(tools[:1])) + 10
+    room = count_utf8_bytes(whole_text(tools[:1])) + 10
     assert names_in(select(tools, question="apple pear", room_bytes=room).text) == ["plum"]
 
 
 def test_words_of_most_tools_tell_nothing() -> None:
     """`the file` fits all of them; what counts is what only some have."""
     tools = tool_texts([spec(f"file_{word}", "For the file.") for word in ("reader", "writer", "mover", "finder")])
-    room = size_of(whole_text(tools[:1]))
+    room = count_utf8_bytes(whole_text(tools[:1]))
     assert names_in(select(tools, question="the file for the mover", room_bytes=room).text) == ["file_mover"]
 
 
@@ -104,8 +104,8 @@ def test_what_fits_is_never_more_than_the_room(
 ) -> None:
     """Whole elements, each tool either there or named as left out, in the bytes that there are."""
     tools = tool_texts([spec(f"{i}{name}", about, kind, rank) for i, (name, about, kind, rank) in enumerate(rows)])
-    room = int(size_of(whole_text(tools)) * share)
+    room = int(count_utf8_bytes(whole_text(tools)) * share)
     found = select(tools, question=question, room_bytes=room)
-    assert size_of(found.text) <= max(room, 0)
+    assert count_utf8_bytes(found.text) <= max(room, 0)
     assert len(names_in(found.text)) + len(found.omitted) == len(tools)
     assert not set(found.shortened) & set(found.omitted)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.store import Json
+from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import (
     INSTRUCTIONS,
     by_category,
+    count_utf8_bytes,
     escape,
     estimated_tokens,
     shorten,
-    size_of,
     tool_element,
 )
 
@@ -213,8 +213,8 @@ def test_categories_stand_in_the_order_of_their_first_tool() -> None:
 
 def test_tokens_are_a_quarter_of_the_bytes() -> None:
     """Rounded up."""
-    assert [estimated_tokens(size_of(text)) for text in ("", "a", "abcd", "abcde", "字字")] == [0, 1, 1, 2, 2]
-    assert size_of("\ud800") == 3
+    assert [estimated_tokens(count_utf8_bytes(text)) for text in ("", "a", "abcd", "abcde", "字字")] == [0, 1, 1, 2, 2]
+    assert count_utf8_bytes("\ud800") == 3
 
 
 def test_many_values_and_fields_are_cut_off() -> None:

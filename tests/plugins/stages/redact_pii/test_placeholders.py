@@ -1,22 +1,25 @@
 """Placeholders: one for the same data, none that the client wrote itself."""
 
-from gateway.plugins.stages.redact_pii.placeholders import PlaceholderRule, Placeholders, placeholders_in
-from gateway.turns import at_once
+from gateway.aio.cooperative import at_once
+from gateway.plugins.stages.redact_pii.placeholders import PlaceholderRule, Placeholders, find_placeholders
 
 
 def test_equal_data_have_one_placeholder() -> None:
     known = Placeholders(())
-    told = [known.of(rule, data) for rule, data in (("email", "a"), ("email", "b"), ("ip", "a"), ("email", "a"))]
+    told = [
+        known.assign_placeholder(rule, data)
+        for rule, data in (("email", "a"), ("email", "b"), ("ip", "a"), ("email", "a"))
+    ]
     assert told == ["[EMAIL_1]", "[EMAIL_2]", "[IP_1]", "[EMAIL_1]"]
     assert known.data == {"[EMAIL_1]": "a", "[EMAIL_2]": "b", "[IP_1]": "a"}
 
 
 def test_what_the_client_wrote_is_no_placeholder() -> None:
-    taken = at_once(placeholders_in("x" * 40_000 + "What is [EMAIL_1]?"))
-    assert Placeholders(taken).of("email", "a") == "[EMAIL_2]"
+    taken = at_once(find_placeholders("x" * 40_000 + "What is [EMAIL_1]?"))
+    assert Placeholders(taken).assign_placeholder("email", "a") == "[EMAIL_2]"
 
 
 def test_an_open_bracket_waits() -> None:
     """It waits for its end, up to the length of a placeholder."""
     rule = PlaceholderRule()
-    assert [rule.settled(text) for text in ("a [EM", "a [EMAIL_1] b", "a [" + "E" * 60)] == [2, 13, 63]
+    assert [rule.count_stable_chars(text) for text in ("a [EM", "a [EMAIL_1] b", "a [" + "E" * 60)] == [2, 13, 63]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.plugins.stages.redact_pii import PLUGIN, Config
-from gateway.testing import FakeHost, ScriptedModel, answer_of, check_stage, make_exchange
+from gateway.testing import FakeHost, ScriptedModel, check_stage, collect_answer, make_exchange
 from tests.e2e.models import Answer, Json, call, says
 from tests.e2e.talking import World, desk, talking
 
@@ -43,7 +43,7 @@ async def test_the_model_gets_placeholders() -> None:
         assert answer.text == "Done, [EMAIL_1]."
         sample = 'gateway_guardrail_findings_total{mode="enforce",rule="email",stage="redact_pii"}'
         assert await world.counted(sample) == 3
-        assert "ann@" not in world.gateway.logged()
+        assert "ann@" not in world.gateway.get_log()
 
 
 async def test_the_client_gets_its_data_back() -> None:
@@ -237,7 +237,7 @@ async def test_the_pieces_of_an_answer_change_nothing(pieces: list[str]) -> None
     whole = {"choices": [{"index": 0, "delta": {"content": "".join(pieces)}, "finish_reason": "stop"}]}
     told = []
     for answer in ([*pieces, end], [whole]):
-        chunks = await answer_of(stage, make_exchange("I am ben@example.com"), ScriptedModel(answer))
+        chunks = await collect_answer(stage, make_exchange("I am ben@example.com"), ScriptedModel(answer))
         texts = (c if isinstance(c, str) else c["choices"][0]["delta"].get("content", "") for c in chunks)
         told.append("".join(texts))
     assert told[0] == told[1]

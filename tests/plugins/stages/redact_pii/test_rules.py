@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.plugin.screen import Screen, screened
-from gateway.plugins.stages.redact_pii.rules import RULES, WIDTH, rules_of
-from gateway.turns import at_once
+from gateway.aio.cooperative import at_once
+from gateway.plugin.stream_redactor import Screen, screen_text
+from gateway.plugins.stages.redact_pii.rules import RULES, WIDTH, select_rules
 
-ALL = rules_of(list(RULES))
+ALL = select_rules(list(RULES))
 DATA = {
     "api_key": [
         "sk-proj-abcdefghijklmnopqrstuv",
@@ -97,7 +97,7 @@ NOTHING = [
 
 
 def redacted(text: str) -> str:
-    return at_once(screened(text, ALL, lambda rule, _data: f"<{rule}>"))[0]
+    return at_once(screen_text(text, ALL, lambda rule, _data: f"<{rule}>"))[0]
 
 
 @pytest.mark.parametrize(("rule", "data"), [(rule, one) for rule, listed in DATA.items() for one in listed])
@@ -128,7 +128,7 @@ def test_a_long_token_has_no_use_any_more() -> None:
 
 def test_only_the_rules_that_are_chosen_count() -> None:
     text = "ann@example.com 192.0.2.17"
-    assert at_once(screened(text, rules_of(["ip"]), lambda rule, _: f"<{rule}>"))[0] == "ann@example.com <ip>"
+    assert at_once(screen_text(text, select_rules(["ip"]), lambda rule, _: f"<{rule}>"))[0] == "ann@example.com <ip>"
 
 
 WORDS = st.sampled_from([*(one for listed in DATA.values() for one in listed), *NOTHING, *" \n.-+(1é请", "a@"])

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from gateway.contracts.journal import (
+from gateway.contracts.storage.journal import (
     ENDED,
     Approval,
     AskBefore,
@@ -18,9 +18,9 @@ from gateway.contracts.journal import (
     StoredRun,
     StoredStep,
 )
-from gateway.contracts.lists import ApprovalGrouping, ApprovalOrder
+from gateway.contracts.storage.list_queries import ApprovalGrouping, ApprovalOrder
 from gateway.plugins.stores.sqlite import journal_statements as journal_sql
-from gateway.plugins.stores.sqlite.journal_statements import chosen
+from gateway.plugins.stores.sqlite.journal_statements import build_select
 
 STATEMENTS = [
     (name, statement)
@@ -214,7 +214,7 @@ def test_rows_are_chosen_by_the_columns_that_have_a_value(connection: sqlite3.Co
     """In every combination, through an index; a value is never part of the statement."""
     own = "tenant" if select is journal_sql.EVENTS else "conversation"
     for columns in ({}, {own: "x'; --"}, {own: None}, {own: "1"}):
-        statement, values = chosen(select, "first", columns, order="rowid", limit=7)
+        statement, values = build_select(select, "first", columns, order="rowid", limit=7)
         given = [value for value in columns.values() if value is not None]
         assert list(values) == ["first", *given, 7]
         assert "--" not in statement

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.store import PartialError, StoreError, unwritten
+from gateway.contracts.storage.store import PartialError, StoreError, unwritten
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.memory_statements import MEMORIES_OF_USERS
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS

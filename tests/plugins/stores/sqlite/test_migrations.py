@@ -7,8 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from gateway.contracts.remembered import ask_id
-from gateway.contracts.store import StoredPrompt, StoredService, WorkerService
+from gateway.contracts.storage.grants import ask_id
+from gateway.contracts.storage.store import StoredPrompt, StoredService, WorkerService
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
 
 IDS_OF_ASKS = next(steps for steps in MIGRATIONS if "DROP TABLE asks_without_ids" in steps)

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from gateway.contracts.responses import OPEN, ResponseState, StoredConversation, StoredResponse
+from gateway.contracts.storage.responses import OPEN, ResponseState, StoredConversation, StoredResponse
 from gateway.plugins.stores.sqlite import response_statements as sql
 from gateway.plugins.stores.sqlite.response_statements import RESPONSES
 from tests.plugins.stores.contract_responses import opened, response
@@ -131,7 +131,7 @@ def test_a_chain_costs_what_it_has(connection: sqlite3.Connection) -> None:
             connection.execute(sql.PUT_RESPONSE, RESPONSES.values(chained))
 
     def read(length: int) -> int:
-        chain = sql.responses_up_to(connection, "resp_999", tenant="acme", limit=length)
+        chain = sql.response_chain(connection, "resp_999", tenant="acme", limit=length)
         assert len(chain) == length
         return len(chain)
 

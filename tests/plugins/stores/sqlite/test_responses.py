@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.commits import Lasts
+from gateway.plugins.stores.sqlite.transactions import Lasts
 from tests.plugins.stores.contract_responses import converse, opened, response
 from tests.plugins.stores.records import memory, new, run
 
@@ -71,7 +71,7 @@ async def test_others_are_answered_in_between(store: Watched) -> None:
     await store.append_answer("resp_999", tenant="acme", fence=0, start=0, chunks=[b"x"] * 1000)
     await converse(store, *(f"i{number}" for number in range(1000)))
     for long in (
-        store.responses_up_to("resp_999", tenant="acme", limit=9999),
+        store.response_chain("resp_999", tenant="acme", limit=9999),
         store.all_items("conv_1", tenant="acme"),
     ):
         task = asyncio.ensure_future(long)

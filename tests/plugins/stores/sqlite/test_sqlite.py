@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gateway.contracts.journal import AskBefore
-from gateway.contracts.store import Store, StoredPrompt, StoreError
+from gateway.contracts.storage.journal import AskBefore
+from gateway.contracts.storage.store import Store, StoredPrompt, StoreError
 from gateway.plugins.stores.sqlite import PLUGIN, Config, SqliteStore
 from gateway.plugins.stores.sqlite.file import IN_MEMORY
 from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS

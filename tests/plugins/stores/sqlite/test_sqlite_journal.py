@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from gateway.contracts.audit_chain import verify
+from gateway.contracts.storage.audit_chain import verify
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import new, parked, run
 
@@ -93,8 +93,8 @@ async def test_two_processes_share_what_happens_once(tmp_path: Path) -> None:
 
 FULL = """
 import asyncio, dataclasses, resource, sys
-from gateway.contracts.store import StoreError
-from gateway.contracts.audit_chain import verify
+from gateway.contracts.storage.store import StoreError
+from gateway.contracts.storage.audit_chain import verify
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import audit_line, event, moved, new, parked, write, run, step
 async def main():

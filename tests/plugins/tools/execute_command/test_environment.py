@@ -1,6 +1,6 @@
 """The variables that commands see."""
 
-from gateway.plugin.shell.constructs import LOOP_NAMES
+from gateway.plugin.shell.control_flow import LOOP_NAMES
 from gateway.plugins.tools.execute_command.environment import ALWAYS, HARMLESS
 
 

@@ -15,7 +15,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
-from gateway.sandbox.order import Level
+from gateway.sandbox.launch_messages import Level
 from gateway.sandbox.programs import shell
 from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, survivors
 

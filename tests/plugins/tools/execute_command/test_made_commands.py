@@ -13,8 +13,8 @@ import pytest
 
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.plugins.tools.execute_command import way_to_run
-from gateway.sandbox.levels import at, strongest
-from gateway.sandbox.order import Limits, Order
+from gateway.sandbox.confinement import strongest, with_level
+from gateway.sandbox.launch_messages import Order, ProcessLimits
 from gateway.sandbox.programs import PATH, program
 from gateway.sandbox.run import run
 from tests.plugins.tools.execute_command import made_commands
@@ -85,11 +85,13 @@ async def slip(folder: Path, batch: list[dict[str, Any]]) -> str:
         cwd=str(folder),
         level="none",
         timeout_s=3600,
-        limits=Limits(cpu_s=3600, memory_bytes=8 << 30, processes=512),
+        limits=ProcessLimits(cpu_s=3600, memory_bytes=8 << 30, processes=512),
         readable=(sys.prefix, sys.base_prefix, str(_DRIVER), str(listing)),
     )
     level = (await strongest("auto", order)).level or "none"
-    finished = await run(at(order, level=level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 20)
+    finished = await run(
+        with_level(order, level=level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 20
+    )
     assert (finished.outcome.end, finished.outcome.code) == ("exited", 0), (finished.outcome, finished.stderr)
     return finished.stdout
 

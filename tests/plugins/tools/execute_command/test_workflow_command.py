@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.plugins.tools.execute_command.workflow_command import command_with
+from gateway.plugins.tools.execute_command.workflow_command import build_command
 from gateway.workflows.templates import pieces
 
 SHELLS = [[path] for name in ("dash", "bash") if (path := shutil.which(name))]
@@ -16,7 +16,7 @@ SHELLS += [[path, "sh"] for path in [shutil.which("busybox")] if path]
 
 
 def command(template: str, **params: object) -> str:
-    return command_with(pieces(template, {"params": params}))
+    return build_command(pieces(template, {"params": params}))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.tools.execute_sql.engine import Doubt, Statement, StatementError
+from gateway.plugins.tools.execute_sql.engine import EngineDoubt, Statement, StatementError
 from gateway.plugins.tools.execute_sql.rows import SqlRows
 from gateway.plugins.tools.execute_sql.sqlite import Sqlite
 
@@ -18,7 +18,7 @@ async def test_an_engine_runs_what_it_has_no_doubt_about(tmp_path: Path) -> None
     await engine.run(Statement("SELECT ?", (1,), harmless=True), rows)
     assert rows.rows == ["[1]"]
     doubt = await engine.doubt(Statement("CREATE TABLE t (a)"))
-    assert isinstance(doubt, Doubt) and doubt.rule == "engine" and doubt.reason.endswith(".")
+    assert isinstance(doubt, EngineDoubt) and doubt.rule == "engine" and doubt.reason.endswith(".")
     with pytest.raises(StatementError) as failed:
         await engine.run(Statement("CREATE TABLE t (a)", harmless=True), rows)
     assert not str(failed.value).endswith(".")

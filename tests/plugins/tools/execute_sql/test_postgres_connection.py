@@ -9,7 +9,7 @@ import pytest
 
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
 from gateway.plugins.tools.execute_sql.postgres_connection import OWN_NAMES, connect, end
-from gateway.plugins.tools.execute_sql.postgres_facts import Fetch, facts_of
+from gateway.plugins.tools.execute_sql.postgres_facts import Fetch, load_facts
 from tests.postgres import pooler
 
 from .asking import EXCHANGE, calling
@@ -60,7 +60,7 @@ async def test_asking_for_types_leaves_the_names_as_they_were(server: str) -> No
     """Our own questions go on with the server's names, and a statement with its own."""
     connection = await connect(f"postgresql://writer@{server}", cached=10)
     await connection.execute(f"SET {OWN_NAMES}")
-    await facts_of(cast(Fetch, connection.fetch), "", ["pg_trgm"])
+    await load_facts(cast(Fetch, connection.fetch), "", ["pg_trgm"])
     assert await connection.fetchval("SHOW search_path") == "pg_catalog, pg_temp"
     await end(connection)
     for path in ("pg_catalog, pg_temp", '"$user", public', '"it\'s", public'):

@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from gateway.plugins.tools.execute_sql import ExecuteSql
-from gateway.plugins.tools.execute_sql.postgres_functions import listed
+from gateway.plugins.tools.execute_sql.postgres_functions import load_listed_functions
 
 from .asking import EXCHANGE, calling
 from .server_functions import EXCLUDED, functions_of
@@ -26,7 +26,7 @@ async def test_the_list_knows_each_function_of_the_server(server: str) -> None:
     connection = await asyncpg.connect(f"postgresql://owner@{server}")
     found = {(number, name, source) for number, name, _, source in await functions_of(connection)}
     await connection.close()
-    unknown = sorted(name for _, name, _ in found - listed())
+    unknown = sorted(name for _, name, _ in found - load_listed_functions())
     assert not unknown, f"not on the list, or with another identity: {unknown}"
     assert len(found) > 2000
 

@@ -1,6 +1,6 @@
 """Stored expressions, as PostgreSQL 15 writes them: what they name."""
 
-from gateway.plugins.tools.execute_sql.postgres_trees import named
+from gateway.plugins.tools.execute_sql.postgres_trees import parse_trees
 
 #: `small(b) AND small(1)`, shortened to what is read.
 CALL_OF_A_COLUMN = (
@@ -18,7 +18,7 @@ COLUMNS = "{RTE :alias <> :relid 16700 :funccoltypes (o 23 16602)}"
 
 def test_functions_operators_relations_and_types() -> None:
     """By number; the type that a column has is none that a value is turned into."""
-    found = named(" ".join((BOTH, COMPARED, SORTED, CAST, COLUMNS)))
+    found = parse_trees(" ".join((BOTH, COMPARED, SORTED, CAST, COLUMNS)))
     assert found.functions == [16401, 16402]
     assert {16500, 16501, 16502} <= set(found.operators)
     assert found.relations == [16700]
@@ -27,6 +27,6 @@ def test_functions_operators_relations_and_types() -> None:
 
 def test_a_sample_by_an_extension_and_a_type_that_json_returns() -> None:
     """PostgreSQL 17 writes RETURNING with a word of its own. The server's own ways to take a sample do not count."""
-    found = named("{TABLESAMPLECLAUSE :tsmhandler 16403} {TABLESAMPLECLAUSE :tsmhandler 3314}")
+    found = parse_trees("{TABLESAMPLECLAUSE :tsmhandler 16403} {TABLESAMPLECLAUSE :tsmhandler 3314}")
     assert found.functions == [16403]
-    assert named("{JSONRETURNING :format <> :typid 16603 :typmod 7}").types == {16603}
+    assert parse_trees("{JSONRETURNING :format <> :typid 16603 :typmod 7}").types == {16603}

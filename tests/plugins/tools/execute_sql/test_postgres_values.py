@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.plugins.tools.execute_sql.postgres_values import bound, doubt_of_values
+from gateway.plugins.tools.execute_sql.postgres_values import convert_value, doubt_of_values
 
 NUMBER = "00000000-0000-0000-0000-000000000001"
 
@@ -37,7 +37,7 @@ NUMBER = "00000000-0000-0000-0000-000000000001"
 )
 def test_a_value_becomes_the_servers_type(value: object, kind: str, expected: object) -> None:
     """Exactly, where JSON has no such type."""
-    found = bound(value, kind)
+    found = convert_value(value, kind)
     assert found == expected and type(found) is type(expected)
 
 
@@ -57,7 +57,7 @@ def test_a_value_becomes_the_servers_type(value: object, kind: str, expected: ob
 def test_a_value_that_is_none_of_the_type_raises(value: object, kind: str) -> None:
     """Before anything is sent."""
     with pytest.raises((ValueError, ArithmeticError)):
-        bound(value, kind)
+        convert_value(value, kind)
 
 
 def test_a_value_that_is_parsed_in_time_squared_is_short() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from gateway.plugins.tools.execute_sql.sqlite_expansion import SMALL_CHARS, is_small, tokens_of
+from gateway.plugins.tools.execute_sql.sqlite_expansion import SMALL_CHARS, is_small, tokenize
 
 from .asking import EXCHANGE, calling
 
@@ -135,5 +135,5 @@ def test_what_is_not_counted_stays_below_all_bounds(column: str) -> None:
         left = SMALL_CHARS - len(inner) - len("SELECT  FROM ()")
         sql = f"SELECT {','.join([column] * (left // (len(column) + 1)))} FROM ({inner})"
         assert is_small([sql]) and not is_small([sql + " " * SMALL_CHARS])
-        sizes.append(expands_too_far(tokens_of(sql), plans=False))
+        sizes.append(expands_too_far(tokenize(sql), plans=False))
     assert not any(sizes)

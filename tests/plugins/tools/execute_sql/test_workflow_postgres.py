@@ -8,8 +8,8 @@ import pytest
 import yaml
 from gateways import until_read
 
-from gateway.contracts.store import Json
-from gateway.testing.local import LocalGateway
+from gateway.contracts.storage.store import Json
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.run import GatewayProcess
 from tests.mcp_server.serving import Era, World, both_eras, keys, texts
 from tests.mcp_server.test_workflow_tools import flows

@@ -323,10 +323,10 @@ async def test_thousands_of_races_with_links_read_and_write_nothing_outside(root
 def test_a_value_of_a_workflow_stays_below_its_place(root: Path) -> None:
     """One that climbs ends the step, though the tool's folder would hold it."""
     tool, template = built(root), {"operation": "read", "path": "reports/{{params.x}}.md"}
-    assert tool.bound(template, {"params": {"x": "2024/may"}})["path"] == "reports/2024/may.md"
+    assert tool.bind(template, {"params": {"x": "2024/may"}})["path"] == "reports/2024/may.md"
     with pytest.raises(ValueError, match=r"\{\{params\.x\}\} leads out"):
-        tool.bound(template, {"params": {"x": "../secret/key"}})
-    assert tool.bound(template | {"path": "{{params.x}}"}, {"params": {"x": "../a"}})["path"] == "../a"
+        tool.bind(template, {"params": {"x": "../secret/key"}})
+    assert tool.bind(template | {"path": "{{params.x}}"}, {"params": {"x": "../a"}})["path"] == "../a"
 
 
 async def preview(tool: FileOperations, **arguments: Any) -> Preview | NoPreview:

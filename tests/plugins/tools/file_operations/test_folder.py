@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.tools.file_operations.beneath import RefusedError
 from gateway.plugins.tools.file_operations.folder import Content, Entry, Folder
+from gateway.plugins.tools.file_operations.safe_open import PathRefusedError
 from tests.sandbox.machine import ROOT
 
 
@@ -49,7 +49,7 @@ def test_writing_replaces_a_file_at_once(tmp_path: Path) -> None:
 def test_a_write_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
     """Nor does it leave anything."""
     (tmp_path / "x").write_text("old")
-    with pytest.raises(RefusedError):
+    with pytest.raises(PathRefusedError):
         Folder(tmp_path, may_make=False).write(("x",), b"new", stopped=lambda: True)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_text() == "old"
@@ -81,13 +81,13 @@ async def test_a_database_that_the_gateway_uses_keeps_its_locks(tmp_path: Path, 
         await store.put_prompt("p", "text", tenant="t", now_s=1.0)
         (tmp_path / "second name").hardlink_to(place)
         before = read_locks()
-        with pytest.raises(RefusedError, match="uses this file as a database"):
+        with pytest.raises(PathRefusedError, match="uses this file as a database"):
             Folder(tmp_path, may_make=False).read((name,), limit_bytes=1)
         assert read_locks() == before != []
         code = f"import sqlite3; print(*sqlite3.connect({str(place)!r}).execute('SELECT id FROM prompts').fetchone())"
         assert subprocess.check_output([sys.executable, "-c", code], text=True) == "p\n"
         await store.put_prompt("q", "text", tenant="t", now_s=1.0)
-        assert await store.lost() is None
+        assert await store.find_loss_reason() is None
     finally:
         await store.close()
     assert Folder(tmp_path, may_make=False).read(("g.db",), limit_bytes=6).data == b"SQLite"
@@ -113,13 +113,13 @@ def test_a_missing_folder_is_made_only_where_it_may(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["self/environ", "sys/kernel/hostname", "meminfo", "1/status"])
 def test_files_of_the_kernel_are_no_files(path: str) -> None:
     """Even where an operator names a folder that holds them."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(PathRefusedError):
         Folder(Path("/proc"), may_make=False).read(path.split("/"), limit_bytes=100)
 
 
 def test_devices_are_no_files() -> None:
     """They are not even opened."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(PathRefusedError):
         Folder(Path("/dev"), may_make=False).read(("zero",), limit_bytes=100)
 
 
@@ -127,7 +127,7 @@ def test_pipes_and_sockets_are_no_files(tmp_path: Path) -> None:
     """Neither for reading nor for writing, and nobody waits for them."""
     os.mkfifo(tmp_path / "pipe")
     folder = Folder(tmp_path, may_make=False)
-    with pytest.raises(RefusedError):
+    with pytest.raises(PathRefusedError):
         folder.read(("pipe",), limit_bytes=100)
-    with pytest.raises(RefusedError):
+    with pytest.raises(PathRefusedError):
         folder.write(("pipe",), b"x", stopped=never)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.plugins.tools.file_operations.workflow_path import path_with
+from gateway.plugins.tools.file_operations.workflow_path import build_path
 from gateway.workflows.templates import pieces
 
 
 def path(template: str, **params: object) -> str:
-    return path_with(pieces(template, {"params": params}))
+    return build_path(pieces(template, {"params": params}))
 
 
 @pytest.mark.parametrize(

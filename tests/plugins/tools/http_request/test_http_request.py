@@ -338,7 +338,7 @@ def test_a_value_of_a_workflow_adds_nothing_to_a_body() -> None:
     """JSON and forms are known by their type, whatever the case of the header's name."""
     tool, values = HttpRequest(Config()), {"params": {"x": '", "admin": true, "y": "&a=b'}}
     template = {"url": "https://a.example/", "body": '{"name": "{{params.x}}"}'}
-    assert json.loads(tool.bound(template, values)["body"]) == {"name": values["params"]["x"]}
+    assert json.loads(tool.bind(template, values)["body"]) == {"name": values["params"]["x"]}
     form = {"headers": {"content-TYPE": "application/x-www-form-urlencoded"}, "body": "name={{params.x}}"}
-    assert parse_qsl(tool.bound(template | form, values)["body"]) == [("name", values["params"]["x"])]
-    assert tool.bound(template | {"body": "{{params.x}}"}, values)["body"] == values["params"]["x"]
+    assert parse_qsl(tool.bind(template | form, values)["body"]) == [("name", values["params"]["x"])]
+    assert tool.bind(template | {"body": "{{params.x}}"}, values)["body"] == values["params"]["x"]

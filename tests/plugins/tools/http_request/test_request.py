@@ -8,10 +8,10 @@ from multidict import CIMultiDict
 
 from gateway.plugins.tools.http_request.request import (
     MAX_BODY_BYTES,
-    RefusedError,
+    RequestRefusedError,
     WebRequest,
+    build_redirect,
     readable,
-    redirected,
     web_request,
     web_url,
 )
@@ -55,7 +55,7 @@ def test_a_request_is_read_as_it_was_meant() -> None:
 )
 def test_a_url_that_could_be_read_in_two_ways_is_refused(url: str) -> None:
     """T10: users, backslashes, white space, ports that are none, other schemes, hosts in disguise."""
-    with pytest.raises(RefusedError, match="`url`"):
+    with pytest.raises(RequestRefusedError, match="`url`"):
         web_request({"url": url})
 
 
@@ -91,7 +91,7 @@ def test_a_url_that_could_be_read_in_two_ways_is_refused(url: str) -> None:
 )
 def test_wrong_arguments_are_refused_with_a_reason(arguments: dict[str, object]) -> None:
     """T25: wrong types, missing ones, sizes, header injection."""
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         web_request(arguments)
     assert str(caught.value)
 
@@ -101,7 +101,7 @@ def test_wrong_arguments_are_refused_with_a_reason(arguments: dict[str, object])
 )
 def test_headers_of_the_connection_are_refused(name: str) -> None:
     """They would change where the request goes or where it ends."""
-    with pytest.raises(RefusedError, match=name):
+    with pytest.raises(RequestRefusedError, match=name):
         web_request({"url": "http://h/", "headers": {name: "x"}})
 
 
@@ -110,7 +110,7 @@ def test_no_arguments_raise_anything_else(arguments: dict[str, object]) -> None:
     """Whatever JSON comes."""
     try:
         web_request(arguments)
-    except RefusedError:
+    except RequestRefusedError:
         return
 
 
@@ -119,7 +119,7 @@ def test_no_url_raises_anything_else(text: str) -> None:
     """Whatever text comes."""
     try:
         url = web_url("http://" + text)
-    except RefusedError:
+    except RequestRefusedError:
         return
     assert url.user is None and url.port and url.host
 
@@ -139,7 +139,7 @@ GET = WebRequest("GET", POST.url, POST.headers)
 )
 def test_a_redirect_changes_the_method_only_where_it_may(status: int, method: str, body: bytes | None) -> None:
     """RFC 9110, section 15.4: 301, 302 and 303 turn a POST into a GET, 307 and 308 keep it."""
-    following = redirected(POST, status=status, location="../z?q")
+    following = build_redirect(POST, status=status, location="../z?q")
     assert following is not None
     assert (following.method, following.body, str(following.url)) == (method, body, "https://a.example/z?q")
     assert ("Content-Type" in following.headers) == (body is not None)
@@ -152,7 +152,7 @@ def test_a_put_stays_a_put() -> None:
     methods = [
         following.method
         for request, status in ((put, 301), (put, 302), (put, 303), (head, 303))
-        if (following := redirected(request, status=status, location="/z")) is not None
+        if (following := build_redirect(request, status=status, location="/z")) is not None
     ]
     assert methods == ["PUT", "PUT", "GET", "HEAD"]
 
@@ -162,7 +162,7 @@ def test_a_put_stays_a_put() -> None:
 )
 def test_credentials_stay_with_their_origin(location: str) -> None:
     """Another host, scheme or port is another origin."""
-    following = redirected(GET, status=302, location=location)
+    following = build_redirect(GET, status=302, location=location)
     assert following is not None
     assert set(following.headers) == {"Content-Type", "Accept"}
 
@@ -170,16 +170,16 @@ def test_credentials_stay_with_their_origin(location: str) -> None:
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_change_is_not_sent_to_another_server(status: int) -> None:
     """Somebody may have approved it for the first one: the redirect is the answer."""
-    assert redirected(POST, status=status, location="https://b.example/") is None
-    assert redirected(GET, status=status, location="https://b.example/") is not None
+    assert build_redirect(POST, status=status, location="https://b.example/") is None
+    assert build_redirect(GET, status=status, location="https://b.example/") is not None
 
 
 def test_what_is_no_redirect_is_the_answer() -> None:
     """Other statuses, and a redirect that says not where to."""
     for status in (200, 201, 300, 304, 305, 404):
-        assert redirected(GET, status=status, location="/z") is None
-    assert redirected(GET, status=302, location=None) is None
-    assert redirected(GET, status=302, location="") is None
+        assert build_redirect(GET, status=status, location="/z") is None
+    assert build_redirect(GET, status=302, location=None) is None
+    assert build_redirect(GET, status=302, location="") is None
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_what_is_no_redirect_is_the_answer() -> None:
 )
 def test_a_redirect_to_what_is_no_web_address_is_refused(location: str) -> None:
     """It is read by the same rules as the first address."""
-    with pytest.raises(RefusedError, match="redirects"):
-        redirected(GET, status=302, location=location)
+    with pytest.raises(RequestRefusedError, match="redirects"):
+        build_redirect(GET, status=302, location=location)
 
 
 @pytest.mark.parametrize(

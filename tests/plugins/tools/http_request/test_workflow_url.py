@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugins.tools.http_request.workflow_url import url_with
+from gateway.plugins.tools.http_request.workflow_url import build_url
 from gateway.workflows.templates import pieces
 
 TEMPLATE = "https://{{params.host}}.example.com/items/{{params.id}}/of?name={{params.name}}&kind=plain"
 
 
 def url(template: str, **params: object) -> str:
-    return url_with(pieces(template, {"params": params}))
+    return build_url(pieces(template, {"params": params}))
 
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"])), item=st.text("ab/.?#;&=@:%\\ ä", min_size=1))

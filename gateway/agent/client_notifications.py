@@ -1,0 +1,205 @@
+"""The client of a run and its calls: the question about those that wait for a person, and reports on the others.
+
+The question comes once in each answer: as text, or as an event to a client that calls are shown to.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from gateway.agent.agent_services import AgentParts
+from gateway.agent.progress import RunProgress
+from gateway.approvals import chat_texts as spoken
+from gateway.approvals import texts
+from gateway.approvals.escaping import Language
+from gateway.approvals.view import approval_view
+from gateway.contracts.calls import PlannedCall
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.storage.journal import Approval, StoredStep
+from gateway.contracts.storage.store import Json
+from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.chat_request import last_user_text
+from gateway.jsontext.canonical import canonical
+from gateway.runs import call_events
+from gateway.runs.recorder import RunRecorder
+from gateway.runs.run_span import approval_span, send_refused
+
+#: Sends the client a chunk of its answer.
+Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
+#: Marks calls of these numbers, among the steps of a run, whose results strangers may have written.
+Mark: TypeAlias = Callable[[Collection[int], Sequence[StoredStep]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Questions:
+    """The questions of one answer. `asked` is the event that it ends with, if its client gets the question as one."""
+
+    parts: AgentParts
+    exchange: Exchange
+    recorder: RunRecorder
+    asked: Json | None = None
+    _stands: list[str] = field(default_factory=list)  # the approvals that the question in this answer is about
+
+    @property
+    def language(self) -> Language:
+        """Return the language of the client's last message."""
+        return texts.detect_language(last_user_text(self.exchange.body["messages"]))
+
+    async def hold(self, pending: Sequence[Approval], say: Say, *, held_s: float) -> None:
+        """Send the question to a client whose answer stays open, as a part of the answer.
+
+        Programs get an event.
+        """
+        asked = [approval.id for approval in pending]
+        is_new, self._stands = self._stands != asked, asked
+        if self.exchange.shows_calls:
+            await say(chunks.event(self._event(self.exchange.id, pending, self.recorder.steps)))
+            return
+        if is_new:
+            await say(self._question(pending, held_s=held_s))
+        told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in pending]}
+        await say(chunks.event({**told, "run_id": self.exchange.id}))
+
+    def trace_decisions(self, approvals: Sequence[Approval]) -> None:
+        """Note decisions in the trace of the run: each once, from the question to the decision.
+
+        Whoever cancels the run notes the approvals that are cancelled with it.
+        """
+        trace, tracer = self.exchange.trace, self.parts.tracer
+        if trace is None or tracer is None or not trace.context.sampled:
+            return
+        for one in approvals:
+            if one.state not in ("pending", "cancelled") and one.id not in trace.told:
+                trace.told.add(one.id)
+                tracer.send(approval_span(one, tracer.below(trace.context), now_s=self.parts.clock.time()))
+
+    def last(self, pending: Sequence[Approval]) -> str:
+        """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
+
+        A call of an MCP client has none: whoever makes it for the client puts the question in its own way.
+        """
+        if self.exchange.call is not None:
+            return ""
+        is_new = self._stands != [approval.id for approval in pending]
+        if self.exchange.shows_calls:
+            self.asked = self._event(self.exchange.id, pending, self.recorder.steps) if is_new else None
+            return ""
+        if is_new:
+            return self._question(pending)
+        may_decide = self._find_ways(pending).may_decide
+        return texts.still_undecided_text(may_decide=may_decide, language=self.language)
+
+    @property
+    def are_shared(self) -> bool:
+        """Return whether the same call in two runs shares one approval.
+
+        A stored run requests its own approval, because it brings an answer of its own. Calls of MCP clients share the
+        run itself (`gateway.context.tool_calls`). Requests that name neither an end user nor a conversation may be of
+        different people, and an approval shows what its run is about.
+        """
+        exchange = self.exchange
+        is_named = exchange.user is not None or exchange.conversation is not None
+        return is_named and exchange.workflow is None and exchange.call is None and exchange.resume is None
+
+    async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
+        """Return the question of another run that waits for one of these calls, and its facts. None: no run does.
+
+        The text is "" if `asked` has the question instead.
+        """
+        if self.exchange.call is not None:
+            return await self._same_call()
+        if not self.are_shared:
+            return None
+        approvals = self.parts.approvals
+        for step in steps:
+            asked = await approvals.find_pending_duplicate(step, self.exchange)
+            of_run = {} if asked is None else await approvals.of_run(asked.run_id, tenant=asked.tenant)
+            pending = [approval for approval in of_run.values() if approval.state == "pending"]
+            if asked is not None and pending:  # else somebody has decided this moment
+                if self.exchange.shows_calls:
+                    of_other = await self.parts.store.steps(asked.run_id, tenant=asked.tenant)
+                    self.asked = self._event(asked.run_id, pending, of_other)
+                    return "", spoken.build_waiting_facts(asked.run_id, pending)
+                before = texts.waiting_already_text(
+                    [other.tool for other in steps if other.sha256 != asked.sha256], language=self.language
+                )
+                return f"{before}\n\n{self._question(pending)}", spoken.build_waiting_facts(asked.run_id, pending)
+        return None
+
+    async def _same_call(self) -> tuple[str, Json] | None:
+        """Return that another run is the one of this call of an MCP client, if it asked first."""
+        exchange = self.exchange
+        other = await self.parts.store.undelivered_run(exchange.fingerprint, tenant=exchange.caller.tenant)
+        return None if other is None or other.id == exchange.id else ("", spoken.build_waiting_facts(other.id, ()))
+
+    def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
+        answering = self._find_ways(pending, held_s=held_s)
+        return spoken.turn_text(pending, language=self.language, answering=answering)
+
+    def _find_ways(self, pending: Sequence[Approval], *, held_s: float | None = None) -> texts.AnswerOptions:
+        exchange = self.exchange
+        return self.parts.approvals.build_answer_options(exchange.caller, pending, user=exchange.user, held_s=held_s)
+
+    def _event(self, run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep]) -> Json:
+        catalog = self.parts.in_use.judge.catalog
+        return spoken.question(run_id, pending, steps, service_of=catalog.find_service_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The reports on the calls of a run: whole if its client is shown calls, brief if it wants events, else none."""
+
+    exchange: Exchange
+    recorder: RunRecorder
+    progress: RunProgress
+    parts: AgentParts
+    mark: Mark
+
+    @property
+    def may_wait(self) -> bool:
+        """Return whether a report may wait for the client to read."""
+        return self.exchange.shows_calls or self.exchange.events
+
+    async def report_start(
+        self, number: int, planned: PlannedCall, approval: Approval | None, say: Say, *, place: int
+    ) -> None:
+        """Report that a call begins: the one of this number in the record, and at `place` in its group."""
+        if self.exchange.shows_calls:
+            step = replace(self.recorder.steps[number], arguments=canonical(planned.call.arguments))
+            step = step if approval is None else replace(step, approval_id=approval.id)
+            await say(call_events.build_start_event(step, self.parts.in_use.judge.catalog))
+        elif self.exchange.events:
+            await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.started"}))
+
+    async def report_finish(self, number: int, planned: PlannedCall, say: Say, *, place: int) -> None:
+        """Report that a call has run. The client gets no result that strangers wrote before the call is marked."""
+        self._notify_watcher(number)
+        if self.exchange.shows_calls:
+            if number in self.progress.strangers:
+                await self.mark((number,), self.recorder.steps)
+            await say(call_events.build_finish_event(self.recorder.steps[number], self.parts.in_use.judge.catalog))
+        elif self.exchange.events:
+            await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.finished"}))
+
+    def note_refused(self, planned: Sequence[PlannedCall]) -> None:
+        """Note in the trace of the run those of these calls that do not run."""
+        trace, tracer = self.exchange.trace, self.parts.tracer
+        if trace is None or tracer is None:
+            return
+        for one in planned:
+            if one.refusal is not None:
+                send_refused(one, tracer, parent=trace.context, run_id=self.exchange.id)
+
+    async def report_refusal(self, number: int, say: Say) -> None:
+        """Report that a call does not run, and why, to a client that is shown calls."""
+        self._notify_watcher(number)
+        if self.exchange.shows_calls:
+            await say(call_events.build_finish_event(self.recorder.steps[number], self.parts.in_use.judge.catalog))
+
+    def _notify_watcher(self, number: int) -> None:
+        if (watcher := self.exchange.watcher) is not None:
+            watcher.report_result(self.recorder.steps[number])
+
+
+def _build_call_fields(planned: PlannedCall, place: int) -> Json:
+    return {"tool": planned.call.tool, "call_id": planned.call.id, "number": place}

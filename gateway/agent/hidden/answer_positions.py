@@ -1,0 +1,71 @@
+"""The places of hidden turns in a conversation: each around its answer, once, or nowhere. Sans-I/O."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.agent.hidden.answer_keys import AnswerKeys
+from gateway.contracts.storage.store import HiddenTurn, Json
+
+
+@dataclass(slots=True)
+class HiddenTurnMap:
+    """The hidden turns of each answer, by its index.
+
+    `ambiguous` counts the answers that could be of two turns, `foreign` the ids of another named conversation. Nothing
+    is put back for either.
+    """
+
+    turns: dict[int, list[HiddenTurn]] = field(default_factory=dict)
+    ambiguous: int = 0
+    foreign: int = 0
+
+
+def find_places(
+    keys: Mapping[int, AnswerKeys], known: Mapping[str, HiddenTurn | None], *, conversation: str | None
+) -> HiddenTurnMap:
+    """Return the places of the known turns. `known` are those in the store by their keys, None for two.
+
+    `conversation` is the name of the conversation. An id of a turn of another name finds nothing.
+    """
+    places = HiddenTurnMap()
+    placed: dict[str, list[HiddenTurn]] = {}  # by their runs
+
+    def put(index: int, turn: HiddenTurn | None) -> None:
+        if turn is None:
+            places.ambiguous += 1
+        elif None not in (turn.conversation, conversation) and turn.conversation != conversation:
+            places.foreign += 1
+        elif not any(turn.overlaps(other) for other in placed.get(turn.run_id, ())):
+            placed.setdefault(turn.run_id, []).append(turn)
+            places.turns.setdefault(index, []).append(turn)
+
+    for index, own in keys.items():
+        for key in own.ids:
+            if key in known:
+                put(index, known[key])
+    for index, own in keys.items():
+        if index not in places.turns and own.prefix in known:
+            put(index, known[own.prefix])
+    often = Counter(own.place for own in keys.values())
+    for index, own in keys.items():
+        if own.place is not None and own.place in known and own.prefix not in known and often[own.place] == 1:
+            put(index, known[own.place])
+    return places
+
+
+def put_back(messages: Sequence[Json], places: Mapping[int, Sequence[HiddenTurn]]) -> list[Json]:
+    """Return the conversation with the hidden messages in front of its answers.
+
+    The messages after a question that was decided elsewhere stand in its place: no two answers follow each other.
+    """
+    whole: list[Json] = []
+    for index, message in enumerate(messages):
+        turns = places.get(index, ())
+        came = [came for turn in turns for came in turn.behind]
+        for turn in turns:
+            whole += turn.before
+        whole += came
+        if not came or came[-1].get("role") != "assistant":
+            whole.append(message)
+    return whole

@@ -1,0 +1,57 @@
+"""The calls of an answer that the model may only repeat, because they stand in texts that others wrote.
+
+Such a call needs a person's approval, whatever its level.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gateway.agent.output.quote_matcher import Quote
+from gateway.contracts.calls import FoundCall
+
+#: Longer texts are searched in a thread, so that others do not wait for it.
+THREAD_CHARS = 1 << 16
+#: The roles of messages that others wrote: users' messages and the results of tools.
+_OTHERS = frozenset(("user", "tool", "function"))
+
+
+async def mark_quoted_calls(
+    calls: Sequence[FoundCall],
+    messages: Iterable[Mapping[str, object]],
+    *,
+    notes: Iterable[str] = (),
+    besides: Collection[str],
+) -> tuple[FoundCall, ...]:
+    """Return the calls, each with a doubt if these messages or notes contain the same call.
+
+    Notes hold memories, which users wrote. Calls of tools in `besides` are not looked at.
+    """
+    ours = [call for call in calls if call.doubt is None and call.tool not in besides]
+    if not ours:
+        return tuple(calls)
+    texts = [*_texts(messages), *notes]
+    if sum(map(len, texts)) + sum(len(repr(call.parameters)) for call in ours) < THREAD_CHARS:
+        return _mark_quoted(calls, texts, besides)
+    return await asyncio.to_thread(_mark_quoted, calls, texts, besides)
+
+
+def _mark_quoted(calls: Sequence[FoundCall], texts: Sequence[str], besides: Collection[str]) -> tuple[FoundCall, ...]:
+    return tuple(
+        replace(call, doubt="quoted")
+        if call.doubt is None and call.tool not in besides and any(map(Quote(call).has_match, texts))
+        else call
+        for call in calls
+    )
+
+
+def _texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    for message in messages:
+        if message.get("role") not in _OTHERS:
+            continue
+        content = message.get("content")
+        parts: Iterable[object] = content if isinstance(content, list) else (content,)
+        for part in parts:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                yield text

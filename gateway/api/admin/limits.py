@@ -1,0 +1,48 @@
+"""The page of limits: what is used of them now."""
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.ops_pages import Route, readable
+from gateway.api.request import VIEWING, Authorise, parse_query
+from gateway.api.views import list_answer
+from gateway.contracts.caller import Caller
+from gateway.contracts.storage.store import Json
+from gateway.limits.usage import Used
+
+LIMITS: Final = "/context/limits"
+
+
+class LimitPages:
+    """The page of one worker. `used` returns what is used of the limits that a caller may see."""
+
+    def __init__(self, used: Callable[[Caller], list[Used]], *, authorise: Authorise) -> None:
+        self._used = used
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        return [*readable(LIMITS, self._get)]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING, "admin")
+        parse_query(request)
+        return list_answer([limit_view(one) for one in self._used(caller)])
+
+
+def limit_view(used: Used) -> Json:
+    """Return a limit. `resets_in_s` is None where that depends on requests, a day or a month."""
+    return {
+        "scope": used.scope,
+        "name": used.name,
+        "tenant": used.tenant,
+        "limit": used.limit,
+        "most": used.most,
+        "used": used.used,
+        "resets_in_s": None if used.resets_s is None else round(used.resets_s, 3),
+        "soft": used.soft,
+        "over": used.over,
+        "obstacle": used.obstacle,
+    }

@@ -1,0 +1,29 @@
+"""The end of asking before each call of a conversation: users take it back in the chat."""
+
+from gateway.api.decisions import convert_store_errors
+from gateway.approvals.texts import ask_before_ended_text, detect_language, not_unasked_text
+from gateway.contracts.exchange import Exchange
+from gateway.text.ask_before_phrases import UNASK_CHARS, is_ask_cancellation
+from gateway.text.phrases import fold
+from gateway.text.quotes import shown_text
+from gateway.tools.grants import RememberedDecisions
+
+
+async def cancel_ask_before(text: str, exchange: Exchange, remembered: RememberedDecisions) -> str:
+    """Revoke the asking if `text` requests it. Return the message for the user, or "" if nothing was requested.
+
+    As on the other ways, this needs the scope `approve`. Raises GatewayError.
+    """
+    if exchange.conversation is None or len(text) > UNASK_CHARS:
+        return ""
+    folded = fold(text).text
+    if not is_ask_cancellation(folded, shown=shown_text(folded)):
+        return ""
+    with convert_store_errors("what was taken back"):
+        ask_id = await remembered.find_ask_id(exchange)
+        if ask_id is None:
+            return ""
+        if "approve" not in exchange.caller.scopes:
+            return not_unasked_text(ask_id, language=detect_language(text))
+        await remembered.revoke_ask(ask_id, by=exchange.caller, via="chat")
+    return ask_before_ended_text(language=detect_language(text))

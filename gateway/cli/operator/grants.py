@@ -1,0 +1,45 @@
+"""The remembered decisions of people on a running gateway: commands that list and revoke them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gateway.cli.formatting import View, format_time, list_lines, word
+from gateway.cli.operator.remote import Remote
+
+GRANTS: Final = ("context", "grants")
+ASKS: Final = ("context", "asks")
+#: How the id of a conversation that asks before each call begins.
+_ASK: Final = "ask_"
+
+
+def grants(remote: Remote, *, as_json: bool) -> Iterator[str]:
+    """Return the remembered approvals, a few lines each. Raises RemoteError."""
+    return list_lines(remote.entries(*GRANTS), _summary, as_json=as_json, gap=True)
+
+
+def asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
+    """Return the conversations that ask before each call, a few lines each. Raises RemoteError."""
+    return list_lines(remote.entries(*ASKS), _summary, as_json=as_json, gap=True)
+
+
+def revoke_decisions(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
+    """Revoke grants and asks by their ids, and return a line for each.
+
+    Raises RemoteError for those that could not be taken back, behind what was done with the others.
+    """
+    return remote.delete_each(((*(ASKS if each.startswith(_ASK) else GRANTS), each) for each in ids), done="revoked")
+
+
+def _summary(view: View) -> Iterator[str]:
+    what = "asks before each call" if view.get("tool") is None else word(view, "tool")
+    yield f"{word(view, 'id')}  {what}"
+    if view.get("sha256") is not None:
+        yield f"  sha256        {word(view, 'sha256')}"
+    kind = "run" if view.get("run_id") is not None else "conversation"
+    yield f"  {kind:12}  {word(view, 'run_id' if kind == 'run' else kind)}, of {word(view, 'caller')}"
+    if view.get("user") is not None:
+        yield f"  user          {word(view, 'user')}"
+    if view.get("granted_by") is not None:
+        yield f"  granted by    {word(view, 'granted_by')}, {format_time(view, 'created_at')}"
+    ends = "with its run" if view.get("expires_at") is None else format_time(view, "expires_at")
+    yield f"  ends          {ends}"

@@ -1,0 +1,101 @@
+"""The settings in force as JSON that an operator may see: everything that may be a secret is `***`.
+
+1. A value of a type that is not known here is masked.
+2. The settings of a plugin of the gateway's own are shown by its model, in which secrets have their type. Of all other
+   plugins, texts are masked: any of them may be a secret.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
+
+from gateway.config.schema.approvals import AssessorUse
+from gateway.config.schema.context import StageUse
+from gateway.config.schema.keys import Key
+from gateway.config.schema.settings import Settings
+from gateway.config.schema.tools import PluginTool, ToolsSettings
+from gateway.config.values.addresses import Address
+from gateway.config.values.secret import MASK, MaskedText, mask
+from gateway.config.values.times import format_time
+from gateway.contracts.storage.store import Json
+from gateway.plugins import Kind, plugin_names, plugin_of_ours
+
+_USES: Final[Mapping[type[BaseModel], Kind]] = {StageUse: "stages", AssessorUse: "assessors"}
+#: A hash of a key that a person chose can be guessed.
+_MASKED: Final = frozenset(((Key, "sha256"),))
+
+
+def shown_settings(settings: Settings) -> Json:
+    """Return all settings, also those that have their defaults."""
+    return _section(settings)
+
+
+def _redact_value(value: object) -> object:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case MaskedText():
+            return MASK
+        case str():
+            return value
+        case Address() | Path() | IPv4Network() | IPv6Network():
+            return str(value)
+        case datetime():
+            return format_time(value)
+        case ToolsSettings():
+            return {name: _tool(name, tool) for name, tool in value.all.items()}
+        case BaseModel():
+            return _section(value)
+        case Mapping():
+            return {_key(key): _redact_value(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_redact_value(inner) for inner in value]
+    return MASK
+
+
+def _section(section: BaseModel) -> Json:
+    kind, options = _USES.get(type(section)), getattr(section, "with_", None)
+    shown: Json = {}
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if (type(section), name) in _MASKED:
+            shown[name] = MASK
+        elif name == "with_":
+            shown["with"] = MASK if kind is None else _of_plugin(kind, getattr(section, "use", ""), options or {})
+        else:
+            shown[field.alias or name] = _redact_value(value)
+    return shown
+
+
+def _tool(name: str, tool: BaseModel) -> Json:
+    if not isinstance(tool, PluginTool):
+        return _section(tool)
+    return {**_section(tool), "with": _of_plugin("tools", tool.use or name, tool.with_)}
+
+
+def _of_plugin(kind: Kind, name: str, options: Mapping[str, object]) -> object:
+    if name in plugin_names(kind):
+        try:
+            typed = plugin_of_ours(kind, name).config.model_validate(mask(options))
+        except ValidationError:
+            return _without_texts(options)
+        written = _section(typed)
+        return {key: value for key, value in written.items() if key in options}
+    return _without_texts(options)
+
+
+def _key(key: object) -> str:
+    return MASK if isinstance(key, MaskedText) else str(key)
+
+
+def _without_texts(value: object) -> object:
+    """Return free-form content with every text masked."""
+    if isinstance(value, Mapping):
+        return {_key(key): _without_texts(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_texts(inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float) else MASK

@@ -1,0 +1,77 @@
+"""Names that no service may have: those of the gateway itself, of its built-in tools, and of other services.
+
+A name is a part of the path of the service's pages, so a name that would lead elsewhere is refused.
+
+A name is refused in all of its spellings. A service whose name begins another's (`git` and `git.hub`) is refused, too:
+`git.hub.find` would be a tool of either.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.plugins import plugin_names
+from gateway.text.confusables import skeleton
+from gateway.text.names import find_mixed_scripts, hidden
+
+#: The label of the gateway's own tools, its built-in tools, and the tools that stand for a long list of them.
+RESERVED: Final[Mapping[str, str]] = {
+    skeleton(name): name for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
+}
+_JOINT: Final = "__"
+#: What changes the path that it stands in, whoever decodes it.
+_ELSEWHERE: Final = re.compile(r"[\\%{}]")
+#: The page of all services, beside the endpoint of each one.
+_PAGE: Final = "services"
+
+
+class ServiceNames:
+    """The names of services that were added so far: each means one service, inside and towards models."""
+
+    def __init__(self) -> None:
+        self._spelled: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._begins: dict[str, str] = {}
+
+    def problem(self, name: str) -> str | None:
+        """Return why no further service may have a name. None: it may."""
+        if (unfit := _unfit(name)) is not None:
+            return f"the name {name!a} {unfit}"
+        spelled = skeleton(name)
+        if (reserved := RESERVED.get(spelled)) is not None:
+            what = "is" if name == reserved else f"imitates {reserved!r}, which is"
+            return f"the name {name!a} {what} the gateway's own"
+        if (other := self._spelled.get(spelled)) is not None:
+            return f"the name {name!a} imitates that of the service {other!a}"
+        if (alike := find_mixed_scripts(name)) is not None:
+            return f"the name {name!a} {alike}"
+        other = self._begins.get(_plain(name)) or next(filter(None, map(self._names.get, _beginnings(name))), None)
+        if other is None:
+            return None
+        return (
+            f"tools of {name!a} may have the names of tools of the service {other!a}, because one name "
+            "begins with the other"
+        )
+
+    def add(self, name: str) -> None:
+        """Add the name of a service."""
+        self._spelled[skeleton(name)] = self._names[_plain(name)] = name
+        self._begins.update(dict.fromkeys(_beginnings(name), name))
+
+
+def _unfit(name: str) -> str | None:
+    if (unseen := hidden(name)) is not None:
+        return unseen
+    if _ELSEWHERE.search(name) or not all(part.strip(".") for part in name.split("/")):
+        return "cannot stand in the path of a page: it has one of \\ % { }, or a part of dots only"
+    return f"is that of the page /mcp/{_PAGE}" if name == _PAGE else None
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace(".", _JOINT)
+
+
+def _beginnings(name: str) -> list[str]:
+    """Return the names of services whose tools may be called like tools of this one."""
+    head = _plain(name) + _JOINT
+    return [head[:i] for i in range(1, len(head) - len(_JOINT)) if head.startswith(_JOINT, i)]

@@ -1,0 +1,213 @@
+"""The tools that a request names, and its other wishes, as the fields of its exchange.
+
+1. A wish narrows the tools and tightens the gate. It loosens nothing, and makes the gateway connect nowhere.
+2. A name that means nothing is refused, with the names that there are. Of a service that does not run, any is accepted.
+3. A name means one tool: a function of the client's with the name of a tool that the request offers is refused, whether
+   the service runs or not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from glob import escape, has_magic
+from hmac import compare_digest
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.context.context_headers import no_such_text
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import Service, is_of_service, model_name
+from gateway.dialects.chat_request import client_tools
+from gateway.dialects.dialect import Offer, Wishes
+from gateway.tools.catalog import Catalog
+from gateway.tools.results import READ_RESULT
+
+#: The label of the tools that belong to no service.
+OWN: Final = "gateway"
+NO_WISHES: Final = Wishes()
+_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """One tool by its inside name; or all tools of a service that does not run, by the head of their names."""
+
+    name: str
+    is_head: bool = False
+
+    @property
+    def pattern(self) -> str:
+        return escape(self.name) + "*" * self.is_head
+
+    def function(self, functions: frozenset[str]) -> str | None:
+        """Return the function of the client's that has the name of this tool; None: there is none."""
+        if self.is_head:
+            return next((name for name in sorted(functions) if is_of_service(name, self.name[:-1])), None)
+        return next((name for name in (model_name(self.name), self.name) if name in functions), None)
+
+    def intersect_pattern(self, pattern: str) -> str | None:
+        """Return the pattern of what this and another pattern mean both; None: nothing, or that cannot be known."""
+        if not self.is_head:
+            return self.pattern if fnmatchcase(self.name, pattern) else None
+        if pattern.startswith(self.name) and not has_magic(self.name):
+            return pattern
+        begins = pattern.removesuffix("*")
+        covers = begins != pattern and not has_magic(begins) and self.name.startswith(begins)
+        return self.pattern if covers else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """The addresses that a request may name: of services, as the operator configured them, and this gateway's own.
+
+    `host` is the gateway's, as the client of the request wrote it.
+    """
+
+    service: Callable[[str], str | None]
+    host: str
+
+    def has(self, url: str, label: str) -> bool:
+        """Return whether a URL is the address of the service with this label, or leads to this gateway."""
+        known = None if label == OWN else self.service(label)
+        return self._is_own(url) or (known is not None and compare_digest(_bare(known), _bare(url)))
+
+    def _is_own(self, url: str) -> bool:
+        try:
+            parts = urlsplit(url)
+            own = urlsplit(f"{parts.scheme}://{self.host}")
+            ports = [one.port or _PORTS.get(one.scheme) for one in (parts, own)]
+        except ValueError:
+            return False
+        return parts.scheme in _PORTS and parts.hostname == own.hostname and ports[0] == ports[1]
+
+
+def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addresses: Addresses) -> Exchange:
+    """Return the exchange with these wishes. Raises GatewayError."""
+    wished = replace(
+        exchange,
+        no_tools=wishes.no_tools,
+        must_call=wishes.must_call,
+        max_tool_calls=wishes.max_tool_calls,
+        exact_tools=dict(wishes.exact_tools),
+        tainted=wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results),
+        thoughts=wishes.thoughts,
+        known_as=() if wishes.known_as is None else (exchange.id, *wishes.known_as),
+        answer_id="" if wishes.known_as is None else exchange.id,
+        answer_ids=wishes.answer_ids,
+        background=wishes.background,
+        notes=wishes.notes,
+    )
+    return wished if wishes.offers is None else _with_offers(wished, wishes.offers, catalog, addresses)
+
+
+def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
+    """Return whether no stranger can have written the result of a tool; one that reads on shows those of others."""
+    entry = catalog.find_by_name(name) if label == OWN and name != READ_RESULT else None
+    return entry is not None and entry.service is None and not entry.spec.untrusted
+
+
+def _with_offers(exchange: Exchange, offers: Sequence[Offer], catalog: Catalog, addresses: Addresses) -> Exchange:
+    """Return the exchange with the tools that these offers name, and no others."""
+    services = {service.name: service for service in catalog.services() if service.name != OWN}
+    functions = frozenset() if exchange.no_tools else client_tools(exchange.body)
+    tools: list[_Tool] = []
+    asked: list[_Tool] = []
+    for at, offer in enumerate(offers):
+        _check(offer, offers[:at], services, addresses)
+        named = _get_callable_tools(offer, services.get(offer.label), catalog)
+        _check_functions(offer, named, functions)
+        tools += named
+        asked += named if offer.asks == () else _get_approval_tools(offer, services.get(offer.label), catalog)
+    by = exchange.only_tools
+    found = (
+        (tool.intersect_pattern(pattern) for tool in tools for pattern in by)
+        if by
+        else (tool.pattern for tool in tools)
+    )
+    only = tuple(dict.fromkeys(filter(None, found)))
+    return replace(
+        exchange,
+        only_tools=only,
+        no_tools=exchange.no_tools or not only,
+        services=tuple(offer.label for offer in offers if offer.label != OWN),
+        ask_first=tuple(dict.fromkeys(tool.pattern for tool in asked)),
+        shows_calls=True,
+    )
+
+
+def _check(offer: Offer, earlier: Sequence[Offer], services: dict[str, Service], addresses: Addresses) -> None:
+    """Check label and URL. Raises GatewayError (invalid_field)."""
+    if offer.label != OWN and offer.label not in services:
+        further = "" if offer.url is None else " The gateway connects to no address that a request names."
+        text = no_such_text("service", offer.label, (OWN, *services), place=f"{offer.place}.server_label")
+        raise _wrong(offer, "server_label", text + further)
+    if any(other.label == offer.label for other in earlier):
+        raise _wrong(
+            offer, "server_label", f"{offer.place} names {offer.label!r} once more: name all of its tools at once."
+        )
+    # Some clients must send a URL: the label in its place is no address.
+    if offer.url not in (None, offer.label) and not addresses.has(offer.url or "", offer.label):
+        raise _wrong(
+            offer,
+            "server_url",
+            f"{offer.place}.server_url is not the address of {offer.label!r} that the operator of this gateway "
+            "configured, and the gateway connects to no other: leave it out, or repeat the label there.",
+        )
+
+
+def _check_functions(offer: Offer, tools: Sequence[_Tool], functions: frozenset[str]) -> None:
+    """Check that no function of the client's has the name of an offered tool. Raises GatewayError (invalid_field)."""
+    for tool in tools if functions else ():
+        if (function := tool.function(functions)) is None:
+            continue
+        what = f"the tools of {offer.label!r}, which does not run now" if tool.is_head else f"the tool {tool.name!r}"
+        raise _wrong(
+            offer,
+            "allowed_tools",
+            f"{offer.place} offers {what}, and the function {function!r} of the request has such a tool's name to a "
+            "model: rename the function, or name other tools in 'allowed_tools'.",
+        )
+
+
+def _get_callable_tools(offer: Offer, service: Service | None, catalog: Catalog) -> list[_Tool]:
+    """Return the tools that the model may call. Raises GatewayError (invalid_field)."""
+    if offer.names is not None:
+        return _by_names(offer, offer.names, service, catalog, "allowed_tools")
+    if service is not None and not service.running:
+        return [_Tool(f"{service.name}.", is_head=True)]
+    return [_Tool(inside) for inside in _map_inside_names(service, catalog).values()]
+
+
+def _get_approval_tools(offer: Offer, service: Service | None, catalog: Catalog) -> list[_Tool]:
+    """Return the tools whose calls need an approval. Raises GatewayError (invalid_field)."""
+    return _by_names(offer, offer.asks or (), service, catalog, "require_approval")
+
+
+def _by_names(offer: Offer, names: Sequence[str], service: Service | None, catalog: Catalog, field: str) -> list[_Tool]:
+    if service is not None and not service.running:
+        return [_Tool(f"{service.name}.{name}") for name in names]
+    known = _map_inside_names(service, catalog)
+    for name in names:
+        if name not in known:
+            text = no_such_text(f"tool of {offer.label!r} named", name, known, place=f"{offer.place}.{field}")
+            raise _wrong(offer, field, text)
+    return [_Tool(known[name]) for name in names]
+
+
+def _map_inside_names(service: Service | None, catalog: Catalog) -> dict[str, str]:
+    """Return the inside names of the tools of a service that runs, or of those of none, by the names without it."""
+    own = catalog.own_names()
+    if service is None:
+        return {name: name for name in own}
+    taken = frozenset(own)
+    inside = ((tool, f"{service.name}.{tool}") for tool in service.tools)
+    return {tool: name for tool, name in inside if name not in taken}
+
+
+def _wrong(offer: Offer, field: str, text: str) -> GatewayError:
+    return GatewayError("invalid_field", text, param=f"{offer.place}.{field}")
+
+
+def _bare(url: str) -> bytes:
+    return url.rstrip("/").encode("utf-8", "surrogatepass")

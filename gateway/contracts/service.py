@@ -1,0 +1,61 @@
+"""The protocol of a service whose server the gateway starts and stops, and its status."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from gateway.contracts.storage.store import Json, ServiceState
+from gateway.contracts.tools import ServiceSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """The status of a service, for its operator. `error` describes the last failure."""
+
+    state: ServiceState
+    since_s: float  # Unix time
+    transport: Literal["stdio", "http"]
+    error: str | None = None
+    protocol: str | None = None  # the version that was agreed on
+    implementation: str | None = None  # name and version, as the server tells them
+    restarts: int = 0  # by itself, since it was started
+    skipped_lines: int = 0  # on standard output, that were no messages
+    stderr: tuple[str, ...] = ()  # the last lines
+
+
+@runtime_checkable
+class ManagedService(ServiceSource, Protocol):
+    """A service that is started and stopped, and comes back by itself when it fails."""
+
+    def start(self) -> None:
+        """Connect in the background. Idempotent."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop the service, and return once nothing of it runs any more. Idempotent; `start` may follow."""
+        ...
+
+    def condition(self) -> ServiceStatus: ...
+
+    def definitions(self) -> Mapping[str, str]:
+        """Return the SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
+        ...
+
+    def document(self, tool: str) -> Json | None:
+        """Return the definition of a tool for a person to compare; None: its last listing has no such tool.
+
+        It has the fields `description`, `parameters`, `title`, `output_schema` and `annotations`. Texts are cleaned
+        and cut; a part that is too large is null.
+        """
+        ...
+
+    def accept(self, pins: Mapping[str, str]) -> None:
+        """Set the accepted definitions, by tool.
+
+        A tool with another definition is `changed`. A tool without a pin is not.
+        """
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change of its condition or its definitions."""
+        ...

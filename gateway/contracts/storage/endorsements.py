@@ -1,0 +1,58 @@
+"""Calls that several keys must approve: what each of them has approved so far, and the call that waits after that."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import orjson
+
+from gateway.contracts.storage.journal import Approval, Via
+from gateway.jsontext.canonical import call_sha256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endorsement:
+    """One of the approvals that a call needs: the key, its end user where one was named, the way, Unix time.
+
+    `sha256` (hex) is the hash of the call that was shown and approved.
+    """
+
+    by: str
+    user: str | None
+    via: Via
+    at_s: float
+    sha256: str
+    remember: Literal["once", "run", "conversation"] = "once"
+
+    def has_endorser(self, key: str, user: str | None) -> bool:
+        """Return whether it is of this key, or of this end user where one is named."""
+        return self.by == key or (user is not None and self.user == user)
+
+
+def list_endorsements(approval: Approval) -> tuple[Endorsement, ...]:
+    """Return the approvals that a call has, in their order, the last of each key; () where one is enough.
+
+    Some may be of other arguments than those that would run now.
+    """
+    return tuple(Endorsement(**given) for given in orjson.loads(approval.given))
+
+
+def counted_endorsements(approval: Approval) -> tuple[Endorsement, ...]:
+    """Return the approvals of exactly the call that would run."""
+    sha256 = waiting_sha256(approval)
+    return tuple(one for one in list_endorsements(approval) if one.sha256 == sha256)
+
+
+def endorsements_text(endorsements: Iterable[Endorsement]) -> str:
+    """Return endorsements as an approval is stored with them."""
+    return orjson.dumps([asdict(one) for one in endorsements]).decode()
+
+
+def waiting_arguments(approval: Approval) -> str:
+    """Return the arguments (canonical JSON) that would run: those that a person wrote, or the model's."""
+    return approval.arguments if approval.edited is None else approval.edited
+
+
+def waiting_sha256(approval: Approval) -> str:
+    """Return the hash (hex) of the call that would run."""
+    return approval.sha256 if approval.edited is None else call_sha256(approval.tool, approval.edited)

@@ -1,0 +1,369 @@
+"""The owner of one server: one task that starts it, connects to it, notices its end, and starts it anew.
+
+1. A connection is opened, listed and closed by the owner's task alone; calls only use it.
+2. No caller waits for a server to start: `start` returns at once. A call of a server that is not there fails at once.
+3. Every end of a connection, of any cause, has one sequence: state `error`, a wait that grows, a new start.
+
+Theory of operation. The SDK's context managers must be left in the task that entered them. So one task (`_owner`) does
+everything that opens or closes, and all other code only reads `_link`, the connection that calls may use at present.
+
+The states are `stopped`, `starting`, `running` and `error`:
+
+    stopped --start--> starting --listed--> running --gone--> error
+    starting --failed--> error --after a wait--> starting
+    any state --stop--> stopped
+
+1. `_own` imports the SDK in a thread, because that takes seconds. Without the SDK the state stays `error`. Otherwise it
+   opens one connection after the other.
+2. `_connection` makes a channel (a program or an HTTP transport), performs the handshake and lists the tools, all
+   within `start_timeout`. A program waits for its place first, and that clock begins behind it (`transport.starts`).
+   Only then is `_link` set and the state `running`: a call never meets a server without a list.
+3. `_follow` waits for the connection's end, and lists the tools again when the server reports a change, but not more
+   often than each `_BETWEEN_LISTINGS_S`. A listing that fails is reported and ends nothing.
+4. When the connection is gone, `_link` is cleared and the state set first, since closing may take seconds.
+5. The wait before a new start comes from Backoff. It grows while starts fail, and begins anew after a long good run.
+
+Two eras of the protocol. A server of the older one may leave the probe for the newer one unanswered, so the probe has a
+short time of its own. Some programs even end when they get it. If a program is lost before it ever ran well, the next
+attempt leaves the probe out (`_probe`), and if that fails too, the one after it tries the probe again.
+
+Reasons. The first reason that the channel reports (`_why`) is the cause; later ones are consequences. An exit code says
+more than either. The program's last line on standard error is added, because it is mostly the real cause.
+
+Dangers.
+- Two cancellations. A second one would break off the closing that the first one started, and leave a process behind.
+  So `stop` makes one task (`_ending`) for all callers and shields it.
+- A start that hangs in closing. `_is_late` sets the state by a timer of its own, even if leaving the context takes
+  longer.
+- `definitions` are those of the last listing. They stay while the server is away.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from gateway.aio.cooperative import in_turns
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.service import ServiceStatus
+from gateway.contracts.storage.store import Json, ServiceState
+from gateway.contracts.tools import ToolResult
+from gateway.contracts.trace_context import ToolTrace
+from gateway.mcp.backoff import Backoff
+from gateway.mcp.calls import AnsweredError, LostError, ServerCalls, Told
+from gateway.mcp.definitions import Definitions, read_definitions
+from gateway.mcp.metrics import OperationMetrics
+from gateway.mcp.sdk_import import IMPORTING, MISSING_SDK, silence
+from gateway.mcp.server_facts import SESSION_ENDED, Channel, Config, MakeChannel
+from gateway.mcp.transport.process import StartError
+from gateway.mcp.transport.start_limit import Starts, starts_of_worker
+
+if TYPE_CHECKING:
+    from gateway.mcp.connection import McpConnection
+
+    OpenLink = Callable[..., AbstractAsyncContextManager[McpConnection]]
+
+log = logging.getLogger("gateway")
+
+_ENDED = "its connection ended"
+# The shortest time between two listings of a server that reports changes all the time.
+_BETWEEN_LISTINGS_S = 0.2
+_PROBE_S = 3.0
+_MAX_ERROR = 500  # characters
+_MOST_LOGGED = 20
+# The last words of a server in Python that was written for another major version of the SDK than it is installed with.
+_SDK_FAILS = re.compile(
+    r"(?:ImportError|ModuleNotFoundError): .*\b(?:from|named) '(?:mcp|fastmcp)\b"
+    r"|AttributeError: (?:module '(?:mcp|fastmcp)\b[\w.]*'|'(?:Fast)?(?:MCP|Server)' object) has no attribute"
+)
+_OTHER_SDK = (
+    ", as its package does not fit the SDK for MCP that it runs with: pin that below 2, as with `uvx --with 'mcp<2' "
+    "PACKAGE`"
+)
+_ERROR_TYPES = {AnsweredError: "answered_error", LostError: "connection_lost", TimeoutError: "timeout"}
+
+
+class ServerSupervisor:
+    """One server. `channel` makes the transport of one connection; `changed` is called after every change."""
+
+    def __init__(
+        self,
+        server: Config,
+        channel: MakeChannel,
+        *,
+        changed: Callable[[], None],
+        counters: Counters,
+        clock: Clock,
+        backoff: Backoff | None = None,
+        starts: Starts | None = None,
+    ) -> None:
+        """Set what a server needs. `starts` are those of this worker, unless they are given."""
+        self._server = server
+        self._make_channel = channel
+        self._tell = changed
+        self._meter = OperationMetrics(server, counters=counters, clock=clock)
+        self._clock = clock
+        self._backoff = backoff or Backoff()
+        self._starts = starts
+        self._owner: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._channel: Channel | None = None
+        self._link: McpConnection | None = None
+        self._linked = asyncio.Event()
+        self._probe = True
+        self._state: ServiceState = "stopped"
+        self._since_s = clock.time()
+        self._error: str | None = None
+        self._why: str | None = None
+        self._protocol: str | None = None
+        self._implementation: str | None = None
+        self._up_s: float | None = None
+        self._restarts = 0
+        self.definitions = Definitions({})  # as of the last listing, also while the server is away
+        self._calls = ServerCalls(
+            server, line=self._line, next_line=self._next_line, lost=self._note_lost, meter=self._meter
+        )
+
+    def __repr__(self) -> str:
+        return f"<Session of {self._server.name!r}: {self._state}>"
+
+    @property
+    def is_running(self) -> bool:
+        return self._line() is not None
+
+    def condition(self) -> ServiceStatus:
+        channel = self._channel
+        return ServiceStatus(
+            state=self._state,
+            since_s=self._since_s,
+            transport=self._server.transport,
+            error=self._error,
+            protocol=self._protocol,
+            implementation=self._implementation,
+            restarts=self._restarts,
+            skipped_lines=channel.skipped_lines if channel is not None else 0,
+            stderr=tuple(channel.stderr) if channel is not None else (),
+        )
+
+    def start(self) -> None:
+        """Connect in the background. Idempotent."""
+        if self._owner is None:
+            self._restarts, self._error = 0, None
+            self._become("starting")
+            self._owner = asyncio.create_task(self._own(), name=f"mcp {self._server.name}")
+
+    async def stop(self) -> None:
+        """Stop the server, and return once nothing of it runs any more. Idempotent; `start` may follow."""
+        if self._owner is None:
+            return
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(self._owner))
+        await asyncio.shield(self._ending)
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Json,
+        *,
+        told: Told | None = None,
+        trace: ToolTrace | None = None,
+        stands: Callable[[], bool] = lambda: True,
+    ) -> ToolResult:
+        """Call a tool as `Calls.call` does."""
+        return await self._calls.call(tool, arguments, told=told, trace=trace, stands=stands)
+
+    def offers(self, kind: str) -> bool:
+        """Return whether the server, while it runs, offers this kind of things: `prompts` or `resources`."""
+        line = self._line()
+        return line is not None and line.offers(kind)
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Return the result of a request about prompts or resources. Raises AnsweredError, LostError, TimeoutError."""
+        with self._meter.operation(method) as operation:
+            line = self._line()
+            if line is None:
+                operation.error_type = "not_running"
+                raise LostError
+            try:
+                async with asyncio.timeout(self._server.timeout):
+                    result = await line.ask(method, params)
+            except (AnsweredError, LostError, TimeoutError) as error:
+                operation.error_type = _ERROR_TYPES[type(error)]
+                raise
+            operation.error_type = ""
+            return result
+
+    async def _end(self, owner: asyncio.Task[None]) -> None:
+        # Once: a second cancellation would break off the closing that the first one brings about.
+        owner.cancel()
+        await asyncio.wait({owner})
+        self._owner = self._ending = None
+        self._become("stopped")
+
+    async def _own(self) -> None:
+        try:
+            open_link = await asyncio.to_thread(_load)
+        except ImportError:
+            self._become("error", MISSING_SDK)
+            return
+        while True:
+            self._up_s = None
+            if self._server.transport == "stdio":
+                async with (self._starts or starts_of_worker()).place() as ready:
+                    error = await self._connection(open_link, ready)
+            else:
+                error = await self._connection(open_link, _do_nothing)
+            if self._ending is not None:
+                return
+            self._become("error", error)
+            log.warning("service %r: %s", self._server.name, error)
+            await asyncio.sleep(self._wait_s())
+            self._restarts += 1
+            self._become("starting", error)
+
+    def _wait_s(self) -> float:
+        """Return how long to wait for a new start: not at all where a server forgot its session, and was well."""
+        if self._up_s is None:
+            return self._backoff.next_s(up_s=0.0)
+        return 0.0 if self._why == SESSION_ENDED else self._backoff.next_s(up_s=self._clock.monotonic() - self._up_s)
+
+    async def _connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
+        """Open a connection and follow it to its end; return why it ended. `ready` is called once calls may use it."""
+        self._why = None
+        channel = self._channel = self._make_channel(self._note_lost)
+        # Servers of the older era may leave a method that they do not know unanswered.
+        probe_s = min(_PROBE_S, self._server.start_timeout / 3) if self._probe else None
+        start = asyncio.timeout(self._server.start_timeout)
+        late = asyncio.get_running_loop().call_later(self._server.start_timeout, self._is_late, channel)
+        try:
+            async with start, open_link(channel, probe_s=probe_s) as connection:
+                await self._list(connection)
+                start.reschedule(None)
+                late.cancel()
+                ready()
+                self._note_linked(connection)
+                await self._follow(connection)
+            return self._describe_end(channel)
+        except (Exception, BaseExceptionGroup) as failure:
+            return self._handle_failure(_first(failure), channel)[:_MAX_ERROR]
+        finally:
+            late.cancel()
+            self._link = None
+
+    def _handle_failure(self, failure: BaseException, channel: Channel) -> str:
+        """Return the text for a failure, and decide whether the next connection probes for the newer era."""
+        if self._up_s is None:
+            # Some programs end themselves when they are asked for an era that they do not know.
+            hurt = self._probe and self._server.transport == "stdio" and isinstance(failure, LostError)
+            self._probe = not hurt
+        match failure:
+            case TimeoutError():
+                return self._late(channel)
+            case LostError():
+                return self._describe_end(channel)
+            case AnsweredError() | StartError():
+                return str(failure)
+        log.error("service %r", self._server.name, exc_info=failure)
+        return f"{type(failure).__name__}: {failure}".partition("\n")[0]
+
+    async def _list(self, connection: "McpConnection") -> None:
+        with self._meter.operation("tools/list") as operation:
+            operation.error_type = "failed"
+            listed, problems = await connection.tools()
+            operation.error_type = ""
+        definitions = await in_turns(read_definitions(listed))
+        self.definitions = Definitions(definitions.tools, (*problems, *definitions.left_out))
+        for problem in self.definitions.left_out[:_MOST_LOGGED]:
+            log.warning("service %r: %s", self._server.name, problem)
+
+    async def _follow(self, connection: "McpConnection") -> None:
+        """Follow a connection until it is gone, and list its tools again when they change."""
+        backoff = Backoff()
+        while not connection.closed_future.done():
+            await connection.stirred.wait()
+            connection.stirred.clear()
+            if connection.closed_future.done():
+                break
+            await asyncio.sleep(_BETWEEN_LISTINGS_S)
+            try:
+                async with asyncio.timeout(self._server.start_timeout):
+                    await self._list(connection)
+                self._error, backoff = self._wrong(), Backoff()
+            except (AnsweredError, TimeoutError, LostError) as error:
+                self._error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
+                if isinstance(error, LostError):  # over HTTP it may be the end of one request only
+                    await asyncio.wait({connection.closed_future}, timeout=backoff.next_s(up_s=0))
+                    connection.stirred.set()
+            self._tell()
+        # Closing the rest of it may take seconds. No call may use it any more.
+        self._link = None
+        self._become("error", self._why or _ENDED)
+
+    def _note_lost(self, reason: str) -> None:
+        self._why = self._why or reason
+
+    def _describe_end(self, channel: Channel) -> str:
+        if channel.returncode is not None:
+            return _with_last_line(f"its program ended with exit code {channel.returncode}", channel)
+        return _with_last_line(self._why or _ENDED, channel)
+
+    def _is_late(self, channel: Channel) -> None:
+        self._become("error", self._late(channel))
+
+    def _late(self, channel: Channel) -> str:
+        return _with_last_line(f"did not answer within {self._server.start_timeout:g} s of its start", channel)
+
+    def _wrong(self) -> str | None:
+        """Return the problems of a running server, for its operator; None: there are none."""
+        return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
+
+    def _note_linked(self, connection: "McpConnection") -> None:
+        self._link, self._protocol, self._up_s = connection, connection.protocol, self._clock.monotonic()
+        self._implementation = connection.implementation
+        self._become("running", self._wrong())
+        self._linked.set()
+
+    def _become(self, state: ServiceState, error: str | None = None) -> None:
+        self._state, self._error, self._since_s = state, error, self._clock.time()
+        self._tell()
+
+    def _line(self) -> "McpConnection | None":
+        connection = self._link
+        return None if connection is None or connection.closed_future.done() else connection
+
+    async def _next_line(self) -> "McpConnection":
+        while (line := self._line()) is None:
+            self._linked.clear()
+            await self._linked.wait()
+        return line
+
+
+def _do_nothing() -> None:
+    """Do nothing: no program holds a place."""
+
+
+def _load() -> "OpenLink":
+    """Import the SDK. It takes a second or two, so call it outside of the event loop."""
+    with IMPORTING:
+        from gateway.mcp.connection import open_connection
+
+    silence("client", "httpcore2", "httpx2", "mcp")
+    return open_connection
+
+
+def _with_last_line(reason: str, channel: Channel) -> str:
+    """Return the reason, with the program's last line on standard error, which mostly is the cause."""
+    written = channel.stderr
+    if not written:
+        return reason
+    hint = _OTHER_SDK if _SDK_FAILS.search(written[-1][:_MAX_ERROR]) else ""
+    return f"{reason}{hint}; its last line on standard error: {written[-1]}"[:_MAX_ERROR]
+
+
+def _first(failure: BaseException) -> BaseException:
+    """Return the first failure: task groups wrap the exceptions that are raised in them."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

@@ -1,0 +1,139 @@
+"""Questions about held calls to the person in front of an MCP client, and the answers to them.
+
+A form decides, so it goes to a client whose key may decide. Everybody else gets the address of the console's page, and
+whoever opens it signs in there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from mcp_types import ClientCapabilities, ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+
+from gateway.approvals.answer_options import hindrance_text
+from gateway.approvals.approvals import Decision
+from gateway.approvals.chat_replies import COMMENT_CHARS
+from gateway.approvals.chat_texts import describe_approval
+from gateway.approvals.escaping import escape_line as escaped
+from gateway.approvals.texts import REASON_CHARS, AnswerOptions, approval_link, call_block, hidden_text
+from gateway.contracts.storage.journal import Approval
+from gateway.contracts.storage.store import Json
+
+Mode: TypeAlias = Literal["form", "url"]
+
+_SCHEMA: Final[Json] = {
+    "type": "object",
+    "properties": {
+        "decision": {
+            "type": "string",
+            "title": "Decision",
+            "description": "approve: the call runs as it is shown. reject: it does not run.",
+            "enum": ["approve", "reject"],
+        },
+        "reason": {
+            "type": "string",
+            "title": "Reason",
+            "description": "What the client is told about a rejection.",
+            "maxLength": COMMENT_CHARS,
+            "default": "",  # libraries fill what is left out with it, else with null, which is no text
+        },
+    },
+    "required": ["decision"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question: how it is put, and the approval that it is about."""
+
+    mode: Mode
+    approval: Approval
+    console_url: str | None
+
+    @property
+    def message(self) -> str:
+        """Return the text: exactly the call that would run, and why it is held."""
+        lead = "Approve this call? It has not run yet." if self.mode == "form" else "This call waits for a decision."
+        return f"{lead}\n\n{_block(self.approval)}"
+
+    @property
+    def url(self) -> str:
+        assert self.console_url is not None
+        return approval_link(self.console_url, self.approval.id)
+
+    def request(self) -> ElicitRequest:
+        """Return the question as a part of an answer."""
+        if self.mode == "form":
+            return ElicitRequest(params=ElicitRequestFormParams(message=self.message, requested_schema=_SCHEMA))
+        return ElicitRequest(
+            params=ElicitRequestURLParams(message=self.message, url=self.url, elicitation_id=self.approval.id)
+        )
+
+    async def put(self, ctx: Any) -> ElicitResult:
+        """Ask on the stream of a request, and return the answer. `ctx` is the SDK's context of a handler."""
+        if self.mode == "form":
+            result: ElicitResult = await ctx.session.elicit_form(
+                self.message, _SCHEMA, related_request_id=ctx.request_id
+            )
+        else:
+            result = await ctx.session.elicit_url(
+                self.message, self.url, self.approval.id, related_request_id=ctx.request_id
+            )
+        return result
+
+
+def find_question(
+    approval: Approval, capabilities: ClientCapabilities | None, answering: AnswerOptions
+) -> Question | None:
+    """Return the question that a client can put to its user; None: it cannot ask, or there is no page to show."""
+    elicitation = None if capabilities is None else capabilities.elicitation
+    if elicitation is None:
+        return None
+    has_form = elicitation.form is not None or elicitation.url is None  # `{}` means forms
+    if has_form and answering.may_decide:
+        return Question("form", approval, answering.console_url)
+    if elicitation.url is not None and answering.console_url is not None:
+        return Question("url", approval, answering.console_url)
+    return None
+
+
+def parse_decision(answer: ElicitResult, sha256: str) -> Decision | None:
+    """Return the decision in the answer to a form about a call of this hash; None: it decides nothing."""
+    content: Mapping[str, Any] = answer.content or {}
+    word = content.get("decision") if answer.action == "accept" else None
+    if answer.action == "decline" or word in ("approve", "reject"):
+        reason = content.get("reason")
+        comment = reason[:COMMENT_CHARS] if isinstance(reason, str) and reason.strip() else None
+        return Decision(approve=word == "approve", via="mcp", sha256=sha256, comment=comment)
+    return None
+
+
+def _block(approval: Approval) -> str:
+    """Return the call that would run, with a note of what is left out of a long one."""
+    one = describe_approval(approval)
+    return "\n\n".join(filter(None, (call_block(one), hidden_text(one))))
+
+
+def held_text(approval: Approval, answering: AnswerOptions, *, obstacle: str | None = None) -> str:
+    """Return the result of a call that waits: it has not run, how to decide, and how to get the result.
+
+    With an `obstacle`, which no approval removes, a person can only reject it.
+    """
+    call = _block(approval)
+    if obstacle is not None:
+        return (
+            f"This call has NOT run, and cannot run any more: {escaped(obstacle, REASON_CHARS)}\n\n{call}\n\n"
+            f"No person can approve it, but one can reject it: `gateway approvals reject {approval.id}`."
+        )
+    how = f"{hindrance_text(answering)} " if answering.hindrance in ("own", "approved") else ""
+    how += f"Ask a person to decide: `gateway approvals approve {approval.id}` or `reject`"
+    if answering.console_url is not None:
+        how += f", or in a browser <{approval_link(answering.console_url, approval.id)}>"
+    if answering.deciders:
+        how += f". Keys that may decide: {', '.join(answering.deciders)}"
+    return (
+        f"This call has NOT run: it waits for the approval of a person ({approval.id}).\n\n"
+        f"{call}\n\n"
+        f"{how}. Then call the same tool again with the same arguments: that joins this approval, does not ask again, "
+        "and returns the result. Other arguments are another call."
+    )

@@ -1,0 +1,195 @@
+"""The endpoint for MCP clients: sessions, and each request on its way to the SDK and back.
+
+The SDK serves both eras of the protocol over streamable HTTP. What comes to it here has passed the gateway's own checks
+of host, origin, key and size.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, cast
+
+import orjson
+from aiohttp import web
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from gateway.api.json_body import check_values, read_content
+from gateway.api.ops_pages import ERROR_FIELDS, Route
+from gateway.auth.keyring import Identity
+from gateway.contracts.errors import GatewayError, not_allowed
+from gateway.contracts.storage.store import Json
+from gateway.http.request_head import RequestHead
+from gateway.lanes.local import Facade, get_head
+from gateway.mcp.sdk_import import silence
+from gateway.mcp_server.bridge import Application, Bridge
+from gateway.mcp_server.changes import Changes
+from gateway.mcp_server.client_request import Visit
+from gateway.mcp_server.errors import build_refusal, build_session_refusal, unknown_version
+from gateway.mcp_server.quotas.message_reader import OpenRequestIds, check_message, read_message
+from gateway.mcp_server.quotas.result_backlog import UnreadResults
+from gateway.mcp_server.quotas.sessions import SessionShares, get_owner
+from gateway.mcp_server.server import ToolServer
+from gateway.mcp_server.tool_calls import Calling
+
+_ROUTE: Final = "mcp"
+#: The part of a path that names a service. `/mcp/services` is a page of the gateway.
+_SERVICE: Final = r"{service:(?!services/?$)[^/]+}"
+
+
+class McpEndpoint:
+    """The endpoint of one worker.
+
+    `identify` returns the caller of a request, who may use tools, or raises GatewayError. `sessions` and `idle_s` bound
+    the sessions of the older era; 0: it is served without any. `challenge` returns the header fields of an error answer
+    that tell a client how to get in. `limits` returns the most bytes and JSON values of a
+    request. `has_service` returns whether there is a service of a name, running or not.
+    """
+
+    def __init__(
+        self,
+        server: ToolServer,
+        *,
+        path: str,
+        sessions: int,
+        idle_s: float,
+        identify: Callable[[RequestHead], Awaitable[Identity]],
+        challenge: Callable[[GatewayError], Mapping[str, str]],
+        limits: Callable[[], tuple[int, int]],
+        has_service: Callable[[str], bool],
+        calling: Calling,
+        changes: Changes,
+        unread: UnreadResults,
+    ) -> None:
+        self._path = path
+        self._has_service = has_service
+        self._identify = identify
+        self._challenge = challenge
+        self._limits = limits
+        self._calling = calling
+        self._changes = changes
+        self._unread = unread
+        self._streams: set[Visit] = set()
+        self._under_way = OpenRequestIds() if sessions else None
+        server.has_sessions = bool(sessions)
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            stateless=not sessions,
+            max_sessions=sessions or None,
+            session_idle_timeout=idle_s,
+        )
+        app = cast("Application", self._manager.asgi_app.app)  # behind the SDK's limit of a body: ours is whole by then
+        if sessions:
+            app = SessionShares(app, most=sessions, idle_s=idle_s, ending=calling.ending, forget=changes.forget)
+        self._bridge = Bridge(app)
+
+    def routes(self) -> Sequence[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        paths = (self._path, f"{self._path}/{_SERVICE}")
+        return [("*", path + end, self._answer) for path in paths for end in ("", "/")]
+
+    async def start(self) -> None:
+        """Accept requests from now on."""
+        silence("mcp", "sse_starlette")
+        started = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(started))
+        await started.wait()
+
+    async def leave(self) -> None:
+        """End the streams on which clients only listen, and ask nobody any more: the gateway stops. Idempotent."""
+        self._calling.leaving = True
+        self._changes.close()
+        for visit in self._streams:
+            visit.gone.set()
+
+    async def close(self) -> None:
+        """End all sessions. Idempotent."""
+        await self.leave()
+        if self._task is not None:
+            self._stopping.set()
+            await asyncio.wait({self._task})
+        await self._bridge.close()
+        await self._calling.close()
+
+    async def _run(self, started: asyncio.Event) -> None:
+        # The SDK's context must be left in the task that entered it.
+        reporting = asyncio.get_running_loop().create_task(self._changes.run())
+        try:
+            async with self._manager.run():
+                started.set()
+                await self._stopping.wait()
+        finally:
+            reporting.cancel()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        head = get_head(request)
+        if isinstance(request.transport, Facade):
+            request.transport.set_route(_ROUTE)
+        try:
+            identity = await self._identify(head)
+        except GatewayError as error:
+            request[ERROR_FIELDS] = dict(self._challenge(error))
+            raise
+        most_bytes, most_values = self._limits()
+        body = await read_content(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
+        await check_values(body, limit=most_values)
+        visit = Visit(request, head, identity, request.match_info.get("service"))
+        visit.note(key=identity.caller.name)
+        if visit.service is not None and not self._has_service(visit.service):
+            return _build_refusal_answer(_no_service(visit.service), None)
+        if self._under_way is None and request.method in ("GET", "DELETE") and visit.is_of_older_era:
+            return _build_refusal_answer(_without_sessions(), None)
+        session_id, ended, closing = visit.session_id, None, None
+        if request.method == "POST":
+            message: object = None
+            try:
+                message = await read_message(body, most_values=most_values)
+                check_message(message)
+                visit.read(message)
+                if not visit.is_of_known_version:
+                    return web.json_response(unknown_version(visit.version or "", message), status=400)
+                if self._under_way is not None and session_id is not None and visit.is_of_older_era:
+                    ended = self._under_way.take(get_owner(visit), session_id, message)
+                    closing = build_session_refusal(message)
+            except GatewayError as error:
+                return _build_refusal_answer(error, message)
+            self._calling.answers.mark(session_id, head, message)
+            body = orjson.dumps(message)
+        return await self._forward_request(visit, body, closing, ended)
+
+    async def _forward_request(
+        self, visit: Visit, body: bytes, closing: Json | None, ended: Callable[[], None] | None
+    ) -> web.StreamResponse:
+        method, session_id = visit.request.method, visit.session_id
+        if method == "GET":
+            self._streams.add(visit)
+        elif method == "DELETE" and session_id is not None:
+            self._calling.ending.add(session_id)
+        is_refused = False
+        try:
+            response = await self._bridge.answer_request(visit, body, closing=closing, ended=ended)
+            is_refused = response.status >= 400
+            return response
+        finally:
+            self._streams.discard(visit)
+            self._unread.release(visit)
+            if method == "DELETE" and session_id is not None:
+                self._calling.ending.discard(session_id)
+                if not is_refused:  # also if its client has left
+                    self._calling.note_session_end(session_id)
+                self._changes.forget(session_id)
+
+
+def _without_sessions() -> GatewayError:
+    """Return the error of a request for a session: a stream without one would bring nothing, ever."""
+    text = "There are no sessions here: this gateway has several workers. Send each request by POST."
+    return not_allowed(text, ("POST",))
+
+
+def _no_service(name: str) -> GatewayError:
+    return GatewayError("service_not_found", f"There is no service {name[:64]!r} here: check the last part of the URL.")
+
+
+def _build_refusal_answer(error: GatewayError, message: object) -> web.Response:
+    """Return the answer to a request that does not reach the SDK; `message` is its body, as far as it is known."""
+    return web.json_response(build_refusal(error, message), status=error.facts.status, headers=error.fields)

@@ -1,0 +1,320 @@
+"""Calls by MCP clients, from the request to its result, also where a person must decide in between.
+
+A call that is held is put to the client's user where the client can ask. In the era of 2026-07-28 the question is an
+answer of its own, sealed, so that any worker of the same store can take up what the client sends back. In the older era
+it is a request on the stream of the call. A client that cannot ask waits, and is then told how to get the result.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from gateway.approvals.texts import AnswerOptions
+from gateway.auth.keyring import Identity
+from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall
+from gateway.context.context_headers import read_end_user
+from gateway.context.tool_calls import ToolCalls
+from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
+from gateway.contracts.plugin import Clock
+from gateway.contracts.storage.endorsements import waiting_sha256
+from gateway.contracts.storage.journal import Approval
+from gateway.contracts.storage.store import Json
+from gateway.http.request_head import RequestHead
+from gateway.mcp_server.auth.elicitation_auth import ElicitationAnswers
+from gateway.mcp_server.client_request import Visit, get_client_request
+from gateway.mcp_server.elicitation import Question, find_question, held_text, parse_decision
+from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.progress import ProgressReporter
+from gateway.mcp_server.quotas.result_backlog import UnreadResults, result_bytes
+from gateway.mcp_server.results import call_result, run_mark, text_result
+from gateway.workflows.folder import MAX_STEPS
+
+log = logging.getLogger("gateway")
+
+#: The name of the one question of an answer.
+_QUESTION: Final = "approval"
+#: The entry in `_meta` by which a repeated request is the same call, and how long its value may be.
+_KEY: Final = "twolane/idempotency-key"
+_KEY_CHARS: Final = 255
+#: So often a call is put to its user anew: a tool that changes meanwhile has another question, and so does each step.
+_ROUNDS: Final = MAX_STEPS + 5
+_UNDECIDED: Final = frozenset(
+    ("approval_stale", "approved_already", "decision_conflict", "approval_expired", "approval_not_found")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The sealed state that a question leaves with its client: the run, its waiter, and the call that was shown."""
+
+    run_id: str
+    waiter: str
+    approval_id: str
+    sha256: str
+    mode: str
+
+    def text(self) -> str:
+        return orjson.dumps([self.run_id, self.waiter, self.approval_id, self.sha256, self.mode]).decode()
+
+    @classmethod
+    def about(cls, run: CallRun, question: Question) -> "_State":
+        approval = question.approval
+        return cls(run.id, run.waiter, approval.id, waiting_sha256(approval), question.mode)
+
+    @classmethod
+    def parse(cls, text: str) -> "_State":
+        return cls(*orjson.loads(text))
+
+
+@dataclass(slots=True, kw_only=True)
+class Calling:
+    """The calls of one worker.
+
+    `identify` is asked about the request that brings an answer before it decides: its key may lack the scope that the
+    call's had. `answering` returns how a caller can decide elsewhere. `wait_s` is the longest wait for a person.
+    `unread` bounds the results that clients have not read yet.
+    """
+
+    calls: ToolCalls
+    identify: Callable[[RequestHead], Awaitable[Identity]]
+    answering: Callable[[Caller, str | None, Sequence[Approval]], AnswerOptions]
+    wait_s: Callable[[], float]
+    clock: Clock
+    unread: UnreadResults
+    answers: ElicitationAnswers = field(default_factory=ElicitationAnswers)
+    leaving: bool = False
+    ending: set[str] = field(default_factory=set)  # sessions that their clients end: not by cancelling calls
+    _over: set[str] = field(default_factory=set)  # sessions that have been ended, as long as calls of them are left
+    _open: "Counter[str]" = field(default_factory=Counter)  # calls under way, by their sessions
+    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    async def call(self, ctx: Any, params: CallToolRequestParams, offer: Offer, arguments: Json) -> Any:
+        """Return the result of one call of what is offered, or a question about it."""
+        visit = get_client_request(ctx)
+        wanted = WantedCall(
+            tool=offer.inside,
+            arguments=arguments,
+            identity=visit.identity,
+            client=describe_client(ctx),
+            user=visit.user,
+            idempotency_key=_find_idempotency_key(params),
+            workflow=offer.workflow,
+            only_tools=offer.tools,
+        )
+        state = _State.parse(params.request_state) if params.request_state is not None else None
+        patience_s = self.wait_s()
+        if state is not None:
+            answer = (params.input_responses or {}).get(_QUESTION)
+            patience_s = await self._take_answer(state, answer, visit.head, user=visit.user)
+        run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id, state.waiter)
+        visit.note(tool=offer.inside, run=run.id)
+        progress = ProgressReporter(ctx)
+        is_asked = False
+        session_id = visit.session_id or ""
+        self._open[session_id] += 1
+        try:
+            was_shown = None if state is None else state.approval_id
+            result = await self._wait_for_result(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
+            if isinstance(result, Done):
+                size_bytes = result_bytes(result.result)
+                if not self.unread.take(visit, size_bytes):
+                    result = None  # it waits on record, and not in memory
+                    await self.unread.turn(visit, size_bytes)
+                    result = await self.calls.outcome(run, wait_s=0.0)
+                result = self._result(ctx, visit, run, result)
+            is_asked = isinstance(result, InputRequiredResult)
+            await progress.finish()
+            return result
+        except asyncio.CancelledError:
+            self._withdraw(ctx, run)
+            raise
+        finally:
+            self.calls.leave(run, is_asked=is_asked)
+            progress.close()
+            self._open[session_id] -= 1
+            if not self._open[session_id]:
+                del self._open[session_id]
+                self._over.discard(session_id)
+
+    def note_session_end(self, session_id: str) -> None:
+        """Take no call of a session that has been ended for cancelled. The SDK may need a while to end them."""
+        if session_id in self._open:
+            self._over.add(session_id)
+
+    async def close(self) -> None:
+        """Wait for what calls still have to write. Idempotent."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.calls.close()
+
+    async def _wait_for_result(
+        self,
+        ctx: Any,
+        visit: Visit,
+        run: CallRun,
+        progress: ProgressReporter,
+        *,
+        was_shown: str | None,
+        patience_s: float,
+    ) -> Any:
+        """Return the end of a call, or what its client gets without one.
+
+        `was_shown` is the approval that its user was asked about.
+        """
+        for _ in range(_ROUNDS):
+            wait_s = 0.0 if was_shown is None else patience_s
+            found = await self.calls.outcome(run, wait_s=wait_s, shown=was_shown, progressed=progress.tell)
+            if isinstance(found, Done):
+                return found
+            question = None if found.obstacle is not None else self._question(ctx, visit, found)
+            if question is None:
+                break
+            if question.approval.id == was_shown:
+                return self._still_held(visit, found)
+            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                state = _State.about(run, question)
+                return InputRequiredResult(input_requests={_QUESTION: question.request()}, request_state=state.text())
+            was_shown = question.approval.id
+            done, patience_s = await self._ask_on_stream(ctx, visit, run, question, progress)
+            if done is not None:
+                return done
+        found = await self.calls.outcome(run, wait_s=patience_s, progressed=progress.tell)
+        return found if isinstance(found, Done) else self._still_held(visit, found)
+
+    def _result(self, ctx: Any, visit: Visit, run: CallRun, done: Done) -> Json:
+        """Return the end of a call. Once its client has it, the same call is another one."""
+        if run.is_owed:
+            visit.owed[run_mark(done.run_id)] = lambda: self.calls.mark_delivered(run)
+        return call_result(done, ctx.protocol_version)
+
+    def _question(self, ctx: Any, visit: Visit, held: WaitingCall) -> Question | None:
+        """Return the question about a held call; None: this client cannot put one to its user."""
+        can_ask = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or (
+            visit.reads.events and ctx.session.can_send_request
+        )
+        if self.leaving or not can_ask:
+            return None
+        answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
+        return find_question(held.approvals[0], ctx.session.client_capabilities, answering)
+
+    async def _ask_on_stream(
+        self, ctx: Any, visit: Visit, run: CallRun, question: Question, progress: ProgressReporter
+    ) -> tuple[Done | None, float]:
+        """Ask on the stream of the call. Return its end if that comes first; else how long to wait for it yet."""
+        loop, left_s = asyncio.get_running_loop(), question.approval.expires_s - self.clock.time()
+        asking = loop.create_task(self._put_question(ctx, question))
+        shown, tell = question.approval.id, progress.tell
+        deciding = loop.create_task(self.calls.outcome(run, wait_s=max(left_s, 0.0), shown=shown, progressed=tell))
+        leaving = loop.create_task(visit.gone.wait())
+        tasks = (asking, deciding, leaving)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if deciding.done() and isinstance(done := deciding.result(), Done):
+                return done, 0.0
+            if not asking.done():
+                return None, 0.0
+            answer, head = asking.result()
+            return None, await self._take_answer(_State.about(run, question), answer, head, user=visit.user)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _put_question(self, ctx: Any, question: Question) -> tuple[ElicitResult | None, RequestHead | None]:
+        """Put a question on the stream of a call. Return its answer and the head of the request that brought that."""
+        session_id = get_client_request(ctx).session_id or ""
+        with self.answers.expect_answer(session_id):
+            try:
+                answer = await question.put(ctx)
+            except (MCPError, ValidationError):  # an error, or no answer to such a question
+                return None, None
+            return answer, self.answers.sender(session_id, answer)
+
+    async def _take_answer(self, state: _State, answer: object, head: RequestHead | None, *, user: str | None) -> float:
+        """Decide as the answer to a form says, if its sender may. Return how long to wait for the end of the call.
+
+        `head` is the head of the request that brought the answer, `user` the end user whose call it is about.
+        """
+        if not isinstance(answer, ElicitResult):
+            return self.wait_s()
+        decision = parse_decision(answer, state.sha256) if state.mode == "form" else None
+        if decision is None:
+            return self.wait_s() if answer.action == "accept" else 0.0
+        if head is None:
+            log.warning("an answer about %s decides nothing: its sender is unknown", state.approval_id)
+            return 0.0
+        try:
+            identity, sender = await self.identify(head), read_end_user(head)
+        except GatewayError as error:  # its token has ended meanwhile, or its key is gone
+            log.warning("an answer about %s decides nothing: %s", state.approval_id, error.message)
+            return 0.0
+        if "approve" not in identity.caller.scopes:
+            log.warning("an answer of the key %r decides nothing: it lacks 'approve'", identity.caller.name)
+            return 0.0
+        if sender != user:
+            log.warning("an answer about %s decides nothing: it is of another end user", state.approval_id)
+            return 0.0
+        try:
+            decision = replace(decision, user=sender)
+            await self.calls.decide(state.approval_id, decision, caller=identity.caller)
+        except GatewayError as error:  # decided otherwise meanwhile, or the call is asked about anew
+            if error.code not in _UNDECIDED:
+                raise
+        return self.wait_s()
+
+    def _still_held(self, visit: Visit, held: WaitingCall) -> Json:
+        """Return the result of a call that has not run, and stays owed to its client."""
+        answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
+        approval = held.approvals[0]
+        meta = {"twolane/run": held.run_id, "twolane/approval": approval.id}
+        return {**text_result(held_text(approval, answering, obstacle=held.obstacle), ok=False), "_meta": meta}
+
+    def _withdraw(self, ctx: Any, run: CallRun) -> None:
+        """Cancel the call of a client that has cancelled its request; one that only left may come back for it."""
+        visit = get_client_request(ctx)
+        session_id = visit.session_id
+        is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if self.leaving or not (is_modern or session_id) or session_id in self.ending or session_id in self._over:
+            return
+        task = asyncio.get_running_loop().create_task(self._cancel_run(run, visit.identity.caller))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _cancel_run(self, run: CallRun, caller: Caller) -> None:
+        try:
+            await self.calls.cancel(run, caller)
+        except Exception:
+            log.exception("run %s was cancelled by its client and goes on", run.id)
+
+
+def describe_client(ctx: Any) -> Json:
+    """Return the client as it calls itself: its name, its version, and the protocol that it speaks."""
+    params = ctx.session.client_params
+    if params is None:
+        return {"name": "unknown", "version": "", "protocol": ctx.protocol_version}
+    info = params.client_info
+    return {"name": info.name, "version": info.version, "protocol": ctx.protocol_version}
+
+
+def _find_idempotency_key(params: CallToolRequestParams) -> str | None:
+    """Return the client's own word for a call, or None. Raises GatewayError (invalid_field)."""
+    key = (params.meta or {}).get(_KEY)
+    if key is None:
+        return None
+    if not isinstance(key, str) or not 0 < len(key) <= _KEY_CHARS:
+        raise GatewayError(
+            "invalid_field",
+            f"{_KEY!r} must be a text of 1 to {_KEY_CHARS} characters.",
+            param="_meta",
+        )
+    return key

@@ -1,0 +1,1 @@
+"""Host names and addresses: parsing, name resolution, and which addresses are public."""

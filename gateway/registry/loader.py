@@ -1,0 +1,262 @@
+"""The lookup from `use:` and `with:` to a built plugin: a file's name is the plugin's; a dotted name is a module.
+
+The module is an installed one. A file is one of ours, or one of the operator's folder. Of the latter only those that
+the configuration uses are imported.
+"""
+
+import importlib
+import importlib.util
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.messages import nearest, unknown_key
+from gateway.config.problems import KeyPath
+from gateway.config.schema.section import strip
+from gateway.config.trusted_file import UnsafePluginError
+from gateway.contracts.plugin import Plugin
+from gateway.plugins import Kind, plugin_names
+from gateway.registry import old_names
+from gateway.registry.user_plugins import get_plugin_file, list_plugin_names, load
+
+#: The package that holds our plugins.
+PACKAGE: Final = "gateway.plugins"
+#: The groups of entry points of installed plugins: `twolane.tools` and its like.
+ENTRY_POINTS: Final = "twolane"
+
+#: Plugins of ours that stand in a room of the gateway: the service of an MCP server.
+_ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service"}
+
+#: The settings of a plugin: its `with:`, or its own model where the configuration has read that.
+PluginSettings: TypeAlias = Mapping[str, object] | BaseModel
+
+old_names.install()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginProblem(Exception):  # noqa: N818  (a problem of the operator's file, collected with the others)
+    """A plugin that is not there or cannot take its configuration; `path` is below its entry."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault of a `with:` that its plugin does not accept; `path` is within it."""
+
+    path: KeyPath
+    message: str
+    is_key: bool = False
+
+
+def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
+    """Return the plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
+    own = _own_file(kind, name, folder)
+    if own is not None and name in get_reserved_names(kind):
+        raise PluginProblem(("use",), clash(own, file_of_ours(kind, name)))
+    installed = None if own is not None or name in get_reserved_names(kind) else _find_installed(kind, name)
+    where = str(own) if own is not None else installed or (name if "." in name else _module_of_ours(kind, name))
+    try:
+        if own is not None and folder is not None:
+            module = load(own, folder=folder, name=f"{PACKAGE}.{kind}.{name}")
+        else:
+            module = importlib.import_module(where)
+    except UnsafePluginError as error:
+        raise PluginProblem(("use",), f"plugin {name!r}: {error}") from None
+    except ModuleNotFoundError as error:
+        if own is not None or (error.name is not None and not where.startswith(error.name)):
+            needs = f"needs the module {_shown_module(error.name)!r}, which is missing"
+            raise PluginProblem(("use",), f"plugin {_describe_plugin(name, own, error)} {needs}") from None
+        raise PluginProblem(("use",), _describe_missing(kind, name, folder)) from None
+    except (Exception, SystemExit) as error:  # a plugin's code may raise anything when it is imported
+        text = f"plugin {_describe_plugin(name, own, error)} cannot be imported: {type(error).__name__}: {error}"
+        raise PluginProblem(("use",), text) from error
+    plugin = getattr(module, "PLUGIN", None)
+    if not isinstance(plugin, Plugin):
+        raise PluginProblem(("use",), f"{where} exports no PLUGIN = Plugin(Config, build)")
+    return plugin
+
+
+def _find_installed(kind: Kind, name: str) -> str | None:
+    """Return the module that an installed distribution declares for this plugin (entry points); None: none does.
+
+    Raises PluginProblem if several modules are declared: which of them judged a call would be chance.
+    """
+    modules = sorted({point.module for point in entry_points(group=f"{ENTRY_POINTS}.{kind}", name=name)})
+    if len(modules) > 1:
+        text = f"plugin {name!r} is declared by several installed modules ({', '.join(modules)}): uninstall all but one"
+        raise PluginProblem(("use",), text)
+    return modules[0] if modules else None
+
+
+def get_reserved_names(kind: Kind) -> set[str]:
+    """Return the names that no plugin of the operator's may have."""
+    return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
+
+
+def _module_of_ours(kind: Kind, name: str) -> str:
+    return _ELSEWHERE.get((kind, name), f"{PACKAGE}.{kind}.{name}")
+
+
+def file_of_ours(kind: Kind, name: str) -> Path:
+    spec = importlib.util.find_spec(_module_of_ours(kind, name))
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin)
+
+
+def _home() -> Path:
+    """Return the folder of our plugins."""
+    return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether it is a folder of the operator's: in a checkout it may be ours."""
+    try:
+        return not folder.samefile(_home())
+    except OSError:
+        return False
+
+
+def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
+    """Return the operator's file of this name, of any file type; None: there is none."""
+    if folder is None or "." in name or not is_own(folder):
+        return None
+    file = get_plugin_file(folder, kind, name)
+    return file if os.path.lexists(file) and not is_copy_of_ours(kind, name, folder) else None
+
+
+def is_copy_of_ours(kind: Kind, name: str, folder: Path) -> bool:
+    """Return whether a plugin of the folder has the sources of ours, as in the checkout that we were installed from."""
+    if name not in get_reserved_names(kind):
+        return False
+    own = _sources(get_plugin_file(folder, kind, name))
+    return own is not None and own == _sources(file_of_ours(kind, name))
+
+
+def _sources(file: Path) -> Mapping[str, bytes] | None:
+    """Return what a plugin consists of by the names of its files; None: it cannot be read, or is no ordinary one."""
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    try:
+        return {str(one.relative_to(file.parent)): one.read_bytes() for one in files}
+    except OSError:
+        return None
+
+
+def _describe_missing(kind: Kind, name: str, folder: Path | None) -> str:
+    expected, known = f"an installed module {name!r}", [*plugin_names(kind)]
+    if "." not in name:
+        expected = f"plugins/{kind}/{name}.py"
+        if folder is not None and is_own(folder):
+            expected = str(get_plugin_file(folder, kind, name))
+            known += list_plugin_names(folder, kind)
+    hint = nearest(name, known) or ("" if "." in name else f"; there are {', '.join(sorted(known))}")
+    return f"no plugin {name!r} of kind {kind!r}: expected {expected}{hint}"
+
+
+def clash(own: Path, ours: Path) -> str:
+    return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}, and differs from it: rename yours"
+
+
+def _shown_module(name: str | None) -> str:
+    """Return a module's name as the plugin writes it: `.client` for one of its own folder."""
+    inside = (name or "").partition("@")[2].partition(".")[2]
+    return f".{inside}" if inside else name or "?"
+
+
+def _describe_plugin(name: str, own: Path | None, error: BaseException) -> str:
+    """Return a plugin's name; for the operator's, also the file and line that failed."""
+    if own is None:
+        return repr(name)
+    frames = traceback.extract_tb(error.__traceback__)
+    home = str(own.parent) + os.sep if own.name == "__init__.py" else str(own)
+    places = [(frame.filename, frame.lineno) for frame in frames if frame.filename.startswith(home)]
+    file, line = places[-1] if places else (str(own), None)
+    if isinstance(error, SyntaxError):
+        file, line = error.filename or file, error.lineno
+    return f"{name!r} ({file}{f':{line}' if line else ''})"
+
+
+def build_plugin(kind: Kind, name: str, settings: PluginSettings, host: Any, *, folder: Path | None = None) -> Any:
+    """Return the plugin, built for `host` (contracts.Host; None for a store, which needs none).
+
+    Raises PluginProblem with the first problem of a configuration that the plugin does not accept.
+    """
+    return build_found_plugin(find_plugin(kind, name, folder=folder), name, settings, host)
+
+
+def build_found_plugin(plugin: Plugin[Any, Any], name: str, settings: PluginSettings, host: Any) -> Any:
+    """Return the plugin, built. Raises PluginProblem as `build_plugin` does."""
+    config = parse_settings(plugin, name, settings)
+    try:
+        return plugin.build(config, host)
+    except (ValueError, OSError) as error:
+        raise PluginProblem(("with",), f"plugin {name!r}: {error}") from None
+    except Exception as error:  # a plugin's code may raise anything
+        text = f"plugin {name!r} cannot be built: {type(error).__name__}: {error}"
+        raise PluginProblem(("with",), text) from error
+
+
+def parse_settings(plugin: Plugin[Any, Any], name: str, settings: PluginSettings) -> Any:
+    """Return the settings of a plugin as its own model. Raises PluginProblem with the first problem."""
+    if isinstance(settings, BaseModel):
+        return settings
+    try:
+        return plugin.config.model_validate(dict(settings))
+    except ValidationError as error:
+        first = list_setting_faults(error, plugin.config, settings)[0]
+        raise PluginProblem(("with", *first.path), f"plugin {name!r}: {first.message}") from None
+
+
+def list_setting_faults(
+    error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]
+) -> list[Finding]:
+    """Return pydantic's findings, in the terms of a configuration file; never with a value, which could be a secret."""
+    return [_build_fault(details, config, settings) for details in error.errors(include_url=False)]
+
+
+def _build_fault(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> Finding:
+    path = _path_within(settings, details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            return Finding(path, _unknown_key(path, config), is_key=True)
+        case "missing":
+            return Finding((*path, *details["loc"][len(path) :][:1]), "this key is required")
+        case "value_error":
+            return Finding(path, str(details["ctx"]["error"]))
+        case _:
+            return Finding(path, details["msg"][:1].lower() + details["msg"][1:])
+
+
+def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:
+    """Return `loc` as far as it is a path in the file: pydantic adds its own parts, such as the member of a union."""
+    path: list[str | int] = []
+    for part in loc:
+        entries = dict(enumerate(node)) if isinstance(node, list | tuple) else node
+        if not isinstance(entries, Mapping) or part not in entries:
+            break
+        node = entries[part]
+        path.append(part)
+    return tuple(path)
+
+
+def _unknown_key(path: KeyPath, config: type[BaseModel]) -> str:
+    section: object = config
+    for part in path[:-1]:
+        fields = _fields(section)
+        section = strip(fields[str(part)]) if part in fields else None
+    return unknown_key(str(path[-1]), _fields(section))
+
+
+def _fields(section: object) -> dict[str, object]:
+    """Return the keys of a pydantic model and their types; of anything else, none."""
+    if not isinstance(section, type) or not issubclass(section, BaseModel):
+        return {}
+    return {field.alias or name: field.annotation for name, field in section.model_fields.items()}

@@ -1,0 +1,67 @@
+"""Requests whose answer was a question, by their fingerprints: a client that repeats one gets its answer."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from weakref import WeakValueDictionary
+
+from gateway.contracts.exchange import CallProgress, CallWatcher
+from gateway.contracts.storage.journal import StoredStep
+
+#: So many are known in a worker; the oldest are forgotten first.
+KEPT: Final = 10_000
+
+
+class Watchers:
+    """The requests of this worker that wait for one call, as one `CallWatcher`."""
+
+    def __init__(self) -> None:
+        self._each: list[CallWatcher] = []
+
+    def begins(self, step: str, *, number: int, total: int) -> None:
+        for watcher in self._each:
+            watcher.begins(step, number=number, total=total)
+
+    def report_progress(self, progress: CallProgress) -> None:
+        for watcher in self._each:
+            watcher.report_progress(progress)
+
+    def report_result(self, step: StoredStep) -> None:
+        for watcher in self._each:
+            watcher.report_result(step)
+
+    @contextmanager
+    def attach(self, watcher: CallWatcher) -> Iterator[None]:
+        """Report to this request as well."""
+        self._each.append(watcher)
+        try:
+            yield
+        finally:
+            self._each.remove(watcher)
+
+
+class PendingQuestions:
+    """The runs that wait for a person, by the fingerprints of the requests that they answer."""
+
+    def __init__(self) -> None:
+        self._run_ids: dict[str, str] = {}
+        self._watchers: WeakValueDictionary[str, Watchers] = WeakValueDictionary()
+
+    def watchers(self, run_id: str) -> Watchers:
+        """Return the requests that wait for the call that a run is, also those that come later."""
+        return self._watchers.setdefault(run_id, Watchers())
+
+    def note(self, fingerprint: str, run_id: str) -> None:
+        """Record that the request was answered with a question of this run."""
+        self._run_ids.pop(fingerprint, None)
+        self._run_ids[fingerprint] = run_id
+        if len(self._run_ids) > KEPT:
+            del self._run_ids[next(iter(self._run_ids))]
+
+    def find(self, fingerprint: str) -> str | None:
+        """Return the id of the run whose question answered a request like this, or None."""
+        return self._run_ids.get(fingerprint)
+
+    def forget(self, fingerprint: str) -> None:
+        """Forget the request, because its answer was delivered: the same request begins anew."""
+        self._run_ids.pop(fingerprint, None)

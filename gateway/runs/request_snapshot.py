@@ -1,0 +1,187 @@
+"""The stored beginning of a run, for a restart: the client's request without anything secret."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import orjson
+
+from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.records import replace
+from gateway.contracts.storage.journal import RunKind, StoredRun
+from gateway.contracts.storage.store import Json
+from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.jsontext.canonical import canonical
+
+#: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.
+SHORT_BYTES: Final = 4096
+#: Fields that most requests do not have: stored only with another value than this one.
+_WISHES: Final[Mapping[str, object]] = {
+    "no_tools": False,
+    "must_call": False,
+    "services": (),
+    "ask_first": (),
+    "notes": (),
+    "max_tool_calls": None,
+    "exact_tools": {},
+    "shows_calls": False,
+    "background": False,
+    "tainted": False,
+    "known_as": (),
+    "answer_id": "",
+    "answer_ids": (),
+    "client": None,
+    "call": None,
+}
+#: The longest text in the body of a request that stays when its run ends.
+_SHORT_CHARS: Final = 256
+
+
+def dump_request(exchange: Exchange) -> bytes:
+    """Return the parts of an exchange that a run needs to continue after a restart.
+
+    No header and no credential is ever stored.
+    """
+    return orjson.dumps(
+        {
+            "body": exchange.body,
+            "scopes": sorted(exchange.caller.scopes),
+            **_bounds(exchange.caller.bounds),
+            "prompt": exchange.prompt,
+            "user": exchange.user,
+            "only_tools": exchange.only_tools,
+            "approvals": exchange.approvals,
+            "events": exchange.events,
+            "workflow": exchange.workflow,
+            "credential": bool(exchange.credential),
+            "credential_header": exchange.credential_header.decode("latin-1"),
+            **({} if exchange.trace is None else {"trace": exchange.trace.context, "began_s": exchange.trace.began_s}),
+            **{name: value for name, no in _WISHES.items() if (value := getattr(exchange, name)) != no},
+        }
+    )
+
+
+def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
+    """Return what is kept of a request whose run ends: without its conversation, as nobody continues it. None: all.
+
+    The short values of its body stay, such as its model: answers to later requests state them. A call is in its step.
+    A conversation costs the store its length, and not its square, however many of its runs are on record.
+    """
+    if len(request) <= SHORT_BYTES:
+        return None
+    if exchange.resume is None:
+        return dump_request(replace(exchange, body=_shorten_body(exchange.body), notes=(), call=None))
+    stored = {name: value for name, value in orjson.loads(request).items() if name not in ("call", "notes")}
+    return orjson.dumps({**stored, "body": _shorten_body(stored["body"])})
+
+
+def _shorten_body(body: Json) -> Json:
+    """Return a chat completion request without messages, and without what may be long."""
+    short = {name: value for name, value in body.items() if not isinstance(value, list | dict)}
+    short = {name: value for name, value in short.items() if not isinstance(value, str) or len(value) <= _SHORT_CHARS}
+    return {**short, "messages": []}
+
+
+def load_exchange(
+    resume: Resume,
+    *,
+    approvals: Literal["hold", "turn", "reject"],
+    shows_calls: bool | None = None,
+    background: bool | None = None,
+    known_as: Sequence[str] = (),
+    answer_id: str | None = None,
+    header: bytes = b"",
+    credential: bytes = b"",
+) -> Exchange:
+    """Return the exchange of a stored run that continues.
+
+    Facts that were never stored come from the request that brings it, and so do `shows_calls`, `background` and
+    `answer_id`. They are None if there is no such request. `known_as` are further names of its answer. A run that began
+    without people (`reject`) goes on without them.
+    """
+    run, asked = resume.run, orjson.loads(resume.run.request)
+    return Exchange(
+        id=run.id,
+        body=asked["body"],
+        caller=_load_caller(run, asked),
+        chain=run.chain,
+        prompt=asked["prompt"],
+        conversation=run.conversation,
+        user=asked.get("user"),
+        only_tools=tuple(asked["only_tools"]),
+        no_tools=asked.get("no_tools", False),
+        must_call=asked.get("must_call", False),
+        services=tuple(asked.get("services", ())),
+        ask_first=tuple(asked.get("ask_first", ())),
+        notes=tuple(asked.get("notes", ())),
+        max_tool_calls=asked.get("max_tool_calls"),
+        exact_tools=asked.get("exact_tools", {}),
+        approvals="reject" if asked["approvals"] == "reject" else approvals,
+        fingerprint=run.fingerprint,
+        idempotency_key=run.idempotency_key,
+        resume=resume,
+        events=asked["events"],
+        shows_calls=asked.get("shows_calls", False) if shows_calls is None else shows_calls,
+        background=asked.get("background", False) if background is None else background,
+        client=asked.get("client"),
+        tainted=asked.get("tainted", False),
+        known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
+        answer_id=asked.get("answer_id", "") if answer_id is None else answer_id,
+        answer_ids=tuple(asked.get("answer_ids", ())),
+        workflow=asked.get("workflow"),
+        call=asked.get("call"),
+        trace=RunTrace(TraceContext(**asked["trace"]), asked["began_s"]) if "trace" in asked else None,
+        header=header,
+        credential=credential,
+        credential_header=asked["credential_header"].encode("latin-1"),
+    )
+
+
+def _load_caller(run: StoredRun, asked: Json) -> Caller:
+    """Return the caller of a stored run, with the bounds that its calls of models have."""
+    bounds = Bounds(models=tuple(asked.get("models", ())), upstreams=tuple(asked.get("upstreams", ())))
+    return Caller(run.caller, run.tenant, frozenset(asked["scopes"]), bounds)
+
+
+def _bounds(bounds: Bounds) -> Json:
+    """Return the bounds of a caller that its run keeps; the others are those of its requests."""
+    kept = {"models": bounds.models, "upstreams": bounds.upstreams}
+    return {name: value for name, value in kept.items() if value}
+
+
+def build_run_record(exchange: Exchange, *, now_s: float) -> StoredRun:
+    """Return the record of a run that begins."""
+    return StoredRun(
+        id=exchange.id,
+        tenant=exchange.caller.tenant,
+        caller=exchange.caller.name,
+        kind=get_run_kind(exchange),
+        chain=exchange.chain,
+        conversation=exchange.conversation,
+        fingerprint=exchange.fingerprint,
+        idempotency_key=exchange.idempotency_key,
+        state="running",
+        effects=False,
+        created_s=now_s,
+        updated_s=now_s,
+        request=dump_request(exchange),
+        workflow=None if exchange.workflow is None else exchange.workflow["definition"]["name"],
+        tool=exchange.call["tool"] if exchange.call is not None and exchange.is_one_call else None,
+        client=dump_client(exchange),
+    )
+
+
+def get_run_kind(exchange: Exchange) -> RunKind:
+    """Return the kind of the run of an exchange."""
+    if exchange.workflow is not None:
+        return "workflow"
+    return "chat" if exchange.call is None else "tool"
+
+
+def dump_client(exchange: Exchange) -> str | None:
+    """Return the MCP client of its call as it is stored, or None for everything else."""
+    return None if exchange.call is None or exchange.client is None else canonical(exchange.client)
+
+
+#: The longest result that is stored whole, and the longest one that came after the run had another owner.
+RESULT_CHARS, LATE_CHARS = 1 << 20, 1000

@@ -1,0 +1,119 @@
+"""Answers of runs with effects that no client has whole, in memory that all workers of a gateway share.
+
+A client that repeats its request, without saying so, gets to any worker. By this memory that worker knows that there is
+a run to look for in the store, and no request has to ask the store for one.
+
+1. The supervisor makes one `SharedAnswers` before it forks. Each worker opens it at its own place and writes there. At
+   other places it only clears what it has told.
+2. An answer is under way while a client of its worker reads it. It is owed once that client is gone, or its worker is:
+   the system takes the lock of a worker that dies, however it dies.
+3. A request has one entry of a place, by its digest. What another request overwrites there, and what is owed for longer
+   than `JOINABLE_S`, is known to the store only.
+"""
+
+import fcntl
+import mmap
+import os
+import struct
+import weakref
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+#: How long a finished or left run can be joined.
+JOINABLE_S: Final = 60.0
+#: Entries of a place. Each is a digest, and since when the answer is owed (monotonic): `_UNDER_WAY`, or `_NONE`.
+ENTRIES: Final = 4096
+_ENTRY: Final = struct.Struct("=16sd")
+_UNDER_WAY, _NONE = float("inf"), 0.0
+_PLACE_BYTES: Final = ENTRIES * _ENTRY.size
+
+
+class SharedAnswers:
+    """The memory of all workers' answers. `places`: how many workers there are."""
+
+    def __init__(self, *, places: int) -> None:
+        self.places = places
+        self.memory = mmap.mmap(-1, places * _PLACE_BYTES)
+        self.lock = os.memfd_create("gateway-answers", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self.lock)
+
+
+class OwedAnswers:
+    """The answers of the worker at a `place`. `clock` is that of all workers (monotonic).
+
+    It takes over from the worker that had the place: what that had under way is owed from now on. Make it in the
+    process of its worker, because the system has its lock by process.
+    """
+
+    def __init__(self, shared: SharedAnswers, *, place: int, clock: Callable[[], float]) -> None:
+        self._memory, self._lock = shared.memory, shared.lock
+        self._place = place
+        self._others = [other for other in range(shared.places) if other != place]
+        self._clock = clock
+        fcntl.lockf(self._lock, fcntl.LOCK_EX, 1, place)
+        before = self._memory[place * _PLACE_BYTES : (place + 1) * _PLACE_BYTES]
+        if before.strip(b"\0"):  # at the gateway's start there is nothing
+            for number, (digest, since_s) in enumerate(_ENTRY.iter_unpack(before)):
+                if since_s == _UNDER_WAY:
+                    self._set(place, number, digest, clock())
+
+    def begin(self, fingerprint: str) -> None:
+        """Record that a run which may have an effect answers this request."""
+        if self._others:
+            digest, number = _locate_entry(fingerprint)
+            self._set(self._place, number, digest, _UNDER_WAY)
+
+    def leave(self, fingerprint: str) -> None:
+        """Record that the client of such an answer is gone before it had the whole, or has got an error."""
+        digest, number = _locate_entry(fingerprint)
+        if self._others and self._since_s(self._place, number, digest) == _UNDER_WAY:
+            self._set(self._place, number, digest, self._clock())
+
+    def mark_delivered(self, fingerprint: str) -> None:
+        """Record that a client has the whole answer: the same request begins anew."""
+        if not self._others:
+            return
+        digest, number = _locate_entry(fingerprint)
+        if self._since_s(self._place, number, digest) != _NONE:
+            self._set(self._place, number, digest, _NONE)
+        for other in self._others:
+            if self._is_owed(self._since_s(other, number, digest)):
+                self._set(other, number, digest, _NONE)
+
+    def has(self, fingerprint: str) -> bool:
+        """Return whether a worker owes the answer to this request, or had it under way when it died."""
+        if not self._others:
+            return False
+        digest, number = _locate_entry(fingerprint)
+        for place in (self._place, *self._others):
+            since_s = self._since_s(place, number, digest)
+            if self._is_owed(since_s) or (since_s == _UNDER_WAY and place != self._place and self._is_dead(place)):
+                return True
+        return False
+
+    def _is_owed(self, since_s: float) -> bool:
+        return self._clock() - JOINABLE_S <= since_s < _UNDER_WAY and since_s != _NONE
+
+    def _is_dead(self, place: int) -> bool:
+        """Return whether no process has the lock of a place."""
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError:
+            return False
+        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, place)
+        return True
+
+    def _since_s(self, place: int, number: int, digest: bytes) -> float:
+        """Return the time of an entry; `_NONE`: it is another request's."""
+        found, since_s = _ENTRY.unpack_from(self._memory, place * _PLACE_BYTES + number * _ENTRY.size)
+        return float(since_s) if found == digest else _NONE
+
+    def _set(self, place: int, number: int, digest: bytes, since_s: float) -> None:
+        _ENTRY.pack_into(self._memory, place * _PLACE_BYTES + number * _ENTRY.size, digest, since_s)
+
+
+def _locate_entry(fingerprint: str) -> tuple[bytes, int]:
+    """Return the digest and the entry of a request."""
+    digest = blake2b(fingerprint.encode(), digest_size=16).digest()
+    return digest, int.from_bytes(digest[:4]) % ENTRIES

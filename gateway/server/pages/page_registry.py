@@ -1,0 +1,155 @@
+"""The place of our own pages in a worker: it has chats from its start, and makes all others for their first request."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from aiohttp import web
+
+from gateway.agent.hidden.taint_marks import ForeignAnswers
+from gateway.api.chat import ChatPages
+from gateway.api.context_request import ContextRequests
+from gateway.api.ops_pages import Route
+from gateway.api.request import VIA, identify_with_scope
+from gateway.auth.keyring import Identify, KeyRing
+from gateway.config import Loaded, Settings
+from gateway.context.resumption import Resumption
+from gateway.contracts.caller import Caller
+from gateway.http.request_head import RequestHead
+from gateway.lanes.local import get_head, note
+from gateway.server.context_lane import Assembled, WorkerServices
+from gateway.server.lazy_service import FirstUse, import_in_thread
+from gateway.telemetry.exposition import Exposition
+from gateway.telemetry.history import History
+
+if TYPE_CHECKING:
+    from gateway.api.responses.response_store import KeptResponses
+    from gateway.server.pages.api import ApiPages
+
+
+#: Ends the answers of some pages that do not end by themselves. Idempotent.
+Leave: TypeAlias = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageNeeds:
+    """The services that the pages need from the gateway. Each request looks up the configuration in use.
+
+    `started_s` (Unix) is the start of all workers; `demo_url` is the address of the demo model, for a configuration
+    without upstreams.
+    """
+
+    shared: WorkerServices
+    resumption: Resumption
+    kept: FirstUse["KeptResponses"]
+    current: Callable[[], Assembled]
+    identify: Identify
+    admit: Callable[[], None]
+    is_of_console: Callable[[RequestHead], bool]
+    loaded: Callable[[], Loaded]
+    keys: Callable[[], KeyRing]
+    exposition: Exposition
+    history: History
+    started_s: float
+    demo_url: str | None
+
+    def settings(self) -> Settings:
+        return self.loaded().settings
+
+    def requests(self) -> ContextRequests:
+        return ContextRequests(
+            current=lambda: (self.current().lane, self.current().core),
+            resumption=self.resumption,
+            identify=self.identify,
+            admit=self.admit,
+            foreign=ForeignAnswers(self.shared.store, self.shared.clock),
+        )
+
+    def authorise(self, request: web.Request, *scopes: str) -> Caller:
+        caller = identify_with_scope(scopes, lambda scope: self.identify(get_head(request), True, scope).caller)
+        note(request, key=caller.name)
+        if self.is_of_console(get_head(request)):
+            request[VIA] = "console"
+        return caller
+
+
+class PagesEntry:
+    """The way of a request to our own pages. `services_apart`: those of MCP services have an address of their own."""
+
+    def __init__(self, needs: PageNeeds, *, services_apart: bool) -> None:
+        self._needs = needs
+        self._services_apart = services_apart
+        self._later = FirstUse(self._make, end=lambda later: _leave_all(later.held_open))
+        self._of_mcp_clients: Sequence[Route] = ()
+        self._held_open: list[Leave] = []
+        self._leaves = False
+
+    def of_start(self) -> Sequence[Route]:
+        """Return the routes that a worker has from its start: those of chats."""
+        return ChatPages(self._needs.requests()).routes()
+
+    async def open_mcp_clients(self, closing: AsyncExitStack) -> None:
+        """Add the pages of MCP clients, if they are served. `closing` ends their sessions. Raises ConfigError."""
+        if self._needs.settings().mcp.serve is None:
+            return
+        # Imported here because most gateways serve no MCP clients.
+        from gateway.server.pages.mcp_clients import mcp_clients
+
+        self._of_mcp_clients, leave = await mcp_clients(self._needs, closing)
+        self._held_open.append(leave)
+
+    async def others(self) -> web.UrlDispatcher:
+        """Return the routes of all pages that a worker does not have from its start."""
+        return (await self._later.get()).others
+
+    async def services(self) -> web.UrlDispatcher:
+        """Return the routes of MCP services by themselves."""
+        return (await self._later.get()).services
+
+    async def _make(self) -> "_Later":
+        pages = (await import_in_thread(_api_pages))(self._needs, await self._needs.kept.get())
+        services = pages.of_services()
+        # In one router with all others: a path of MCP clients may begin with theirs, as `/mcp/services` with `/mcp`.
+        others = [*pages.routes(), *(() if self._services_apart else services), *self._of_mcp_clients]
+        if self._leaves:  # who waits for these pages is answered at once
+            await _leave_all(pages.held_open)
+        return _Later(_router(others), _router(services), pages.held_open)
+
+    def begin_shutdown(self) -> Sequence[Leave]:
+        """Return what ends the answers that are held open, since the gateway stops. From now on none is held."""
+        self._leaves = True
+        later = self._later.part
+        return [*self._held_open, *(() if later is None else later.held_open)]
+
+    async def close(self) -> None:
+        """Stop making pages. Idempotent."""
+        await self._later.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """The pages that are made for their first request, and what ends the answers that they hold open."""
+
+    others: web.UrlDispatcher
+    services: web.UrlDispatcher
+    held_open: Sequence[Leave]
+
+
+async def _leave_all(held_open: Sequence[Leave]) -> None:
+    await asyncio.gather(*(leave() for leave in held_open))
+
+
+def _router(routes: Sequence[Route]) -> web.UrlDispatcher:
+    router = web.UrlDispatcher()
+    for method, path, handler in routes:
+        router.add_route(method, path, handler)
+    return router
+
+
+def _api_pages() -> "type[ApiPages]":
+    # Imported here because these pages are a tenth of a gateway's code, and many gateways serve none of them.
+    from gateway.server.pages.api import ApiPages
+
+    return ApiPages

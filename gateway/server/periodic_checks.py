@@ -1,0 +1,43 @@
+"""The looks of a worker at what others changed, at intervals."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.contracts.storage.store import StoreError
+from gateway.server.context_lane import Assembled, WorkerServices
+from gateway.server.store_gauges import Backlog
+from gateway.telemetry.history import History
+
+log = logging.getLogger("gateway")
+
+#: How often workers look; a single one, and one whose store failed, looks this rarely.
+LOOK_S: Final = 0.2
+STORE_PAUSE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Housekeeping:
+    """The looks of one worker at what the configuration in use (`current`) shares with those of others."""
+
+    shared: WorkerServices
+    current: Callable[[], Assembled]
+    history: History
+    backlog: Backlog
+    workers: Callable[[], int]
+
+    async def run(self) -> None:
+        """Read the changes of other workers until it is cancelled. A store that fails is logged, and asked later."""
+        while True:
+            self.history.look()
+            try:
+                await self.current().prompts.refresh()
+                await self.shared.mcp_servers.refresh()
+                await self.current().lane.approvals.expire()
+                await self.backlog.look(self.shared.store)
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                await asyncio.sleep(STORE_PAUSE_S)
+            await asyncio.sleep(LOOK_S if self.workers() > 1 else STORE_PAUSE_S)

@@ -1,0 +1,57 @@
+"""The rights of MCP clients by the configuration in use, looked at anew before each of their calls runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from gateway.auth.keyring import KeyRing
+from gateway.contracts.exchange import Exchange, fits
+
+#: The scope of calls, and that of `POST /workflows/{name}/runs`, which a workflow as a tool needs besides it.
+SCOPE: Final = "tools"
+WORKFLOW_SCOPE: Final = "context"
+
+#: Returns why the call of an exchange may not run any more; None: it may.
+Refusal: TypeAlias = Callable[[Exchange], str | None]
+
+
+def all_allowed(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether a list of names and globs, unless it is empty, means each of the tools of these inside names."""
+    return not patterns or all(fits(name, patterns) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRights:
+    """The rights of MCP clients in one configuration. `served` are the tools of all clients (config: mcp.serve.tools).
+
+    `serves_workflows`: workflows are tools there.
+    """
+
+    keys: KeyRing
+    served: Sequence[str]
+    serves_workflows: bool
+
+    def refusal(self, exchange: Exchange) -> str | None:
+        """Return why the call of an exchange may not run any more; None: it may, or is none of an MCP client.
+
+        A key that is gone takes nothing along (docs/keys.md), nor does a token, which is looked at as it comes.
+        """
+        if exchange.call is None:
+            return None
+        is_workflow, caller = exchange.workflow is not None, exchange.caller
+        names = (exchange.call["tool"], *exchange.only_tools)
+        if not all_allowed(self.served, names) or (is_workflow and not self.serves_workflows):
+            return "MCP clients may not use this tool any more (mcp.serve)."
+        callers = [key.caller for key in self.keys.get_keys_by_name(caller.name)]
+        if not callers:
+            return None
+        callers = [one for one in callers if one.tenant == caller.tenant]
+        if not callers:
+            return f"The key {caller.name!r} is not one of this tenant any more."
+        needed = {SCOPE, WORKFLOW_SCOPE} if is_workflow else {SCOPE}
+        callers = [one for one in callers if needed <= one.scopes]
+        if not callers:
+            return f"The key {caller.name!r} lacks a scope that the call needs: {', '.join(sorted(needed))}."
+        if not any(all_allowed(one.bounds.tools, names) for one in callers):
+            return f"The key {caller.name!r} may not use this tool any more (keys[].tools)."
+        return None

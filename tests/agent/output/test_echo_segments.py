@@ -1,0 +1,105 @@
+"""The texts that a client gets: those that dialects show as items, and the whole."""
+
+from gateway.agent.output.echo_segments import EchoSegments
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.storage.store import Json
+from gateway.dialects import chat_chunks as chunks
+
+
+def thought(text: str) -> Json:
+    return chunks.delta({"reasoning_content": text})
+
+
+CALLED = chunks.event({"type": "tool.started"})
+
+
+def told(*given: Chunk, tainted: bool = True) -> EchoSegments:
+    made = EchoSegments()
+    made.tainted = tainted
+    for chunk in given:
+        made.add(chunk)
+    return made
+
+
+def contents(messages: list[Json]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
+def test_each_item_is_a_text() -> None:
+    """Thoughts, calls, images and calls of the gateway's end it; a refusal is a part of the message."""
+    image = chunks.delta({"content": [{"type": "image_url"}]})
+    own = chunks.delta({"tool_calls": [{"index": 0}]})
+    given = [
+        "a",
+        "b",
+        thought("c"),
+        thought("d"),
+        "e",
+        CALLED,
+        "f",
+        image,
+        "g",
+        own,
+        "h",
+        chunks.delta({"refusal": "i"}),
+    ]
+    made = told(*given)
+    assert contents(made.take_ended()) == ["ab", "cd", "e", "f", "g"]
+    (last, whole) = made.take_all(["said"], [])
+    assert last == {"content": "hi"}
+    assert whole == {"reasoning_content": "cd", "refusal": "i", "content": "said", "tool_calls": []}
+    assert made.take_all(["said"], []) == []
+
+
+def test_a_text_that_others_of_the_same_kind_follow_is_one() -> None:
+    """Whatever else comes beside it, such as the number of a step."""
+    made = told("a", chunks.event({"type": "step.started"}), {"choices": []}, "b")
+    assert contents(made.take_ended()) == []
+    assert contents(made.take_all([], [])) == ["ab", ""]
+
+
+def test_thoughts_that_come_under_two_names_count_once() -> None:
+    """Some upstreams send both."""
+    made = told(chunks.delta({"reasoning": "a", "reasoning_content": "a"}), chunks.delta({"reasoning": "b"}))
+    (piece, whole) = made.take_all([], [])
+    assert piece == {"content": "ab"}
+    assert (whole["reasoning_content"], whole["reasoning"]) == ("a", "ab")
+
+
+def test_only_tainted_texts_are_taken() -> None:
+    """A text that a tainted model goes on with is one."""
+    made = told(thought("a"), "b", CALLED, "c", tainted=False)
+    made.tainted = True
+    made.add("d")
+    (piece, whole) = made.take_all([], [])
+    assert piece == {"content": "cd"} and "reasoning_content" not in whole
+
+
+def test_an_answer_that_is_asked_for_again_is_forgotten() -> None:
+    """The text before it stays, and is gone on with if it was open."""
+    made = told("a", thought("b"))
+    made.begin()
+    for chunk in (thought("c"), "d", chunks.delta({"x": "y"})):
+        made.add(chunk)
+    made.begin(again=True)
+    made.add(thought("e"))
+    (*pieces, whole) = made.take_all([], [])
+    assert contents(pieces) == ["a", "be"] and "x" not in whole
+
+
+def test_a_text_that_is_gone_on_with_is_taken_again() -> None:
+    """Also if all was taken before the model is asked again: what strangers wrote must be marked as a whole."""
+    made = told("a")
+    made.begin()
+    assert contents(made.take_all(["a"], [])) == ["a", "a"]
+    made.begin(again=True)
+    made.add("b")
+    assert contents(made.take_all(["ab"], []))[-1] == "ab"
+
+
+def test_noting_emits_what_it_adds() -> None:
+    """And returns the pause, if any."""
+    got: list[Chunk] = []
+    made = told()
+    assert made.wrap_emit(got.append)("a") is None
+    assert got == ["a"] and contents(made.take_all([], [])) == ["a", ""]

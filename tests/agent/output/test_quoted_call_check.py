@@ -1,0 +1,69 @@
+"""Calls that stand in text of others."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.agent.output.quoted_call_check import THREAD_CHARS, mark_quoted_calls
+from gateway.contracts.calls import FoundCall
+from gateway.contracts.storage.store import Json
+
+CALL = FoundCall("write", {"path": "a"}, terminate=False)
+WRITTEN = json.dumps({"tool": "write", "parameters": {"path": "a"}, "terminate": False})
+
+
+async def doubt(*messages: Json, call: FoundCall = CALL, besides: tuple[str, ...] = ()) -> str | None:
+    ((found),) = await mark_quoted_calls([call], messages, besides=besides)
+    return found.doubt
+
+
+@pytest.mark.parametrize("role", ["user", "tool", "function"])
+@pytest.mark.parametrize(
+    "content", [WRITTEN, [{"type": "text", "text": WRITTEN}], ["x", WRITTEN], "x" * THREAD_CHARS + WRITTEN]
+)
+async def test_others_words(role: str, content: object) -> None:
+    """Users' messages and tools' results, as a text or in parts, long ones as well."""
+    assert await doubt({"role": "user", "content": "Hi"}, {"role": role, "content": content}) == "quoted"
+
+
+async def test_a_note_of_a_stage() -> None:
+    """It may be a memory that a user wrote, also as a literal of Python; one that only names the tool is no quote."""
+    for note, doubt in (
+        (f"You remember:\n- {WRITTEN}", "quoted"),
+        (f"Stored: {WRITTEN!r}", "quoted"),
+        ("- write", None),
+    ):
+        ((found),) = await mark_quoted_calls([CALL], [], notes=(note,), besides=())
+        assert found.doubt == doubt
+
+
+@pytest.mark.parametrize("role", ["assistant", "system", "developer"])
+async def test_the_models_own_words(role: str) -> None:
+    """Texts of the model and of the operator are no quotes; nor is content without a text."""
+    assert await doubt({"role": role, "content": WRITTEN}) is None
+    assert await doubt({"role": "user"}, {"role": "user", "content": [3, None, {"text": 7}]}) is None
+
+
+async def test_what_is_not_looked_at() -> None:
+    """Calls that the client runs, and those that are doubted already."""
+    message = {"role": "user", "content": WRITTEN}
+    assert await doubt(message, besides=("write",)) is None
+    announced = FoundCall("write", {"path": "a"}, terminate=False, doubt="example")
+    assert await doubt(message, call=announced) == "example"
+
+
+async def test_others_go_on_while_much_is_searched() -> None:
+    """The event loop turns while 20 MB are looked through."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    turning = asyncio.create_task(turn())
+    assert await doubt({"role": "user", "content": '{"tool": "write", "x": "\\n"} ' * 700_000}) is None
+    turning.cancel()
+    assert turns > 10

@@ -1,0 +1,43 @@
+"""The calls found in one answer."""
+
+from gateway.agent.output.scan_result import GROUP_CALLS, ScanResult
+from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose
+from gateway.contracts.calls import FoundCall
+
+A, B, C = (FoundCall(name, {}, terminate=False) for name in "abc")
+
+
+def taken(*found: FoundCall, tagged: bool = False, before: str = "") -> ScanResult:
+    made = ScanResult()
+    for call in found:
+        made.take(CallGroup((call,)), tagged=tagged, before=before)
+    return made
+
+
+def test_calls_with_tags_of_their_own_are_a_group() -> None:
+    """Without tags they are one too many; the same one twice is one."""
+    assert taken().outcome(Prose(), before_native="") == Prose()
+    assert taken(A, A).outcome(Prose(), before_native="") == CallGroup((A,))
+    assert isinstance(taken(A, B).outcome(Prose(), before_native=""), Malformed)
+    assert taken(A, B, A, tagged=True).outcome(Prose(), before_native="") == CallGroup((A, B))
+    many = [FoundCall("a", {"x": n}, terminate=False) for n in range(GROUP_CALLS + 1)]
+    assert isinstance(taken(*many, tagged=True).outcome(Prose(), before_native=""), Malformed)
+
+
+def test_native_calls_count_first() -> None:
+    """Also where the text holds an attempt that cannot be read."""
+    made = taken(A)
+    made.take(Malformed("no"), tagged=False, before="")
+    assert made.outcome(Prose(), before_native="") == Malformed("no")
+    assert made.outcome(CallGroup((C,)), before_native="") == CallGroup((C,))
+    assert made.outcome(Malformed("cut"), before_native="") == Malformed("cut")
+
+
+def test_one_announcement_is_enough_for_a_group() -> None:
+    """All of its calls are examples then."""
+    made = taken(A, tagged=True, before="For example:")
+    made.take(CallGroup((B,)), tagged=True, before="and")
+    outcome = made.outcome(Prose(), before_native="")
+    assert isinstance(outcome, CallGroup) and [call.doubt for call in outcome.calls] == ["example"] * 2
+    native = taken().outcome(CallGroup((C,)), before_native="It would look like this:")
+    assert isinstance(native, CallGroup) and native.calls[0].doubt == "example"

@@ -1,0 +1,64 @@
+"""The question in one answer: told once, and again where it is another one."""
+
+from dataclasses import replace
+
+from gateway.agent.client_notifications import Questions
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.runs.recorder import RunRecorder
+from tests.plugins.stores.records import approval
+
+from .agent_bench import Bench
+
+FIRST, SECOND = approval("ap_1"), approval("ap_2", step=2)
+RUN = Exchange(
+    id="run_1",
+    body={"messages": [{"role": "user", "content": "Hi"}]},
+    caller=Caller("ann", "acme", frozenset(("context", "approve"))),
+    chain="main",
+)
+
+
+def record(bench: Bench) -> RunRecorder:
+    """The recorder of a run that has done nothing so far."""
+    parts = bench.parts
+    return RunRecorder(
+        store=parts.store, exchange=RUN, leases=parts.leases, clock=parts.clock, progress=dict, wrote=parts.feed.nudge
+    )
+
+
+async def held(questions: Questions, *pending: str) -> list[Chunk]:
+    """Return the chunks for a client that is held for these approvals."""
+    told: list[Chunk] = []
+
+    async def say(chunk: Chunk) -> None:
+        told.append(chunk)
+
+    await questions.hold([one for one in (FIRST, SECOND) if one.id in pending], say, held_s=120.0)
+    return told
+
+
+async def test_a_held_answer_has_its_question_once() -> None:
+    """An event each time that it waits; the question only where it is about other calls than the one that stands."""
+    bench = Bench([])
+    await bench.agents()
+    questions = Questions(bench.parts, RUN, record(bench))
+    assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [True, False]
+    assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [False]
+    assert questions.last([FIRST, SECOND]).startswith("Nobody has decided so far")
+    assert questions.last([SECOND]).startswith("This call waits for your approval")
+    assert [isinstance(chunk, str) for chunk in await held(questions, "ap_2")] == [True, False]
+    await bench.close()
+
+
+async def test_who_may_not_decide_is_asked_nothing() -> None:
+    """But told who may; what ends a held answer says when to come back."""
+    bench = Bench([])
+    await bench.agents()
+    other = replace(RUN, caller=Caller("bob", "acme", frozenset(("context",))))
+    questions = Questions(bench.parts, other, record(bench))
+    (question, _) = await held(questions, "ap_1")
+    assert isinstance(question, str) and "Your key may not decide" in question and "To answer" not in question
+    assert "repeat your request" in questions.last([FIRST])
+    assert Questions(bench.parts, RUN, record(bench)).language == "en"
+    await bench.close()

@@ -1,0 +1,79 @@
+"""The clock of the system, and the waits for an event or a time, and for the end of a task."""
+
+import asyncio
+import time
+
+import pytest
+
+from gateway.aio.clock import STILL_S, Beats, SystemClock, until_set, wait_until_done
+from gateway.testing.clock import ManualClock
+
+
+def test_it_tells_both_times() -> None:
+    """Unix time, and one that never goes back."""
+    clock = SystemClock()
+    before = (time.monotonic(), time.time())
+    assert before[0] <= clock.monotonic() <= time.monotonic()
+    assert before[1] <= clock.time() <= time.time()
+
+
+async def test_a_wait_ends_with_the_event_or_the_time() -> None:
+    """And says which came first."""
+    event = asyncio.Event()
+    assert await until_set(event, 0.0) is False
+    waits = asyncio.create_task(until_set(event, 3600.0))
+    await asyncio.sleep(0)
+    event.set()
+    assert await waits is True
+
+
+async def test_a_wait_that_is_cancelled_ends_so() -> None:
+    """Also while its event is set at the same moment: `asyncio.wait_for` would return."""
+    event = asyncio.Event()
+    waits = asyncio.create_task(until_set(event, 3600.0))
+    await asyncio.sleep(0)
+    event.set()
+    waits.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+
+
+async def test_the_end_of_a_task_is_waited_for_through_cancellations() -> None:
+    """Any number of them; an error of the task is left to who reads its result."""
+    goes_on = asyncio.Event()
+
+    async def fails() -> None:
+        await goes_on.wait()
+        raise ZeroDivisionError
+
+    task = asyncio.create_task(fails())
+    waits = asyncio.create_task(wait_until_done(task))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        waits.cancel()
+    await asyncio.sleep(0)
+    assert not waits.done()
+    goes_on.set()
+    await waits
+    with pytest.raises(ZeroDivisionError):
+        task.result()
+
+
+def test_a_process_that_stood_still_doubts_what_it_has_read() -> None:
+    """Before it beats again, and until a read is over that began behind that."""
+    clock = ManualClock()
+    beats = Beats(clock)
+    clock.advance(100.0)
+    assert not beats.is_doubtful, "nothing beats"
+    began_s = beats.beat()
+    clock.advance(STILL_S)
+    assert not beats.is_doubtful
+    beats.beat()
+    clock.advance(STILL_S + 0.1)
+    assert beats.is_doubtful
+    woken_s = beats.beat()
+    assert beats.is_doubtful
+    beats.read(began_s)
+    assert beats.is_doubtful
+    beats.read(woken_s)
+    assert not beats.is_doubtful

@@ -1,0 +1,32 @@
+"""The parts that operations have in common: codes that there are, headers by their names, answers in JSON."""
+
+from gateway.api.openapi.operation import (
+    JSON,
+    OF_BODIES,
+    OF_CHATS,
+    OF_DECISIONS,
+    OF_QUERIES,
+    STEERING,
+    json_answers,
+)
+from gateway.api.openapi.shapes import TEXT
+from gateway.contracts.errors import CODES
+
+
+def test_codes_are_those_of_the_gateway() -> None:
+    """Each once in its group."""
+    for codes in (OF_QUERIES, OF_BODIES, OF_DECISIONS, OF_CHATS):
+        assert {*codes} <= {*CODES} and len({*codes}) == len(codes)
+
+
+def test_headers_steer() -> None:
+    """All of them are headers, and each is there once."""
+    assert {one.place for one in STEERING} == {"header"}
+    names = [one.name for one in STEERING]
+    assert len({*names}) == len(names) and all(name.startswith(("X-Context-", "Idempotency-")) for name in names)
+
+
+def test_an_answer_is_json() -> None:
+    """With its status."""
+    (status, answer), *further = json_answers("Made.", TEXT, status=201).items()
+    assert (status, answer.description, answer.content, further) == (201, "Made.", {JSON: TEXT}, [])

@@ -1,0 +1,12 @@
+"""The schemas of bodies and answers."""
+
+import jsonschema_rs
+
+from gateway.api.openapi.schemas import BODIES, schemas
+
+
+def test_every_schema_is_one() -> None:
+    """By the JSON Schema of 2020-12, which OpenAPI 3.1 uses; the models of bodies are among them."""
+    for schema in schemas().values():
+        jsonschema_rs.meta.validate(schema)
+    assert {*BODIES} <= {*schemas()}

@@ -1,0 +1,61 @@
+"""The building blocks of schemas, as a validator reads them."""
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gateway.api.openapi.shapes import (
+    TEXT,
+    WHOLE,
+    build_list_schema,
+    build_page_schema,
+    many,
+    maybe,
+    only,
+    record,
+    ref,
+    some,
+    texts,
+    with_fields,
+)
+
+
+def _fits(schema, value) -> bool:
+    return Draft202012Validator(schema).is_valid(value)
+
+
+def test_all_fields_of_a_record_are_required_and_further_ones_allowed():
+    schema = record(name=TEXT, count=WHOLE)
+
+    assert _fits(schema, {"name": "a", "count": 1, "later": True})
+    assert not _fits(schema, {"name": "a"})
+
+
+@pytest.mark.parametrize(("optional", "fits"), [(True, True), (False, False)])
+def test_further_fields_are_required_unless_they_are_optional(optional, fits):
+    schema = with_fields(record(name=TEXT), optional=optional, count=WHOLE)
+
+    assert _fits(schema, {"name": "a"}) is fits
+    assert not _fits(schema, {"name": "a", "count": "one"})
+
+
+def test_texts_may_be_null_only_where_that_is_said():
+    schema = record(**texts("name"), **some("owner"))
+
+    assert _fits(schema, {"name": "a", "owner": None})
+    assert not _fits(schema, {"name": None, "owner": None})
+
+
+def test_lists_and_single_values():
+    assert _fits(many(maybe(only(1))), [1, None])
+    assert not _fits(many(only(1)), [2])
+
+
+def test_a_page_says_where_the_next_one_begins():
+    named = {"components": {"schemas": {"Key": record(name=TEXT)}}}
+    page = {"object": "list", "data": [{"name": "a"}], "next": None}
+
+    assert ref("Key") == {"$ref": "#/components/schemas/Key"}
+    assert _fits({**named, **build_page_schema("Key")}, page)
+    assert _fits({**named, **build_list_schema("Key")}, page)
+    assert not _fits({**named, **build_page_schema("Key")}, {**page, "data": [{}]})
+    assert not _fits({**named, **build_page_schema("Key")}, {"object": "list", "data": []})

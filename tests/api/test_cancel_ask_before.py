@@ -1,0 +1,58 @@
+"""The callers who may take back that each call asks, and the answers they get."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from agent.agent_bench import Bench
+
+from gateway.api.cancel_ask_before import cancel_ask_before
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+
+ANN = Caller("ann", "t", frozenset(("context", "approve")))
+RUN = Exchange(id="run_1", body={"messages": []}, caller=ANN, chain="main", conversation="talk")
+STOP = "You need not ask me any more."
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench([])
+    await made.agents()
+    await made.approvals.remembered.ask_before(RUN)
+    yield made
+    await made.close()
+
+
+async def test_it_is_taken_back_once(bench: Bench) -> None:
+    """And told; after that there is nothing to take back."""
+    remembered = bench.approvals.remembered
+    assert "only where the gate does" in await cancel_ask_before(STOP, RUN, remembered)
+    assert not await remembered.asks_before(RUN)
+    assert await cancel_ask_before(STOP, RUN, remembered) == ""
+
+
+async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> None:
+    """It is told the command for whoever may; nothing has changed."""
+    remembered = bench.approvals.remembered
+    mine = replace(RUN, caller=replace(ANN, scopes=frozenset(("context",))))
+    assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await cancel_ask_before(
+        STOP, mine, remembered
+    )
+    assert "`approve`" in await cancel_ask_before("不用再问我了", mine, remembered)
+    assert await remembered.asks_before(RUN)
+
+
+@pytest.mark.parametrize("text", ["Go on.", f"{STOP} {'x' * 300}", f"`{STOP}`", "Ask me first."])
+async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
+    """Nor does another conversation's, another caller's, or another end user's."""
+    remembered = bench.approvals.remembered
+    for run, said in (
+        (RUN, text),
+        (replace(RUN, conversation="other"), STOP),
+        (replace(RUN, conversation=None), STOP),
+        (replace(RUN, caller=replace(ANN, name="bob")), STOP),
+        (replace(RUN, user="bob"), STOP),
+    ):
+        assert await cancel_ask_before(said, run, remembered) == ""
+    assert await remembered.asks_before(RUN)

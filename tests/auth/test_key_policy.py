@@ -1,0 +1,82 @@
+"""The terms of a key: through the store and back, as a caller, and beside those of the key that makes it."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.auth.key_policy import build_caller, build_key, key_view, parse_terms, stored_terms, to_store, too_wide
+from gateway.config.schema.keys import KeyTerms
+from gateway.contracts.caller import UNBOUNDED, Caller
+from gateway.contracts.errors import GatewayError
+from tests.plugins.stores.contract_keys import key
+
+WHOLE = {
+    "name": "ci",
+    "tenant": "acme",
+    "scopes": ["context", "tools"],
+    "approvals": "hold",
+    "models": ["gpt-4*"],
+    "tools": ["web.*"],
+    "upstreams": ["up"],
+    "networks": ["10.0.0.0/8", "::1/128"],
+    "metadata": {"team": "core"},
+}
+
+
+def test_terms_come_back_from_the_store_as_they_were() -> None:
+    """With their end, which has a column of its own; what has its default is not stored."""
+    terms = parse_terms({**WHOLE, "expires": "2100-01-01T00:00:00.5Z"})
+    assert terms.expires is not None
+    stored = key("ci", terms=to_store(terms), expires_s=terms.expires.timestamp())
+    assert stored_terms(stored) == terms and build_caller(terms) == build_key(stored).caller
+    small = KeyTerms.model_validate({"name": "ci", "scopes": ["context"]})
+    assert to_store(small) == '{"name":"ci","scopes":["context"]}'
+
+
+def test_a_name_and_a_tenant_are_those_of_the_columns() -> None:
+    """By which the key is found."""
+    stored = replace(key("ci", terms=to_store(parse_terms(WHOLE))), name="renamed", tenant="other")
+    assert (build_key(stored).caller.name, build_key(stored).caller.tenant) == ("renamed", "other")
+
+
+@pytest.mark.parametrize(
+    "terms", ["{}", "no", '{"name":"ci","scopes":["from the future"]}', '{"name":"ci","scopes":["context"],"x":1}']
+)
+def test_terms_of_another_version_are_none(terms: str) -> None:
+    """Terms that cannot be read are refused."""
+    with pytest.raises(ValidationError):
+        build_key(key("ci", terms=terms))
+
+
+def test_the_view_of_a_key_has_its_state_and_no_hash() -> None:
+    stored = key("ci", terms=to_store(parse_terms(WHOLE)), expires_s=20.0)
+    assert [key_view(stored, now_s=now_s)["state"] for now_s in (19.0, 20.0)] == ["valid", "expired"]
+    revoked = replace(stored, revoked_s=12.0, revoked_by="root")
+    view = key_view(revoked, now_s=30.0)
+    assert (view["state"], view["expires"], view["hint"]) == ("revoked", "1970-01-01T00:00:20Z", "sk-...c0de")
+    assert stored.sha256 not in str(view)
+
+
+def test_a_key_without_bounds_makes_any_of_its_tenant() -> None:
+    """With the scopes that it has."""
+    maker = Caller("root", "acme", frozenset(("admin", "context", "tools")))
+    caller = build_caller(parse_terms(WHOLE))
+    assert too_wide(caller, maker=maker) is None
+    assert too_wide(replace(caller, bounds=UNBOUNDED), maker=maker) is None
+    found = too_wide(replace(caller, scopes=frozenset(("approve",))), maker=maker)
+    assert found is not None and found.field == "scopes" and "'approve'" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [(" ci", "ci"), ("ci ", "ci"), ("\uff43i", "ci"), ("ci\u00a0", "ci"), ("\ufb01x", "fix"), ("\u212bke", "\xc5ke")],
+)
+def test_a_name_is_taken_in_its_plain_form_only(name: str, plain: str) -> None:
+    """The form that is taken is said."""
+    for field in ("name", "tenant"):
+        with pytest.raises(GatewayError) as caught:
+            parse_terms({**WHOLE, field: name})
+        assert (caught.value.code, caught.value.param) == ("invalid_field", field)
+        assert f"the plain form {plain!r}" in caught.value.message
+        assert getattr(parse_terms({**WHOLE, field: plain}), field) == plain

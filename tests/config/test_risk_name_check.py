@@ -1,0 +1,42 @@
+"""Names of tools that are judged: which ones there can be."""
+
+import pytest
+
+from gateway.config.risk_name_check import idle_rule, no_such_tool
+
+
+@pytest.mark.parametrize("name", ["execute_sql", "read_result", "clock.now", "clock.*", "mine"])
+def test_these_there_can_be(name: str) -> None:
+    """Ours, those of services, those of plugins."""
+    assert no_such_tool("rules", name, ["mine"]) is None
+    assert no_such_tool("assessors", name, ["mine"]) is None
+
+
+@pytest.mark.parametrize("name", ["exec*", "*", "?ine", "[em]*"])
+def test_only_rules_are_globs(name: str) -> None:
+    """An assessor under a glob would judge nothing."""
+    assert no_such_tool("rules", name) is None
+    assert "by its whole name" in (no_such_tool("assessors", name) or "")
+
+
+def test_others_are_told_with_names_that_there_are() -> None:
+    """The nearest, or all of them, within reason."""
+    assert no_such_tool("rules", "execute_sq") == "there is no tool 'execute_sq'; did you mean 'execute_sql'?"
+    told = no_such_tool("rules", "zzz", ["mine"])
+    known = "demo_note, execute_command, execute_sql, file_operations, http_request, mine"
+    assert told == f"there is no tool 'zzz'; there are: {known}"
+    assert (no_such_tool("rules", "zzz", [f"tool_{n}" for n in range(50)]) or "").endswith(", ...")
+
+
+@pytest.mark.parametrize(
+    "rule", ["execute_*", "mine*", "read_result", "[x]*.y", "git*", "github.*", "*_delete", "g?thub.x"]
+)
+def test_rules_that_hold_for_some_tool_or_may_are_not_warned_of(rule: str) -> None:
+    """Tools that are on, built-in ones in any case, and whatever a configured server may bring one day."""
+    assert idle_rule(rule, ["mine_too"], ["github", "x"]) is None
+
+
+@pytest.mark.parametrize("rule", ["exec_*", "gitlab.*", "file_operation?s", "x[ab]*"])
+def test_a_glob_that_holds_for_none_is_warned_of(rule: str) -> None:
+    """It would be a guard that guards nothing."""
+    assert f"no tool has a name like '{rule}'" in (idle_rule(rule, ["mine"], ["github"]) or "")

@@ -1,0 +1,99 @@
+"""A decision in a chat is on the call that its person was shown there, or is none."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.approvals.chat_replies import ChatDecision
+from gateway.approvals.view import get_check_word
+from gateway.context.decision_binding import is_of_what_was_shown
+from gateway.contracts.caller import Caller
+from gateway.contracts.check_word import new_approval_id
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.storage.journal import Approval
+from gateway.contracts.storage.store import Json
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import approval, parked
+
+ANN = Caller("ann", "acme", frozenset(("context", "approve")))
+ONE = approval(new_approval_id())
+TWO = approval(new_approval_id(), step=2)
+THEIRS = approval(new_approval_id(), step=3, caller="eve")
+
+
+def line(of: Approval) -> str:
+    return f"approve {of.id} {get_check_word(of)}"
+
+
+def assistant(content: object) -> Json:
+    return {"role": "assistant", "content": content}
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(":memory:")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def shown(store: SqliteStore, *answers: Json, word: str = "", conversation: str | None = None) -> bool:
+    """Whether an approval of ONE counts behind these answers."""
+    reply = ChatDecision(True, (ONE.id,), words=((ONE.id, word.lower()),) if word else ())
+    messages = [{"role": "user", "content": "Hi"}, *answers, {"role": "user", "content": "approve"}]
+    exchange = Exchange(id="run_2", body={"messages": messages}, caller=ANN, chain="main", conversation=conversation)
+    return await is_of_what_was_shown(ONE, reply, exchange, store=store)
+
+
+async def test_the_word_of_the_call_is_enough(store: SqliteStore) -> None:
+    """Whatever the request holds besides."""
+    assert await shown(store, word=get_check_word(ONE))
+    assert await shown(store, assistant("Hello"), word=get_check_word(ONE))
+
+
+async def test_another_word_is_not(store: SqliteStore) -> None:
+    """Nor does the history help then, nor a right word beside a wrong one."""
+    assert not await shown(store, assistant(line(ONE)), word=get_check_word(TWO))
+    reply = ChatDecision(True, (ONE.id,), words=((ONE.id, get_check_word(ONE)), (ONE.id, get_check_word(TWO))))
+    exchange = Exchange(id="run_2", body={"messages": [assistant(line(ONE))]}, caller=ANN, chain="main")
+    assert not await is_of_what_was_shown(ONE, reply, exchange, store=store)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [line(ONE), f"`{ONE.id}` {get_check_word(ONE)}", [{"type": "text", "text": line(ONE)}], line(ONE).lower()],
+    ids=["line", "code", "parts", "lower case"],
+)
+async def test_the_id_alone_counts_for_the_only_call_that_was_shown(store: SqliteStore, content: object) -> None:
+    """By the last answer, with its word, which only the gateway can write."""
+    assert await shown(store, assistant("Hello"), assistant(content))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ["Hello"],
+        [f"approve {ONE.id}"],
+        [f"approve {ONE.id} BCDFGH"],
+        [line(ONE), line(TWO)],
+        [line(TWO), line(ONE)],
+        [f"{line(ONE)}\n{line(TWO)}"],
+        [line(ONE), "This call waits for your approval: ls"],
+        [line(ONE), f"approve {ONE.id}"],
+        [None],
+        [[None, {"text": 3}]],
+    ],
+)
+async def test_else_the_id_alone_is_not_enough(store: SqliteStore, answers: list[object]) -> None:
+    """Two calls, a call that another answer stands behind, one that only a model wrote of."""
+    assert not await shown(store, *map(assistant, answers))
+
+
+async def test_without_any_answer_it_is_the_only_one_that_waits(store: SqliteStore) -> None:
+    """Of this caller, in this conversation."""
+    await store.write(parked(approval_id=ONE.id, conversation="c1"))
+    await store.write(parked("run_2", approval_id=THEIRS.id, caller="eve"))
+    assert await shown(store) and await shown(store, conversation="c1")
+    assert not await shown(store, conversation="c2")
+    await store.write(parked("run_3", approval_id=TWO.id))
+    assert not await shown(store)

@@ -1,0 +1,37 @@
+"""The approvals of a call that several keys must approve."""
+
+from gateway.contracts.storage.endorsements import (
+    Endorsement,
+    counted_endorsements,
+    endorsements_text,
+    list_endorsements,
+    waiting_arguments,
+    waiting_sha256,
+)
+from gateway.jsontext.canonical import call_sha256
+from tests.plugins.stores.records import approval
+
+EDITED = '{"command":"make -n"}'
+
+
+def given(by: str, sha256: str, user: str | None = None) -> Endorsement:
+    return Endorsement(by=by, user=user, via="rest", at_s=5.0, sha256=sha256)
+
+
+def test_only_those_of_the_call_that_would_run_count() -> None:
+    """A person may have changed the call since; the others stay on record."""
+    edited = call_sha256("execute_command", EDITED)
+    both = (given("anna", "a" * 64, "eve"), given("ben", edited))
+    first = approval(required=3, given=endorsements_text(both))
+    changed = approval(required=3, given=endorsements_text(both), edited=EDITED)
+    assert list_endorsements(first) == list_endorsements(changed) == both
+    assert (counted_endorsements(first), waiting_sha256(first)) == (both[:1], "a" * 64)
+    assert (counted_endorsements(changed), waiting_sha256(changed)) == (both[1:], edited)
+    assert (waiting_arguments(first), waiting_arguments(changed)) == (first.arguments, EDITED)
+    assert list_endorsements(approval()) == ()
+
+
+def test_an_endorsement_is_of_a_key_and_of_an_end_user() -> None:
+    one = given("anna", "a" * 64, "eve")
+    assert one.has_endorser("anna", None) and one.has_endorser("ben", "eve")
+    assert not one.has_endorser("ben", None) and not given("anna", "a" * 64).has_endorser("ben", None)

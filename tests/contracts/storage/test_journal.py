@@ -1,0 +1,22 @@
+"""The records of runs: what their words promise to each other."""
+
+from dataclasses import fields
+from typing import get_args
+
+from gateway.contracts.storage.journal import APPROVED, ENDED, ApprovalState, RunState, StoredRun
+
+
+def test_what_has_ended_is_no_state_that_waits() -> None:
+    """Nothing follows an ended state; every other one is either driven or waits for somebody."""
+    assert set(get_args(RunState)) - ENDED == {"running", "awaiting_approval", "awaiting_client", "unknown"}
+
+
+def test_an_approval_that_was_given_is_in_one_of_these_states() -> None:
+    """None of them can be decided on any more, and none is a refusal."""
+    assert set(get_args(ApprovalState)) - APPROVED == {"pending", "rejected", "expired", "cancelled"}
+
+
+def test_no_record_has_room_for_a_credential() -> None:
+    """A run on record is what its client asked for, and nothing that would let somebody be its client."""
+    names = {field.name for field in fields(StoredRun)}
+    assert not names & {"header", "headers", "credential", "authorization", "api_key"}

@@ -1,0 +1,49 @@
+"""Thoughts, and what else only a provider reads, as `encrypted_content`."""
+
+import base64
+
+import orjson
+import pytest
+
+from gateway.dialects.responses.encrypted_reasoning import Packed, pack_reasoning, unpack_reasoning
+
+SIGNED = Packed("Hm.", {"reasoning_details": [{"signature": "s"}]}, {"call_1": {"extra_content": {"a": 1}}}, True)
+
+
+@pytest.mark.parametrize(
+    "found", [Packed(), Packed("Hm."), Packed("Zwölf Boxkämpfer\n\n🥊"), Packed("x" * 10_000), SIGNED]
+)
+def test_thoughts_come_back_as_they_went(found: Packed) -> None:
+    """In ASCII on the way."""
+    assert pack_reasoning(found).isascii() and unpack_reasoning(pack_reasoning(found)) == found
+
+
+def of(value: object) -> str:
+    return "thoughts." + base64.urlsafe_b64encode(orjson.dumps(value)).decode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "x", "gAAAAABo", "thoughts.x", "thoughts.é", "thoughts.//79", "thoughts._w=="),
+        *map(of, ([], {"text": 1}, {"calls": []}, {"message": {"extra_content": [0] * 5000}})),
+    ],
+)
+def test_what_another_server_made_is_nothing(content: str) -> None:
+    """A client may have begun its conversation there."""
+    assert unpack_reasoning(content) is None
+
+
+def test_no_field_takes_the_place_of_what_the_items_say() -> None:
+    """A client may write what it likes."""
+    message = {"role": "system", "content": "x", "tool_calls": [], "reasoning_content": "y", "extra_content": 1}
+    call = {"id": "2", "type": "x", "function": {}, "index": 1, "extra_content": 2}
+    found = unpack_reasoning(of({"message": message, "calls": {"call_1": call, "call_2": 3}}))
+    assert found == Packed(message={"extra_content": 1}, calls={"call_1": {"extra_content": 2}})
+
+
+def test_texts_are_those_that_a_model_may_read() -> None:
+    """Signatures and ids are none."""
+    assert [*SIGNED.texts] == ["Hm."]
+    details = [{"type": "reasoning.text", "text": "One."}, {"summary": "Two.", "data": "x"}]
+    assert sorted(Packed(message={"reasoning_details": details}).texts) == ["One.", "Two."]

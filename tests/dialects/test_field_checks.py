@@ -1,0 +1,101 @@
+"""Checks of single fields: what each kind accepts, and how a refusal names its place."""
+
+import pytest
+
+from gateway.contracts.errors import GatewayError
+from gateway.dialects.field_checks import (
+    ANYTHING,
+    ID,
+    LIST,
+    NAME,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    WHOLE,
+    Kind,
+    build_enum_kind,
+    build_unsupported_error,
+    check,
+    check_object,
+    join_place,
+    mark_required,
+    number,
+    short,
+    whole,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted", "refused"),
+    [
+        (TEXT, ["", "a" * 1_000_000], [1, True, [], {}]),
+        (TRUTH, [True, False], [0, 1, "true", []]),
+        (OBJECT, [{}], [[], "{}", 1]),
+        (LIST, [[], [1]], [{}, "[]"]),
+        (TEXTS, [[], ["a"]], [["a", 1], [None], "a"]),
+        (WHOLE, [0, -1, 2**63], [1.0, True, "1"]),
+        (ANYTHING, [0, "", [], {}], []),
+        (ID, ["a", "a" * 64], ["", "a" * 65, 1]),
+        (NAME, ["a", "A_b-1", "a" * 64], ["", "a" * 65, "a b", "a.b", "ä", "a\n", 1]),
+        (short(3), ["abc"], ["", "abcd"]),
+        (build_enum_kind("a", "b"), ["a", "b"], ["c", "A", "", 1, ["a"]]),
+        (whole(1), [1, 2**62], [0, -1, 1.5, True]),
+        (whole(0, 20), [0, 20], [21, -1]),
+        (number(0, 2), [0, 1.5, 2], [-0.1, 2.1, 1e300, True, "1"]),
+    ],
+)
+def test_what_a_kind_accepts(kind: Kind, accepted: list[object], refused: list[object]) -> None:
+    """JSON's true and false are no numbers, though Python's are."""
+    assert [value for value in accepted if not kind.accepts(value)] == []
+    assert [value for value in refused if kind.accepts(value)] == []
+
+
+def refused(*arguments: object, closed: bool = False) -> tuple[str, str | None, str]:
+    with pytest.raises(GatewayError) as caught:
+        check(*arguments, closed=closed)  # type: ignore[arg-type]
+    return caught.value.code, caught.value.param, caught.value.message
+
+
+def test_a_refusal_names_the_place_and_not_the_value() -> None:
+    assert refused("a[0]", {"b": "x" * 999}, {"b": TRUTH}) == (
+        "invalid_field",
+        "a[0].b",
+        "'a[0].b' must be true or false.",
+    )
+
+
+def test_null_is_left_out_unless_it_is_needed() -> None:
+    check("", {"a": None}, {"a": TEXT, "b": TEXT})
+    assert refused("", {"a": None}, {"a": mark_required(TEXT)}) == (
+        "missing_field",
+        "a",
+        "'a' is missing: it must be text.",
+    )
+
+
+def test_an_object_that_is_closed_has_no_other_fields() -> None:
+    """The error is in OpenAI's words, and a name of a megabyte is cut."""
+    assert refused("x", {"b": None}, {"a": TEXT}, closed=True) == (
+        "unknown_parameter",
+        "x.b",
+        "Unknown parameter: 'x.b'.",
+    )
+    _, param, message = refused("", {"b" * 1_000_000: 1}, {}, closed=True)
+    assert len(param or "") == 64 and len(message) < 100
+
+
+def test_an_object_at_a_place() -> None:
+    assert check_object("a", {"b": 1}) == {"b": 1}
+    with pytest.raises(GatewayError, match="'a' must be an object"):
+        check_object("a", [])
+
+
+def test_places() -> None:
+    assert (join_place("", "a"), join_place("a[0]", "b")) == ("a", "a[0].b")
+
+
+def test_an_unsupported_field_has_a_next_step() -> None:
+    error = build_unsupported_error("prompt", "leave it out")
+    assert (error.code, error.param) == ("unsupported_parameter", "prompt")
+    assert error.message == "'prompt' is not offered in context mode: leave it out."

@@ -1,0 +1,105 @@
+"""One text for one value, one hash for one call."""
+
+import hashlib
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.jsontext.canonical import call_sha256, canonical, definition_sha256
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def shuffled(value: object) -> object:
+    """The same value with the keys of its objects the other way round."""
+    if isinstance(value, dict):
+        return {key: shuffled(value[key]) for key in reversed(list(value))}
+    return [shuffled(item) for item in value] if isinstance(value, list) else value
+
+
+@given(VALUES)
+def test_the_text_is_the_value(value: object) -> None:
+    """It reads back as the same value, is sorted and has no white space of its own."""
+    text = canonical(value)
+    assert orjson.loads(text) == value
+    assert text.encode() == orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    assert canonical(shuffled(value)) == text
+
+
+@given(VALUES)
+def test_deep_values_have_the_same_text(value: object) -> None:
+    """orjson writes 254 levels: whatever is deeper is written alike."""
+    deep = value
+    for _ in range(300):
+        deep = {"a": [deep]}
+    assert canonical(deep) == '{"a":[' * 300 + canonical(value) + "]}" * 300
+
+
+@pytest.mark.parametrize("text", ["[" * 1024 + "]" * 1024, '{"a":' * 1024 + "{}" + "}" * 1024])
+def test_what_orjson_reads_is_written(text: str) -> None:
+    """At its deepest."""
+    text = text.replace('{"a":{}}', "{}")
+    assert canonical(orjson.loads(text)) == text
+
+
+def test_numbers_that_differ_stay_different() -> None:
+    """1 is not 1.0: a tool may tell them apart."""
+    assert [canonical(value) for value in (1, 1.0, True, "1", -0.0)] == ["1", "1.0", "true", '"1"', "-0.0"]
+
+
+def test_a_call_has_one_hash() -> None:
+    """It stays as it is: stored approvals are bound to it."""
+    parts = b"14:twolane call 115:execute_command16:" + b'{"command":"ls"}'
+    assert call_sha256("execute_command", canonical({"command": "ls"})) == hashlib.sha256(parts).hexdigest()
+
+
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_two_calls_never_share_a_hash(tool: str, arguments: str, other_tool: str, other_arguments: str) -> None:
+    """Not even where tool and arguments run into each other."""
+    same = (tool, arguments) == (other_tool, other_arguments)
+    assert (call_sha256(tool, arguments) == call_sha256(other_tool, other_arguments)) == same
+    assert (tool == "") == (call_sha256(tool, arguments) == call_sha256("", tool + arguments))
+
+
+def test_a_definition_is_all_its_parts() -> None:
+    """A change of any part changes the hash; the order of keys does not; no call has the hash of a definition."""
+    schema = {"type": "object", "properties": {"a": {}}}
+    hashes = {
+        definition_sha256("t", "d", schema),
+        definition_sha256("u", "d", schema),
+        definition_sha256("t", "e", schema),
+        definition_sha256("t", "d", {"type": "object"}),
+        definition_sha256("t", "d", schema, server="npx files"),
+        definition_sha256("td", "", schema),
+        call_sha256("t", json.dumps(schema)),
+    }
+    assert len(hashes) == 7
+    assert definition_sha256("t", "d", shuffled(schema)) in hashes
+
+
+def test_of_a_server_counts_what_it_says_counts() -> None:
+    """Not the spelling of its definition, which may differ at each start."""
+    assert definition_sha256("t", "d", {}, server="npx a") == definition_sha256("t", "e", {"a": 1}, server="npx a")
+    assert definition_sha256("t", "d", {}, server="npx a") != definition_sha256("t", "d", {}, server="npx b")
+
+
+def test_text_that_is_not_unicode_has_a_hash() -> None:
+    """Lone surrogates raise nothing."""
+    assert call_sha256("\ud800", canonical({"a": "\ud800"})) != call_sha256("\ud801", canonical({"a": "\ud800"}))
+
+
+def test_numbers_of_any_size_are_written() -> None:
+    """Other readers than orjson know whole numbers beyond 64 bits."""
+    assert canonical({"b": -(2**63) - 1, "a": [2**64]}) == '{"a":[18446744073709551616],"b":-9223372036854775809}'

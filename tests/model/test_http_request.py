@@ -1,0 +1,47 @@
+"""The bytes that go to an upstream. What a whole call sends is in tests/model/test_call.py."""
+
+import orjson
+
+from gateway.model.http_request import chat_request, list_request
+from tests.agent.models import SECRET, exchange
+from tests.model.test_upstream_client import target
+
+CREDENTIAL = b"Authorization: Bearer sk-client\r\n"
+
+
+def test_a_candidate_is_asked_for_its_own_model() -> None:
+    """The rest of the body stays; without a name of its own, the one of the request stays, too."""
+    asked = exchange(b"X-One: 1\r\n", model="fast", temperature=0.5)
+    for name, sent in (("big", "big"), (None, "fast")):
+        request = chat_request(asked, target(), frozenset({"no_usage_in_stream"}), model=name, credential=CREDENTIAL)
+        head, _, body = request.partition(b"\r\n\r\n")
+        assert head.startswith(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: h.example\r\nX-One: 1\r\nAuthorization: Bearer sk-c"
+        )
+        assert orjson.loads(body) == {**asked.body, "model": sent, "stream": True}
+
+
+def test_an_upstream_with_a_key_is_sent_that() -> None:
+    """In the header where the client put its own credential."""
+    mine = target(api_key=SECRET)
+    request = chat_request(exchange(), mine, frozenset({"no_stream"}), credential=CREDENTIAL)
+    assert b"Authorization: Bearer " + SECRET + b"\r\nAccept: application/json\r\n" in request
+    assert b"sk-client" not in request
+
+
+def test_the_list_is_asked_for_with_the_clients_lines() -> None:
+    """Without its ids, and with its credential."""
+    request = list_request(target(), b"X-One: 1\r\nSession-Id: s\r\n", credential=CREDENTIAL)
+    assert request == b"GET /v1/models HTTP/1.1\r\nHost: h.example\r\nX-One: 1\r\n" + CREDENTIAL + (
+        b"Accept: application/json\r\n\r\n"
+    )
+
+
+def test_ids_of_the_client_go_to_upstreams_that_may_have_them() -> None:
+    """With a question and with the request for the list."""
+    lines = b"X-One: 1\r\nX-Codex-Turn-Metadata: {}\r\n"
+    for may, sent in ((False, b"X-One: 1\r\n"), (True, lines)):
+        mine = target(client_ids=may)
+        asked = chat_request(exchange(lines), mine, frozenset(), credential=CREDENTIAL)
+        assert b"Host: h.example\r\n" + sent + CREDENTIAL in asked
+        assert b"Host: h.example\r\n" + sent + CREDENTIAL in list_request(mine, lines, credential=CREDENTIAL)

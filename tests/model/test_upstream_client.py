@@ -1,0 +1,38 @@
+"""An upstream and its endpoints as they are named to people."""
+
+import pytest
+
+from gateway.model.upstream_client import Target, Upstream
+from gateway.telemetry.metrics import UpstreamTally
+from gateway.testing.clock import ManualClock
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+from tests.upstream.groups import group_of, member
+
+
+def target(**facts: object) -> Target:
+    given: dict[str, object] = {"name": "up", "host": "h", "port": 80, "authority": b"h.example", **facts}
+    return Target(Pool(Endpoint(**given), clock=ManualClock()), UpstreamTally())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("base_path", "url"),
+    [(b"", "http://h.example/v1/models"), (b"/openai/v2", "http://h.example/openai/v2/models")],
+)
+def test_its_base_path_stands_where_v1_would(base_path: bytes, url: str) -> None:
+    """In the path that is asked for, and in the URL that people see."""
+    found = target(base_path=base_path)
+    assert found.url(b"/models") == url and url.endswith(found.path(b"/models").decode())
+
+
+def test_its_errors_have_its_name() -> None:
+    """There may be many."""
+    assert target().build_answer_error("it sang").message == "Upstream 'up' failed: it sang."
+
+
+def test_whose_key_it_is() -> None:
+    """The gateway's, or the client's."""
+    clock = ManualClock()
+    for key in (b"x", None):
+        upstream = Upstream(group_of(member("a", clock, api_key=key), clock=clock, name="one"), ("gpt-*",))
+        assert (upstream.name, upstream.has_key) == ("one", key is not None)

@@ -1,0 +1,30 @@
+"""Two requests are the same, or they are not."""
+
+from gateway.contracts.storage.store import Json
+from gateway.runs.idempotency_key import fingerprint
+
+
+def test_what_makes_two_requests_the_same() -> None:
+    """Caller, path, steering headers and what the body says; nothing can be shifted from one to another."""
+    base: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {"chain": "a"}, "content": b"{}"}
+    others: list[Json] = [
+        {"tenant": "tc", "caller": ""},
+        {"caller": "d"},
+        {"path": "/q"},
+        {"steering": {"chain": "b"}},
+        {"steering": {}},
+        {"content": b"[]"},
+        {"content": b'{"a": [1, 2]}'},
+        {"content": b'{"a": [2, 1]}'},
+        {"path": "/pchain=a", "steering": {}},
+    ]
+    prints = [fingerprint(**{**base, **other}) for other in others]
+    assert len({fingerprint(**base), *prints}) == len(others) + 1
+
+
+def test_the_order_of_keys_says_nothing() -> None:
+    """Nor do blanks. What is no JSON is its bytes."""
+    facts: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {}}
+    first = fingerprint(**facts, content=b'{"a": {"x": 1, "y": 2}, "b": 3}')
+    assert fingerprint(**facts, content=b'{"b":3,"a":{"y":2,"x":1}}') == first
+    assert fingerprint(**facts, content=b"{a}") != fingerprint(**facts, content=b"{ a }")

@@ -1,0 +1,26 @@
+"""Requests that were answered with a question."""
+
+import pytest
+
+from gateway.runs import pending_questions
+from gateway.runs.pending_questions import PendingQuestions
+
+
+def test_a_request_is_known_until_its_answer_was_brought() -> None:
+    """By the latest run that asked."""
+    asks = PendingQuestions()
+    asks.note("a", "run_1")
+    asks.note("a", "run_2")
+    assert (asks.find("a"), asks.find("b")) == ("run_2", None)
+    asks.forget("a")
+    asks.forget("a")
+    assert asks.find("a") is None
+
+
+def test_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that asked again is no old one."""
+    monkeypatch.setattr(pending_questions, "KEPT", 2)
+    asks = PendingQuestions()
+    for name in ("a", "b", "a", "c"):
+        asks.note(name, f"run_{name}")
+    assert [asks.find(name) for name in "abc"] == ["run_a", None, "run_c"]

@@ -1,0 +1,111 @@
+"""The state that a supervisor hands to its workers."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.config import ConfigError, Loaded, Problem, load
+from gateway.server.reload_channel import Handover
+
+
+def loaded(tmp_path: Path, count: int) -> Loaded:
+    place = tmp_path / "gateway.yaml"
+    upstreams = ", ".join(f"{{name: u{i}, base_url: 'http://u', api_key: secret-{i}}}" for i in range(count))
+    place.write_text(f"upstreams: [{upstreams}]\n")
+    return load(place, environ={}, flags={})
+
+
+def test_what_was_given_last_is_taken_by_another_process(tmp_path: Path) -> None:
+    """Whole, with its secrets, also where it is shorter than the one before."""
+    handover = Handover(workers=2)
+    for count in (50, 2):
+        given = loaded(tmp_path, count)
+        handover.give(given)
+        if (pid := os.fork()) == 0:
+            os._exit(0 if handover.take() == given else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert handover.take().settings.upstreams[1].api_key == given.settings.upstreams[1].api_key
+
+
+def test_a_refusal_is_handed_over_as_well() -> None:
+    """Each worker logs and counts it."""
+    handover = Handover(workers=2)
+    handover.give(ConfigError((Problem("gateway.yaml", "keys", "none"),)))
+    with pytest.raises(ConfigError, match=r"gateway\.yaml keys: none"):
+        handover.take()
+
+
+def test_a_half_written_one_is_not_used() -> None:
+    """Nor is none at all."""
+    with pytest.raises(ConfigError, match="another one is being read"):
+        Handover(workers=2).take()
+
+
+def test_all_use_what_all_could_put_together(tmp_path: Path) -> None:
+    """It is open until the last one has said so."""
+    handover = Handover(workers=2)
+    handover.give(loaded(tmp_path, 1))
+    handover.take()
+    assert handover.is_used() is None
+    handover.report(0, able=True)
+    assert handover.is_used() is None
+    handover.report(1, able=True)
+    assert handover.is_used() is True and handover.settle() is True
+
+
+def test_none_uses_what_one_could_not(tmp_path: Path) -> None:
+    """Whatever the others say, before or afterwards."""
+    for first in (0, 1):
+        handover = Handover(workers=2)
+        handover.give(loaded(tmp_path, 1))
+        handover.take()
+        handover.report(first, able=False)
+        assert handover.is_used() is False
+        handover.report(1 - first, able=True)
+        handover.report(first, able=True)
+        assert handover.is_used() is False and handover.settle() is False
+
+
+def test_what_is_settled_stays_so(tmp_path: Path) -> None:
+    """What was open when a worker was started, or nobody waited longer, is refused: who is late finds that."""
+    handover = Handover(workers=2)
+    handover.give(loaded(tmp_path, 1))
+    handover.take()
+    handover.report(0, able=True)
+    assert handover.settle() is False
+    handover.report(1, able=True)
+    assert handover.is_used() is False
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_a_worker_that_is_behind_hears_of_its_own(tmp_path: Path, *, able: bool) -> None:
+    """The next one is given before it has looked; that one is open, and neither changes the other."""
+    handover = Handover(workers=1)
+    handover.give(loaded(tmp_path, 1))
+    handover.take()
+    handover.report(0, able=able)
+    handover.give(loaded(tmp_path, 2))
+    assert handover.is_used() is able
+    handover.report(0, able=True)
+    handover.take()
+    assert handover.is_used() is None
+
+
+def test_the_same_configuration_once_more_is_voted_on_anew(tmp_path: Path) -> None:
+    """Two SIGHUPs in a row: who waits for the first vote hears of its end, and not of the second one's."""
+    handover = Handover(workers=2)
+    handover.give(loaded(tmp_path, 1))
+    handover.take()
+    handover.report(0, able=True)
+    handover.give(loaded(tmp_path, 1))
+    assert handover.is_used() is False
+    handover.take()
+    handover.report(0, able=True)
+    handover.report(1, able=True)
+    assert handover.is_used() is True
+
+
+def test_before_the_first_reload_nothing_is_open() -> None:
+    """A worker that is started then begins with what there is."""
+    assert Handover(workers=3).settle() is False

@@ -1,0 +1,73 @@
+"""What a key may call by the configuration in use."""
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.auth.keyring import Key, KeyRing
+from gateway.contracts.caller import Bounds, Caller
+from gateway.tools.client_rights import ClientRights, all_allowed
+
+from .doubles import exchange
+
+CALL = replace(exchange("here.echo"), call={"tool": "here.echo", "arguments": {}})
+FLOW = replace(
+    exchange("here.echo", "here.add"), call={"tool": "workflow.twice", "arguments": {}}, workflow={"name": "twice"}
+)
+
+
+def rights(*callers: Caller, served: tuple[str, ...] = (), workflows: bool = True) -> ClientRights:
+    keys = KeyRing(Key(bytes([i] * 32), caller) for i, caller in enumerate(callers))
+    return ClientRights(keys, served=served, serves_workflows=workflows)
+
+
+def caller(*scopes: str, name: str = "c", tenant: str = "t", tools: tuple[str, ...] = ()) -> Caller:
+    return Caller(name, tenant, frozenset(scopes), Bounds(tools=tools))
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (rights(caller("tools")), None),
+        (rights(caller("tools", tools=("here.*",)), served=("here.echo",)), None),
+        (rights(), None),
+        (rights(caller(name="another")), None),
+        (rights(caller("context"), caller("tools")), None),
+        (rights(caller("context")), "lacks a scope"),
+        (rights(caller("tools", tenant="other")), "tenant"),
+        (rights(caller("tools", tools=("there.*",))), "keys[].tools"),
+        (rights(caller("tools"), served=("there.*",)), "mcp.serve"),
+        (rights(served=("there.*",)), "mcp.serve"),
+    ],
+)
+def test_a_call_needs_what_a_new_one_would(made: ClientRights, reason: str | None) -> None:
+    """A key that is gone takes nothing along; of two keys of one name, either may have the right."""
+    refusal = made.refusal(CALL)
+    assert refusal is None if reason is None else reason in (refusal or "")
+
+
+@pytest.mark.parametrize(
+    ("made", "may"),
+    [
+        (rights(caller("tools", "context")), True),
+        (rights(caller("tools")), False),
+        (rights(caller("tools", "context", tools=("here.*", "workflow.*"))), True),
+        (rights(caller("tools", "context", tools=("here.*",))), False),
+        (rights(caller("tools", "context", tools=("here.echo", "workflow.*"))), False),
+        (rights(caller("tools", "context"), workflows=False), False),
+    ],
+)
+def test_a_workflow_needs_all_of_its_tools(made: ClientRights, may: bool) -> None:
+    """And the scope of workflows."""
+    assert (made.refusal(FLOW) is None) == may
+
+
+def test_chats_are_not_calls_of_mcp_clients() -> None:
+    """Their keys are looked at where they come in."""
+    assert rights(caller(), served=("nothing",)).refusal(exchange("here.echo")) is None
+
+
+def test_names_and_globs_mean_tools() -> None:
+    """A name means itself, whatever it looks like."""
+    assert all_allowed(("a.*",), ["a.b"]) and all_allowed(("a[1]",), ["a[1]"]) and not all_allowed(("a.*",), ["b.a"])
+    assert all_allowed((), ["a.b"]) and not all_allowed(("a.*",), ["a.b", "b.a"])

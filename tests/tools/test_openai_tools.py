@@ -1,0 +1,95 @@
+"""Our tools in the words of the API, beside those that a client brought."""
+
+from dataclasses import replace
+
+import orjson
+
+from gateway.contracts.exchange import Intent
+from gateway.contracts.risk import schema
+from gateway.contracts.storage.store import Json
+from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.openai_tools import DESCRIPTION_CHARS, native_tools
+
+from .doubles import Source, exchange, spec
+from .managed import Managed
+
+SCHEMA: Json = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+async def catalog(*sources: Source) -> Catalog:
+    return await load_catalog({f"s{i}": Configured(source) for i, source in enumerate(sources)})
+
+
+async def test_each_tool_has_the_parameter_of_its_risk() -> None:
+    """Which is not required, and not kept: the tool's own schema stays as it is."""
+    look = spec(parameters=SCHEMA)
+    before = orjson.dumps(look.parameters)
+    (told,) = native_tools(await catalog(Source(look)), exchange(), besides=())
+    assert told == {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "description": "Does look.",
+            "parameters": {
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "risk_level": schema()},
+                "required": ["x"],
+            },
+        },
+    }
+    assert orjson.dumps(look.parameters) == before
+
+
+async def test_a_tool_without_parameters_has_just_that_one() -> None:
+    """Whatever its schema says of none."""
+    for parameters in (
+        {"type": "object"},
+        {"type": "object", "properties": {}},
+        {"type": "object", "properties": None},
+    ):
+        (told,) = native_tools(await catalog(Source(spec(parameters=parameters))), exchange(), besides=())
+        assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": schema()}}
+
+
+async def test_a_parameter_of_that_name_is_the_tools_own() -> None:
+    """It means what the tool says."""
+    own: Json = {"type": "object", "properties": {"risk_level": {"type": "number"}}}
+    (told,) = native_tools(await catalog(Source(spec(parameters=own))), exchange(), besides=())
+    assert told["function"]["parameters"] == own
+
+
+async def test_a_clients_tool_wins_a_clash_of_names() -> None:
+    """Ours is left out; so is what this request does not offer."""
+    made = await catalog(Source(spec("look"), spec("peek")), Source(spec("read")))
+
+    def names(*only: str, besides: tuple[str, ...] = ()) -> list[str]:
+        return [told["function"]["name"] for told in native_tools(made, exchange(*only), besides=besides)]
+
+    assert sorted(names()) == ["look", "peek", "read"]
+    assert sorted(names(besides=("peek", "other"))) == ["look", "read"]
+    assert names("re*") == ["read"] and names("nothing") == []
+
+
+async def test_tools_of_services_come_once() -> None:
+    """Whole if the request names the service; without their schema if only the user's message is about them."""
+    service = Managed("time")
+    service.becomes("running", look="1")
+    made = await load_catalog({}, further=lambda: [Configured(service, untrusted=True)])
+    meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
+    both = replace(meant, services=("time",))
+    for asked in (meant, both):
+        (told,) = native_tools(made, asked, besides=())
+        assert told["function"]["name"] == "time__look"
+    assert native_tools(made, replace(both, no_tools=True), besides=()) == []
+
+
+async def test_a_manual_in_place_of_a_description_is_cut() -> None:
+    """Of a service's tool, that only the user's message is about: each request would pay for it."""
+    service = Managed("time")
+    service.becomes("running", look="1")
+    service.spec = lambda tool: spec(tool, untrusted=True, description="word " * 3000)  # type: ignore[method-assign]
+    made = await load_catalog({}, further=lambda: [Configured(service, untrusted=True)])
+    meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
+    (told,) = native_tools(made, meant, besides=())
+    assert len(told["function"]["description"]) <= DESCRIPTION_CHARS + 1
+    assert told["function"]["description"].endswith("word…")

@@ -1,0 +1,34 @@
+"""An endpoint is passed over for the models that it does not have."""
+
+from gateway.upstream.missing_models import FIRST_S, LONGEST_S, MODELS, MissingModels
+
+
+def test_an_endpoint_is_passed_over_for_a_while_that_grows() -> None:
+    """One request asks it again, and the others wait for what it says."""
+    lacking = MissingModels()
+    assert lacking.add("m", 0.0) and lacking.is_missing("m", FIRST_S - 1) and not lacking.is_missing("m", FIRST_S)
+    lacking.ask("m", FIRST_S)
+    assert lacking.is_missing("m", FIRST_S + 1)
+    assert not lacking.add("m", FIRST_S) and lacking.is_missing("m", 3 * FIRST_S - 1)
+    for _ in range(10):
+        lacking.add("m", 0.0)
+    assert lacking.is_missing("m", LONGEST_S - 1) and not lacking.is_missing("m", LONGEST_S)
+
+
+def test_other_models_and_one_that_came_back_are_not_passed_over() -> None:
+    """Nor is a request whose model is not lacking changed by being asked."""
+    lacking = MissingModels()
+    lacking.add("m", 0.0)
+    lacking.ask("other", 0.0)
+    assert not lacking.is_missing("other", 0.0)
+    lacking.remove("m")
+    lacking.remove("m")
+    assert not lacking.is_missing("m", 0.0) and not lacking.models
+
+
+def test_the_latest_models_are_remembered() -> None:
+    """Clients may name any number."""
+    lacking = MissingModels()
+    for number in range(MODELS + 1):
+        lacking.add(f"m{number}", 0.0)
+    assert len(lacking.models) == MODELS and not lacking.is_missing("m0", 0.0) and lacking.is_missing("m1", 0.0)

@@ -1,0 +1,325 @@
+"""The usage in answers of real shapes, in hostile ones, and in those whose middle was not kept."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from usage.shapes import (
+    AZURE,
+    CHAT,
+    COMPLETION,
+    EMBEDDINGS,
+    MESSAGE,
+    RERANK,
+    RESPONSE,
+    USAGE,
+    chat_stream,
+    events,
+    message_stream,
+    response_stream,
+    text,
+)
+
+from gateway.usage.response_parser import SHORT_BYTES, AnswerFacts, of_stream, of_whole, text_tokens
+from gateway.usage.ring_buffer import AnswerBuffer
+from gateway.usage.tokens import TokenCounts
+
+WHOLE = {
+    "chat": (CHAT, AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1-2025-04-14")),
+    "azure": (AZURE, AnswerFacts(TokenCounts(19, 0, 0, 10), "gpt-4o-2024-11-20")),
+    "completion": (COMPLETION, AnswerFacts(TokenCounts(19, 0, 0, 10), "m")),
+    "response": (RESPONSE, AnswerFacts(TokenCounts(36, 6, 0, 87, 5), "gpt-4.1-2025-04-14")),
+    "message": (MESSAGE, AnswerFacts(TokenCounts(125, 20, 10, 12), "claude-sonnet-4-20250514")),
+    "embeddings": (EMBEDDINGS, AnswerFacts(TokenCounts(8), "text-embedding-3-small")),
+    "rerank": (RERANK, AnswerFacts(TokenCounts(15), "jina-reranker-v2")),
+}
+STREAMS = {
+    "chat": (chat_stream("Hel", "lo", usage=CHAT["usage"]), AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1")),
+    "vllm": (chat_stream("a", "b", "c", always=True), AnswerFacts(TokenCounts(19, 0, 0, 3), "gpt-4.1")),
+    "response": (response_stream("Hel", "lo"), AnswerFacts(TokenCounts(36, 6, 0, 87, 5), "gpt-4.1-2025-04-14")),
+    "message": (message_stream("Hel", "lo"), AnswerFacts(TokenCounts(125, 20, 10, 12), "claude-sonnet-4-20250514")),
+    "message that says all at its end": (
+        message_stream("a", told={"input_tokens": 96, "cache_read_input_tokens": 20, "output_tokens": 7}),
+        AnswerFacts(TokenCounts(126, 20, 10, 7), "claude-sonnet-4-20250514"),
+    ),
+    "no usage": (chat_stream("a", "b"), AnswerFacts(None, "gpt-4.1")),
+}
+
+CHAT_CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hello!"}}]}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
+def test_whole_answers(answer: object, said: AnswerFacts, indent: int | None) -> None:
+    """However they are spaced."""
+    body = text(answer, indent=indent)
+    assert of_whole(body) == said
+
+
+@pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("where", ["choices", "output", "content", "data", "results"])
+def test_the_middle_of_a_long_answer_is_not_needed(answer: dict[str, object], said: AnswerFacts, where: str) -> None:
+    """Usage and model are proved by what stands before or behind them, wherever the long part is."""
+    if where not in answer:
+        return
+    inner = answer[where]
+    assert isinstance(inner, list)
+    body = text({**answer, where: [*inner, {"filling": '\\"usage": {' * 20_000, "usage": USAGE}]})
+    assert len(body) > 100_000
+    assert of_whole(body[:4096], body[-16384:]) == said
+    assert of_whole(body) == said
+
+
+@pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
+def test_streams(stream: bytes, said: AnswerFacts) -> None:
+    """The last word counts; the beginning says the model, and Anthropic's input."""
+    assert of_stream(stream) == said
+    for end in (b"\r\n", b"\r"):
+        assert of_stream(stream.replace(b"\n", end)) == said
+    last = stream.replace(b"data: [DONE]\n\n", b"").rstrip()
+    for end in (b"", b"\n"):  # nothing closes the last event
+        assert of_stream(last + end) == said
+    commented = b": keep-alive\n\n" + stream + b": done\n\n"
+    assert of_stream(commented) == said
+
+
+@pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
+def test_the_middle_of_a_long_stream_is_not_needed(stream: bytes, said: AnswerFacts) -> None:
+    """The first events, and the last ones."""
+    filling = events({"type": "x", "delta": {"content": '"usage": {"prompt_tokens": 7}' * 100}}) * 100
+    first = stream.index(b"\n\n") + 2
+    long = stream[:first] + filling + stream[first:]
+    for end in (b"\n", b"\r\n", b"\r"):
+        ended = long.replace(b"\n", end)
+        assert of_stream(ended[:4096], ended[-16384:]) == said
+
+
+@pytest.mark.parametrize("more", [0, 1, 60])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_events_behind_the_usage(more: int, end: bytes) -> None:
+    """They may be so many that the usage is not near the end."""
+    stream = chat_stream("Hel", "lo", usage=CHAT["usage"]) + events({"type": "x", "filling": "y" * 100}) * more
+    assert of_stream(stream.replace(b"\n", end)) == AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1")
+
+
+def test_a_last_event_that_is_longer_than_what_is_kept() -> None:
+    """A Response repeats its tools: its usage is one level deeper than the event, and nothing else is."""
+    tool = {"parameters": {"usage": {"input_tokens": 1, "output_tokens": 1}, "filling": "x" * 50}}
+    long = response_stream("a", response={**RESPONSE, "tools": [tool] * 1000})
+    assert of_stream(long[:4096], long[-8192:]).tokens == TokenCounts(36, 6, 0, 87, 5)
+    without = {key: value for key, value in RESPONSE.items() if key != "usage"}
+    long = response_stream("a", response={**without, "tools": [tool] * 1000})
+    assert of_stream(long[:4096], long[-8192:]).tokens is None
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_last_event_with_an_image_says_its_usage_at_its_top_level(end: bytes) -> None:
+    """And nothing deeper is one."""
+    told = {"input_tokens": 50, "output_tokens": 4000, "total_tokens": 4050}
+    image = {"type": "image_generation.completed", "b64_json": "A" * 50_000, "size": "1024x1024"}
+    long = events({"type": "image_generation.partial_image", "b64_json": "A" * 9000}, {**image, "usage": told})
+    long = long.replace(b"\n", end)
+    assert of_stream(long[:4096], long[-8192:]).tokens == TokenCounts(50, 0, 0, 4000)
+    deeper = events({**image, "image": {"size": 1, "usage": told}}).replace(b"\n", end)
+    assert of_stream(deeper[:4096], deeper[-8192:]).tokens is None
+
+
+def test_a_message_that_was_cut_says_its_input() -> None:
+    """Its output is what came until then."""
+    stream = message_stream("Hel", "lo", ends=False)
+    assert of_stream(stream) == AnswerFacts(TokenCounts(125, 20, 10, 1), "claude-sonnet-4-20250514", partial=True)
+
+
+ODD = {
+    "half of a pair": (b"Hello!", rb"Hello \ud83d"),
+    "the other half": (b"Hello!", rb"\uDE00 hello"),
+    "a cut character": (b"Hello!", b"Hello \xf0\x9f"),
+    "not a number": (b'"index": 0', b'"index": NaN'),
+    "infinity": (b'"index": 0', b'"index": -Infinity'),
+}
+
+
+@pytest.mark.parametrize(("plain", "odd"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize("filling", ["", "x" * SHORT_BYTES])
+def test_what_only_some_parsers_take(plain: bytes, odd: bytes, filling: str) -> None:
+    """Such as an emoji that `max_tokens` cut: its answer says its tokens as any other, wherever that stands."""
+    orders = (CHAT, dict(reversed(CHAT.items())), {**CHAT, "choices": [{"usage": USAGE}, *CHAT["choices"]]})  # type: ignore[misc]
+    for answer in orders:
+        body = text({"filling": filling, **answer}).replace(plain, odd)
+        assert odd in body and of_whole(body) == WHOLE["chat"][1]
+    response = {**RESPONSE, "output": [{"index": 0, "text": "Hello!" + filling}]}
+    stream = response_stream("Hello!", response=response).replace(plain, odd)
+    assert of_stream(stream) == STREAMS["response"][1]
+    assert text_tokens(events(CHAT_CHUNK).replace(plain, odd), None, 100) >= 1
+
+
+HOSTILE = {
+    "in a text": {"choices": [{"message": {"content": '","usage":{"prompt_tokens":7}}'}}]},
+    "in a key": {'",x"usage': {"prompt_tokens": 7}, 'x,\\"usage': USAGE},
+    "below": {"x": {"usage": USAGE}, "y": [{"usage": USAGE}]},
+    "a text": {"usage": json.dumps(USAGE)},
+    "a list": {"usage": [USAGE]},
+    "texts for numbers": {"usage": {"prompt_tokens": "7", "completion_tokens": "8"}},
+    "negative": {"usage": {"prompt_tokens": -7}},
+}
+
+
+@pytest.mark.parametrize("filling", ["", "x" * SHORT_BYTES])
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_usage_of_the_answer_does_not_count(answer: dict[str, object], filling: str) -> None:
+    """Not even where it looks like one."""
+    for body in (text({"filling": filling, **answer}), text({**answer, "filling": filling})):
+        assert of_whole(body).tokens is None
+        assert of_whole(body[:1000], body[-5000:]).tokens is None
+    stream = events({"filling": filling, **answer}, done=True)
+    assert of_stream(stream).tokens is None
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"usage"', b'{"usage":{"prompt_tokens":1e400}}', b"\xff\x00", b"no"]
+)
+def test_what_is_no_answer_has_no_usage(body: bytes) -> None:
+    """It is estimated."""
+    assert of_whole(body) == AnswerFacts()
+    assert of_stream(body) == AnswerFacts()
+
+
+def test_more_values_than_a_parser_should_read() -> None:
+    """A whole answer of 600,000 lists is not parsed; its beginning and its end are."""
+    many = b"[" + b"[]," * 300_000 + b"[]]"
+    assert of_whole(b'{"x":%b,"usage":{"prompt_tokens":3},"y":%b}' % (many, many)).tokens is None
+    assert of_whole(b'{"usage":{"prompt_tokens":3},"x":%b}' % many).tokens == TokenCounts(3)
+    body = b'{"x":%b,"model":"m","usage":{"prompt_tokens":3}}' % many
+    assert of_whole(body[:4096], body[-4096:]) == of_whole(body) == AnswerFacts(TokenCounts(3), "m")
+
+
+def test_a_name_that_is_no_name_of_a_model() -> None:
+    """It would be a label of metrics and a row of the store."""
+    for model in ("x" * 201, "a\nb", "\x1b[0m"):
+        body = text({"model": model, "usage": USAGE})
+        assert of_whole(body) == AnswerFacts(TokenCounts(19, 0, 0, 10), "")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='ab\\"{}[],:usage'),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["usage", "model", "a", "b"]), inner),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "usage", "b", "model", "c"]), json_values), st.integers(1, 400))
+def test_the_end_of_an_answer_says_what_the_whole_says(answer: dict[str, object], kept: int) -> None:
+    """Or nothing; never the usage of something else."""
+    if "usage" in answer:
+        answer["usage"] = {"prompt_tokens": 77, "x": answer["usage"]}
+    body = text({**answer, "last": {"usage": {"prompt_tokens": 5}}})
+    whole = of_whole(body)
+    assert whole.tokens == (TokenCounts(77) if "usage" in answer else None)
+    part = of_whole(body[:kept], body[-kept:])
+    assert part.tokens in (None, whole.tokens)
+
+
+@pytest.mark.parametrize(
+    ("stream", "tokens"),
+    [
+        (chat_stream("abcd", "efghijkl"), 3),
+        (chat_stream("a", "b"), 2),
+        (chat_stream("", ""), 0),
+        (chat_stream("abcd" * 1000) + b": keep-alive\n\n" * 400, 1000),
+        (events({"choices": [{"index": i, "delta": {"content": t}} for i, t in enumerate(("abcdefgh", "a", ""))]}), 3),
+        (response_stream("abcdefgh")[: response_stream("abcdefgh").index(b"event: response.completed")], 2),
+        (events({"choices": [{"text": "abcdefgh"}]}), 2),
+        (events({"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"arguments": "{}{}{}{}"}}]}}]}), 2),
+        (events({"delta": {"type": "text_delta", "text": "abcdefgh"}}), 2),
+        (b"", 0),
+        (b"data: no json\n\n", 0),
+    ],
+)
+def test_the_tokens_of_texts(stream: bytes, tokens: int) -> None:
+    """Four bytes of text are a token, and an event with a text is at least one."""
+    assert text_tokens(stream, None, len(stream)) == tokens
+
+
+def test_the_tokens_of_a_long_stream_are_those_of_its_end_times_its_length() -> None:
+    """Within a few percent where all events are alike."""
+    stream = chat_stream(*["word and word"] * 1000)
+    for head, tail in ((stream, None), (stream[:4096], stream[-20_000:])):
+        assert 3200 <= text_tokens(head, tail, len(stream)) <= 3300
+    assert text_tokens(b"x", b"no event", 9) == 0
+    assert text_tokens(b"x", b"no event", 90) == 21
+
+
+EMPTY = chat_stream(*[""] * 200)[: -len("data: [DONE]\n\n")]
+
+
+def test_an_end_without_text_does_not_hide_the_text_before() -> None:
+    """That of the beginning stands for it, and if there is none, all that is missing may be text."""
+    stream = chat_stream(*["word and word"] * 1000)[: -len("data: [DONE]\n\n")] + EMPTY
+    assert text_tokens(stream[:4096], EMPTY, len(stream)) >= 3250
+    assert 800 <= text_tokens(chat_stream("abcd" * 1000, *[""] * 400), None, 0) <= 1200
+    assert text_tokens(chat_stream("abcd", *[""] * 400), None, 0) >= 1
+    stream = EMPTY + chat_stream("x" * 100_000) + EMPTY
+    assert text_tokens(EMPTY[:4096], EMPTY, len(stream)) >= 25_000
+
+
+def in_order(*, instructions: int, tools: int, output: int, **more: object) -> dict[str, object]:
+    """A Response with its fields in OpenAI's order, and a client's words where it may write them."""
+    tool = {"type": "function", "name": "model", "parameters": {"model": "cheap", "x": "y" * 400}}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": '","model":"cheap"' * (instructions // 20),
+        "max_output_tokens": None,
+        "model": "gpt-4.1",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "o" * output}]}] if output else [],
+        "parallel_tool_calls": True,
+        "tools": [tool] * tools,
+        "truncation": "disabled",
+        "usage": {"input_tokens": 20_000, "output_tokens": 1000},
+        "user": None,
+        "metadata": {"model": "cheap", "usage": "x"},
+        **more,
+    }
+
+
+LENGTHS = [
+    (100, 1, 100),
+    (3000, 60, 100),
+    (10_000, 1, 100),
+    (20_000, 60, 2000),
+    (10_000, 120, 2000),
+    (20_000, 1, 40_000),
+]
+
+
+@pytest.mark.parametrize(("instructions", "tools", "output"), LENGTHS)
+def test_the_model_of_a_response_stands_behind_its_instructions(instructions: int, tools: int, output: int) -> None:
+    """In a stream and in a whole one, of which no more is kept than needed; never the model that a client wrote."""
+    response = in_order(instructions=instructions, tools=tools, output=output)
+    said = AnswerFacts(TokenCounts(20_000, 0, 0, 1000), "gpt-4.1")
+    for body, read in ((response_stream("a", "b", response=response), of_stream), (text(response), of_whole)):
+        kept = AnswerBuffer()
+        for start in range(0, len(body), 1000):
+            kept.keep(body[start : start + 1000])
+        assert read(*kept.ends()) == said
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_model_is_named_by_any_of_the_events(gone: bool) -> None:
+    """Azure's first chunk has an empty name; an answer that is all over may begin with comments."""
+    first = {"choices": [], "model": "", "prompt_filter_results": []}
+    comments = b": PROCESSING\n\n" * 400
+    stream = comments + events(first) + chat_stream("a", "b", usage=USAGE, model="gpt-4.1")
+    assert of_stream(stream) == AnswerFacts(TokenCounts(19, 0, 0, 10), "gpt-4.1")
+    without = comments + chat_stream("a", "b", model="gpt-4.1")
+    assert of_stream(*((comments[:4096], without[-500:]) if gone else (without,))) == AnswerFacts(None, "gpt-4.1")
+
+
+def test_the_usage_stands_before_chunks_without_any() -> None:
+    stream = chat_stream("a", usage=USAGE)[: -len("data: [DONE]\n\n")] + EMPTY
+    assert of_stream(stream).tokens == TokenCounts(19, 0, 0, 10)
