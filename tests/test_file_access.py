@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gateways import ended
 
-from gateway.config import ConfigError, Loaded, load
+from gateway.config import ConfigError, LoadedConfig, load
 from gateway.contracts.storage.store import StoreError
 from gateway.file_access import file_system
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path) -> Loaded:
+def loaded(folder: Path) -> LoadedConfig:
     return load(folder / "gateway.yaml", environ={}, flags={})
 
 

@@ -11,7 +11,7 @@ from gateway.contracts.storage.store import Store
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.telemetry.tracing.tracer import Tracer
-from gateway.tools.active_config import InUse
+from gateway.tools.active_config import ActiveEquipment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class ApprovalSettings:
 class AgentParts:
     """The services of an agent loop: judge, runner, approvals, event feed, leases, store, counters, clock, traces."""
 
-    in_use: InUse
+    in_use: ActiveEquipment
     approvals: Approvals
     feed: EventFeed
     leases: Leases

@@ -52,9 +52,9 @@ from gateway.agent.budget import TimeBudget, timeout
 from gateway.agent.call_execution import Effects
 from gateway.agent.client_notifications import Questions, Reports
 from gateway.agent.hidden.turns import HiddenTurns
-from gateway.agent.loop import Action, Ask, Execute, Finish
+from gateway.agent.loop import Action, AskAction, Execute, Finish
 from gateway.agent.loop_factory import NarrowedRun, new_machine
-from gateway.agent.output.scanner import CallGroup, Malformed
+from gateway.agent.output.scanner import CallGroup, MalformedCall
 from gateway.agent.progress import PARKED, RunProgress, lacks_credential, reopen, report_unknown
 from gateway.agent.round import Round
 from gateway.agent.run_metrics import (
@@ -99,7 +99,7 @@ class RunDriver:
         self._call_next = call_next
         self._state: RunState = "completed"
         self._outcome = "error"  # for the metric
-        self._action: Action = Ask(())
+        self._action: Action = AskAction(())
         self._step = 0
         self._reply: Reply | None = None
         self._messages: list[Json] = exchange.body["messages"]
@@ -243,7 +243,7 @@ class RunDriver:
         rest, found = answer.finish()
         if rest:
             await self._emit(rest)
-        if isinstance(found, Malformed):
+        if isinstance(found, MalformedCall):
             self._narrowed.report_malformed(found)
         elif isinstance(found, CallGroup):
             found = await self._narrowed.doubt(found, self._messages)

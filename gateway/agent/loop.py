@@ -11,7 +11,7 @@ from typing import Literal
 import orjson
 
 from gateway.agent.output.requested_format import has_format
-from gateway.agent.output.scanner import CallGroup, Malformed, Outcome
+from gateway.agent.output.scanner import CallGroup, MalformedCall, Outcome
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
@@ -32,7 +32,7 @@ FORMAT_REMINDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskAction:
     """The action to call the model again, with these messages behind the client's."""
 
     messages: tuple[Json, ...]
@@ -57,7 +57,7 @@ class Finish:
     tool_calls: tuple[Json, ...] = ()
 
 
-Action = Ask | Execute | Finish
+Action = AskAction | Execute | Finish
 #: Judges one call: (name towards the model, parameters) -> what is planned.
 Plan = Callable[[FoundCall, str], PlannedCall]
 
@@ -102,7 +102,7 @@ class Loop:
 
     def begin(self) -> Action:
         """Return the first action of a run, or of a stored run that continues between two rounds."""
-        return Ask(self.messages)
+        return AskAction(self.messages)
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
@@ -114,8 +114,8 @@ class Loop:
 
     def handle_answer(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Return the action that follows from one answer. `content` is its text without the call."""
-        is_theirs = isinstance(outcome, Malformed) and outcome.cut in self.client_tools
-        if isinstance(outcome, Malformed) and not is_theirs:
+        is_theirs = isinstance(outcome, MalformedCall) and outcome.cut in self.client_tools
+        if isinstance(outcome, MalformedCall) and not is_theirs:
             return self._complain(outcome.reason)
         if isinstance(outcome, CallGroup):
             return self._handle_calls(content, outcome)
@@ -137,7 +137,7 @@ class Loop:
             return self._bring_into_format(finish.text, finish) if self.holds_back else finish
         if self._theirs:
             return self._left_to_client()
-        return Ask(self.messages)
+        return AskAction(self.messages)
 
     def add(self, messages: Sequence[Json]) -> None:
         """Add messages of the user, which the model reads behind the results of the calls under way."""
@@ -206,7 +206,7 @@ class Loop:
         self.is_formatting = True
         said = ({"role": "assistant", "content": text},) if text.strip() and text != finish.text else ()
         self._draft = (*said, {"role": "user", "content": FORMAT_WISH}) if said or self.hidden else ()
-        return Ask(self.messages)
+        return AskAction(self.messages)
 
     def _urge(self) -> Action:
         if self._is_urged:
@@ -217,7 +217,7 @@ class Loop:
             )
         self._is_urged = True
         self._complaints.append({"role": "user", "content": CALL_WISH})
-        return Ask(self.messages)
+        return AskAction(self.messages)
 
     def _complain(self, reason: str) -> Action:
         self.malformed += 1
@@ -229,7 +229,7 @@ class Loop:
             )
         text = f"Your last answer was not understood and was dropped. {reason} {FORMAT_REMINDER}"
         self._complaints.append({"role": "user", "content": text})
-        return Ask(self.messages)
+        return AskAction(self.messages)
 
     def _handle_calls(self, content: str, found: CallGroup) -> Action:
         self.malformed = 0

@@ -11,7 +11,7 @@ from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.output.call_ids import new_call_id
 from gateway.agent.output.quoted_call_check import mark_quoted_calls
-from gateway.agent.output.scanner import CallGroup, Malformed
+from gateway.agent.output.scanner import CallGroup, MalformedCall
 from gateway.agent.progress import RunProgress
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.calls import FoundCall, PlannedCall
@@ -92,7 +92,7 @@ class NarrowedRun:
         is_ours = catalog.find(name, self.exchange) is not None or catalog.not_running(name) is not None
         return is_ours or name in self._loop.client_tools
 
-    def report_malformed(self, attempt: Malformed) -> None:
+    def report_malformed(self, attempt: MalformedCall) -> None:
         """Count and log an attempt at a call that could not be read, unless it is at a tool of the client."""
         if attempt.cut not in self._loop.client_tools:
             parts, run = self._parts, self.exchange

@@ -34,7 +34,7 @@ _KNOWN = frozenset(("finished", "failed"))
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TurnQuestion:
     """The answer in which a turn ended before its run did, by its keys (`gateway.agent.hidden.answer_keys.Keys`).
 
     The hidden messages from `start` up to `split` came before it. If a client's answer was cut in the question, the
@@ -66,7 +66,7 @@ class RunProgress:
 
     usage: TurnUsage
     said: list[str] = field(default_factory=list)
-    question: Question | None = None
+    question: TurnQuestion | None = None
     start: int = 0
     kept: int = 0
     asked_behind: int = 0
@@ -128,7 +128,7 @@ class RunProgress:
         self.usage.restore(snapshot["usage"])
         self.said = [snapshot["said"]] if snapshot["said"] else []
         question = snapshot.get("question")  # a run that an earlier version parked has none
-        self.question = None if question is None else Question(**question)
+        self.question = None if question is None else TurnQuestion(**question)
         self.start, self.kept = snapshot.get("start", 0), snapshot.get("kept", 0)
         self.asked_behind, self.shown = snapshot.get("asked_behind", 0), snapshot.get("shown", 0)  # as above
         self.is_open = snapshot["is_open"]
@@ -175,7 +175,7 @@ def get_shown_result(step: StoredStep) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class StoppedRound:
     """The round in which a run stopped. `unknown` are the steps whose outcome is unknown."""
 
     planned: list[PlannedCall]
@@ -197,7 +197,7 @@ def _cut_result(step: StoredStep) -> str:
 
 def reopen(
     progress: RunProgress, recorder: RunRecorder, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
-) -> Open:
+) -> StoppedRound:
     """Return the open round of a run that continues."""
     _, numbers, _ = progress.rounds[-1]
     planned, done, unknown = [], {}, []
@@ -214,7 +214,7 @@ def reopen(
             else:
                 unknown.append(number)
         planned.append(was)
-    return Open(planned, list(numbers), done, unknown)
+    return StoppedRound(planned, list(numbers), done, unknown)
 
 
 async def report_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: Exchange, counters: Counters) -> str:

@@ -70,7 +70,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.runs.lease import build_lost_error
 from gateway.runs.live_run import WAITS
 from gateway.runs.recorder import RunRecorder
-from gateway.tools.active_config import InUse
+from gateway.tools.active_config import ActiveEquipment
 from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import CatalogEntry
 
@@ -91,7 +91,7 @@ class Round:
     run. `done` are results that are already in the record.
     """
 
-    in_use: InUse
+    in_use: ActiveEquipment
     approvals: Approvals
     settings: ApprovalSettings
     exchange: Exchange
@@ -256,7 +256,9 @@ class Round:
         if lacking and self.narrowed.exchange.approvals == "reject":
             step = self.recorder.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
-            shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
+            shown = texts.ApprovalDescription(
+                id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule
+            )
             self._end("rejected", texts.refused_here_text(shown, **self._get_text_facts()))
             await self.recorder.record_refusals()
             return

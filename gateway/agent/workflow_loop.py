@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from gateway.agent.loop import Action, Ask, Execute, Finish, Plan
+from gateway.agent.loop import Action, AskAction, Execute, Finish, Plan
 from gateway.agent.output.scanner import Outcome
 from gateway.approvals.escaping import escape_line
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallWatcher
 from gateway.contracts.storage.store import Json
-from gateway.workflows.definition import Step, Workflow
+from gateway.workflows.definition import Workflow, WorkflowStep
 from gateway.workflows.templates import Reference, TooLongError, Values, filled_text, references
 
 #: Limit of a result for later steps. The last result is sent whole.
@@ -72,7 +72,7 @@ class WorkflowLoop:
         if self.watcher is not None:
             self.watcher.begins(step.name, number=self._number, total=len(self.workflow.steps))
         if step.model is not None:
-            return Ask(self.messages)
+            return AskAction(self.messages)
         return Execute((self._plan_call(step),))
 
     def handle_answer(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
@@ -142,7 +142,7 @@ class WorkflowLoop:
         return outcome.after_effects() if error.settled else outcome
 
     @property
-    def _step(self) -> Step:
+    def _step(self) -> WorkflowStep:
         return self.workflow.steps[self._number]
 
     @property
@@ -165,7 +165,7 @@ class WorkflowLoop:
                 self._cut.add(name)
         self._number += 1
 
-    def _plan_call(self, step: Step) -> PlannedCall:
+    def _plan_call(self, step: WorkflowStep) -> PlannedCall:
         """Return the call, judged like a call of a model."""
         if self._refers_to_cut(step.with_):
             # A model sees that a text is only a half. A tool would take it for the whole.
@@ -199,5 +199,5 @@ class WorkflowLoop:
         )
 
 
-def _templates(step: Step) -> tuple[object, ...]:
+def _templates(step: WorkflowStep) -> tuple[object, ...]:
     return step.prompt, step.model, step.with_

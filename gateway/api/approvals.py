@@ -16,7 +16,7 @@ from gateway.api.decisions import ApiContext, DecisionBody, carried_out, resume_
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import (
     VIEWING,
-    Body,
+    RequestBody,
     build_stale_cursor_error,
     get_via,
     parse_limit,
@@ -64,28 +64,28 @@ BATCH_MOST = 100
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
 
 
-class Listed(Body):
+class BatchItem(RequestBody):
     """One approval of a batch."""
 
     id: str
     sha256: str | None = None
 
 
-class Batch(Body):
+class Batch(RequestBody):
     """One decision on the approvals that are listed, and on no other."""
 
     decision: Literal["approve", "reject"]
-    approvals: list[Listed] = Field(min_length=1, max_length=BATCH_MOST)
+    approvals: list[BatchItem] = Field(min_length=1, max_length=BATCH_MOST)
     reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
 
 
-class Assignment(Body):
+class Assignment(RequestBody):
     """The name of the one who is to decide on an approval: any, `me` for the key of the request, or null."""
 
     to: str | None = Field(min_length=1, max_length=NAME_CHARS)
 
 
-class Note(Body):
+class Note(RequestBody):
     """A note on an approval."""
 
     text: str = Field(min_length=1, max_length=NOTE_CHARS)

@@ -9,7 +9,7 @@ from gateway.text.quotes import shown_text
 from gateway.tools.grants import RememberedDecisions
 
 
-async def cancel_ask_before(text: str, exchange: Exchange, remembered: RememberedDecisions) -> str:
+async def cancel_ask(text: str, exchange: Exchange, remembered: RememberedDecisions) -> str:
     """Revoke the asking if `text` requests it. Return the message for the user, or "" if nothing was requested.
 
     As on the other ways, this needs the scope `approve`. Raises GatewayError.

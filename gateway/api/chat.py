@@ -14,7 +14,7 @@ from gateway.dialects.dialect import Dialect
 from gateway.dialects.loader import load_dialect
 from gateway.dialects.registry import STATELESS, build_paths
 from gateway.lanes.local import get_head
-from gateway.model.listing import Asking
+from gateway.model.listing import ListingClient
 
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 
@@ -59,6 +59,6 @@ class ChatPages:
         head = get_head(request)
         identity = self.requests.identify(head, core.candidates({}).has_key, "context")
         header, credential = select_forwarded_headers(head, identity.consumed)
-        asking = Asking(identity.caller, lines=header, credential=credential, header=credential_header(head))
+        asking = ListingClient(identity.caller, lines=header, credential=credential, header=credential_header(head))
         status, content_type, content = await core.models(asking)
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.agent.hidden.taint_marks import ForeignAnswers
 from gateway.aio.cooperative import aside
-from gateway.api.cancel_ask_before import cancel_ask_before
+from gateway.api.cancel_ask_before import cancel_ask
 from gateway.api.json_body import check_values, read_content
 from gateway.api.ops_pages import REQUEST_ID
 from gateway.approvals.chat_replies import named_approvals, parse_reply
@@ -25,7 +25,7 @@ from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import ENDED, StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import wants_text
-from gateway.dialects.dialect import Asked
+from gateway.dialects.dialect import ParsedRequest
 from gateway.http.request_head import RequestHead
 from gateway.jsontext.strict_json import RepeatedKeyError, check_keys
 from gateway.lanes.local import get_head, note
@@ -49,7 +49,7 @@ class Again(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Entered:
+class AdmittedRequest:
     """A request whose caller is known, with the configuration that answers it: `async with` lets go of it at its end.
 
     It is not changed after it is made. Which upstream answers may change how the `caller` is recognised, not its
@@ -63,7 +63,7 @@ class Entered:
     caller: Caller
     use: LaneUse
 
-    async def __aenter__(self) -> "Entered":
+    async def __aenter__(self) -> "AdmittedRequest":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -83,7 +83,7 @@ class ContextRequests:
     admit: Callable[[], None]
     foreign: ForeignAnswers
 
-    def admit_request(self, request: web.Request) -> Entered:
+    def admit_request(self, request: web.Request) -> AdmittedRequest:
         """Admit a request and recognise its caller, before anything of its body is read. Raises GatewayError."""
         self.admit()
         lane, core = self.current()
@@ -91,9 +91,9 @@ class ContextRequests:
         identities = get_identities(head, core, self.identify)
         caller = next(iter(identities.values())).caller
         note(request, key=caller.name)
-        return Entered(lane=lane, core=core, head=head, identities=identities, caller=caller, use=lane.in_use())
+        return AdmittedRequest(lane=lane, core=core, head=head, identities=identities, caller=caller, use=lane.in_use())
 
-    async def content(self, request: web.Request, entered: Entered) -> bytes:
+    async def content(self, request: web.Request, entered: AdmittedRequest) -> bytes:
         """Return the body of a request. Raises GatewayError (request_too_large)."""
         lane = entered.lane
         content = await read_content(
@@ -105,8 +105,8 @@ class ContextRequests:
     async def get_run(
         self,
         request: web.Request,
-        entered: Entered,
-        asked: Asked,
+        entered: AdmittedRequest,
+        asked: ParsedRequest,
         content: bytes,
         *,
         client: Json | None = None,
@@ -156,7 +156,7 @@ class ContextRequests:
         return run, request_key
 
     async def _run(
-        self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked, content: bytes, *, again: Again | None
+        self, lane: ContextLane, repeated: RepeatedRequest, asked: ParsedRequest, content: bytes, *, again: Again | None
     ) -> LiveRun:
         """Return the run that answers this request.
 
@@ -204,7 +204,7 @@ class ContextRequests:
         """Return the source of text that begins the answer, or None if the gateway adds none."""
         if not wants_text(repeated.body):
             return None  # an answer in another format is the client's
-        told = await cancel_ask_before(text, repeated.exchange, lane.approvals.remembered)
+        told = await cancel_ask(text, repeated.exchange, lane.approvals.remembered)
         brought = await self.resumption.find_earlier_result(repeated)
         if not told:
             return brought

@@ -11,7 +11,7 @@ import orjson
 from aiohttp import ClientConnectionResetError, web
 from pydantic import Field
 
-from gateway.api.request import VIEWING, Authorise, Body, Resume
+from gateway.api.request import VIEWING, Authorise, RequestBody, Resume
 from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import describe_decision, not_found
@@ -33,7 +33,7 @@ log = logging.getLogger("gateway")
 T = TypeVar("T")
 
 
-class DecisionBody(Body):
+class DecisionBody(RequestBody):
     """A person's decision on one approval."""
 
     decision: Literal["approve", "reject"]

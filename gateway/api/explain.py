@@ -14,13 +14,13 @@ import orjson
 from aiohttp import web
 
 from gateway.aio.cooperative import aside
-from gateway.api.context_request import ContextRequests, Entered
+from gateway.api.context_request import AdmittedRequest, ContextRequests
 from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation
 from gateway.context.explain import Explainer
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.dialect import Asked
+from gateway.dialects.dialect import ParsedRequest
 from gateway.dialects.json_object import json_object
 from gateway.dialects.loader import load_dialect
 from gateway.runs.run_id import new_run_id
@@ -67,7 +67,7 @@ class ExplainPages:
         headers = {"Content-Type": "application/json", "x-request-id": run_id}
         return web.Response(body=orjson.dumps(answer), headers=headers)
 
-    async def _parse_request(self, entered: Entered, body: Json, content: bytes) -> Asked:
+    async def _parse_request(self, entered: AdmittedRequest, body: Json, content: bytes) -> ParsedRequest:
         """Return the request, which is one of either API. Raises GatewayError, StoreError."""
         if "messages" not in body and any(name in body for name in _OF_RESPONSES):
             return await self.creation.parse_request(entered, body, content)

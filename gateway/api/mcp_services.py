@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import (
     Authorise,
-    Body,
+    RequestBody,
     paginate,
     parse_json,
     parse_query,
@@ -40,7 +40,7 @@ BODY_LIMIT_BYTES = 256 << 10
 CREATED = 201
 
 
-class Acceptance(Body):
+class Acceptance(RequestBody):
     """The definitions to accept: by tool, the hash that the person saw; null accepts all as they are now."""
 
     tools: Mapping[str, str] | None = None

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from gateway.api.json_body import read_content
 from gateway.api.ops_pages import Route, readable
-from gateway.api.request import LIMIT_MOST, Authorise, Body, parse_limit, parse_query
+from gateway.api.request import LIMIT_MOST, Authorise, RequestBody, parse_limit, parse_query
 from gateway.api.views import json_answer, page_answer
 from gateway.context.prompts import (
     TEXT_LIMIT_BYTES,
@@ -31,7 +31,7 @@ _KEYS: Final = "Authorization, X-Gateway-Key, X-Api-Key"
 BODY_LIMIT_BYTES = 6 * TEXT_LIMIT_BYTES + 1024
 
 
-class PromptBody(Body):
+class PromptBody(RequestBody):
     """The body of PUT."""
 
     text: str = Field(min_length=1, description="The prompt itself.")

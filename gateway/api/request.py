@@ -40,7 +40,7 @@ class Authorise(Protocol):
         ...
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """The body of a request to a page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -16,7 +16,7 @@ from gateway.api.ops_pages import Route, readable
 from gateway.api.request import (
     LIMIT_MOST,
     VIEWING,
-    Body,
+    RequestBody,
     build_stale_cursor_error,
     get_via,
     parse_limit,
@@ -48,7 +48,7 @@ _NARROWING: Final = ("state", "conversation", "kind", "caller", "workflow", "sin
 RESULT_CHARS = 32_768
 
 
-class SettlementBody(Body):
+class SettlementBody(RequestBody):
     """A person's statement about a call with an unknown outcome. It is empty for a run that is only to go on."""
 
     step: int | None = Field(default=None, ge=0)

@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 
 from gateway.api.ops_pages import REQUEST_ID
-from gateway.api.workflows import Begun, Wanted
+from gateway.api.workflows import StartedRun, WorkflowRunRequest
 from gateway.auth.keyring import Identify
 from gateway.context.context_headers import parse_context_headers
 from gateway.context.lane import ContextLane
@@ -35,7 +35,7 @@ class WorkflowRuns:
     identify: Identify
     admit: Callable[[], None]
 
-    async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
+    async def __call__(self, wanted: WorkflowRunRequest, request: web.Request) -> StartedRun:
         """Begin a new run, or return the run of an earlier request with the same Idempotency-Key."""
         self.admit()
         lane, core = self.current()
@@ -46,13 +46,13 @@ class WorkflowRuns:
             if run is None:
                 stored = await lane.earlier(request_key, wanted.caller)
                 if stored is not None and not _came_to_nothing(stored):
-                    return Begun(stored.id, _as_it_is)
+                    return StartedRun(stored.id, _as_it_is)
                 run = lane.begin(exchange, request_key, detached=wanted.detached)
             request[REQUEST_ID] = run.request_id
             return await _wait_until_stored(lane, run, detached=wanted.detached)
 
     async def _read_request(
-        self, lane: ContextLane, core: ModelCall, head: RequestHead, wanted: Wanted, *, path: str
+        self, lane: ContextLane, core: ModelCall, head: RequestHead, wanted: WorkflowRunRequest, *, path: str
     ) -> tuple[Exchange, RequestKey]:
         """Return the exchange to run, and the key by which repeated requests are the same."""
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
@@ -85,14 +85,14 @@ class WorkflowRuns:
         return exchange, request_key
 
 
-async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:
+async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool) -> StartedRun:
     """Wait until the run is in the store. Raises the run's error if it ends before."""
     if detached:
         await run.on_record()
-        return Begun(run.exchange.id, run.wait_until_ended)
+        return StartedRun(run.exchange.id, run.wait_until_ended)
     lane.runs.join(run)
 
-    async def wait_until_over() -> None:
+    async def wait_until_ended() -> None:
         await _to_its_end(lane, run)
 
     try:
@@ -100,7 +100,7 @@ async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool)
     except BaseException as error:
         lane.runs.leave(run, whole=isinstance(error, GatewayError))
         raise
-    return Begun(run.exchange.id, wait_until_over)
+    return StartedRun(run.exchange.id, wait_until_ended)
 
 
 async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:

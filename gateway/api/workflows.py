@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.ops_pages import Route, readable
-from gateway.api.request import Authorise, Body, paginate, parse_query, read_body
+from gateway.api.request import Authorise, RequestBody, paginate, parse_query, read_body
 from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
@@ -17,7 +17,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED, Journal
 from gateway.contracts.storage.store import Json, StoreError, untold
 from gateway.runs.run_resolution import not_found
-from gateway.workflows.definition import Step, Workflow
+from gateway.workflows.definition import Workflow, WorkflowStep
 from gateway.workflows.invocation import check_parameters, workflow_usage
 
 log = logging.getLogger("gateway")
@@ -29,7 +29,7 @@ RESPOND_ASYNC: Final = "respond-async"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WorkflowRunRequest:
     """A requested run. `parameters` are checked, with defaults; `detached`: the client does not wait for its end."""
 
     workflow: Workflow
@@ -46,7 +46,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedRun:
     """A run that is in the store. `over` returns once it has ended or waits for a person, and raises its error.
 
     A caller that is cancelled in `over` leaves the run.
@@ -57,10 +57,10 @@ class Begun:
 
 
 #: Begins the run that a request starts, and returns it once it is stored. Raises GatewayError, StoreError.
-Begin: TypeAlias = Callable[[Wanted, web.Request], Awaitable[Begun]]
+Begin: TypeAlias = Callable[[WorkflowRunRequest, web.Request], Awaitable[StartedRun]]
 
 
-class RunBody(Body):
+class RunBody(RequestBody):
     """The body of a request that starts a run."""
 
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -121,7 +121,7 @@ class WorkflowPages:
                 "The value of 'conversation' is not printable: leave control characters and line ends out.",
                 param="conversation",
             )
-        wanted = Wanted(
+        wanted = WorkflowRunRequest(
             workflow=workflow,
             parameters=check_parameters(workflow, body.parameters),
             caller=caller,
@@ -138,7 +138,7 @@ class WorkflowPages:
             log.error("the store failed behind run %s: %s", begun.run_id, error)
             raise untold(begun.run_id) from None
 
-    async def _answer(self, run_id: str, wanted: Wanted) -> web.Response:
+    async def _answer(self, run_id: str, wanted: WorkflowRunRequest) -> web.Response:
         """Return 200 for a run that has ended, else 202. Raises GatewayError for a failed run, StoreError."""
         store, tenant = self.store, wanted.caller.tenant
         run = await store.run(run_id, tenant=tenant)
@@ -188,7 +188,7 @@ def whole_workflow_view(workflow: Workflow) -> Json:
     }
 
 
-def _step_view(step: Step) -> Json:
+def _step_view(step: WorkflowStep) -> Json:
     if step.tool is not None:
         return {"name": step.name, "kind": "tool", "tool": step.tool}
     return {"name": step.name, "kind": "model" if step.model is not None else "prompt"}

@@ -15,7 +15,7 @@ import orjson
 from gateway.approvals.answer_options import AnswerOptions, Hindrance
 from gateway.approvals.decision import (
     PARTLY,
-    Outcome,
+    DecisionEffect,
     apply_edit,
     build_event,
     check_same_call,
@@ -47,7 +47,7 @@ from gateway.jsontext.canonical import call_sha256
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.request_snapshot import dump_client, load_exchange
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.grants import REMEMBERED_S, Binding, Judges, RememberedDecisions
+from gateway.tools.grants import REMEMBERED_S, ApprovalBinding, Judges, RememberedDecisions
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000
@@ -96,7 +96,7 @@ class Approvals:
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
         """Build an approval for a step; nothing is written."""
-        binding = self._judges.find_binding(step.tool) or Binding("", "")
+        binding = self._judges.find_binding(step.tool) or ApprovalBinding("", "")
         now_s = self._clock.time()
         return Approval(
             id=new_approval_id(),
@@ -133,7 +133,9 @@ class Approvals:
 
     def holds(self, approval: Approval) -> bool:
         """Return whether tool and policy are still those that the approval is bound to."""
-        return self._judges.find_binding(approval.tool) == Binding(approval.definition_sha256, approval.policy_sha256)
+        return self._judges.find_binding(approval.tool) == ApprovalBinding(
+            approval.definition_sha256, approval.policy_sha256
+        )
 
     async def obstacle(self, approval: Approval) -> str | None:
         """Return why a call that waits cannot run any more, whoever approves it; None: it can. Raises StoreError.
@@ -335,7 +337,7 @@ class Approvals:
         grant = self._grant(approval, wish, outcome, caller)
         return decision_write(approval, wish, outcome, caller, now_s=now_s, grant=grant)
 
-    def _grant(self, approval: Approval, wish: Decision, outcome: Outcome, caller: Caller) -> Grant | None:
+    def _grant(self, approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller) -> Grant | None:
         """Return what the decision leaves. Raises GatewayError (invalid_field) for what cannot be remembered."""
         if not wish.approve or wish.remember == "once":
             return None

@@ -12,10 +12,10 @@ from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
 
 
-def describe_approval(approval: Approval) -> texts.Shown:
+def describe_approval(approval: Approval) -> texts.ApprovalDescription:
     """Return an approval as texts show it."""
     arguments = orjson.loads(waiting_arguments(approval))
-    return texts.Shown(
+    return texts.ApprovalDescription(
         id=approval.id,
         word=get_check_word(approval),
         tool=approval.tool,
@@ -70,8 +70,8 @@ def nothing_decided_text(*, language: Language) -> str:
 
 def _question(
     pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.AnswerOptions = texts.REPLIES
-) -> texts.Question:
-    return texts.Question(
+) -> texts.ApprovalQuestion:
+    return texts.ApprovalQuestion(
         approvals=[describe_approval(approval) for approval in pending],
         expires_s=min(approval.expires_s for approval in pending),
         now_s=now_s,

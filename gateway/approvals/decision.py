@@ -60,7 +60,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DecisionEffect:
     """The effect of a decision: the arguments that a person changed, and the approvals that the call has then.
 
     `remember` is the narrowest wish of them. `is_settled` False: more keys must approve the call.
@@ -118,13 +118,15 @@ def check_same_call(approval: Approval, wish: Decision) -> None:
         )
 
 
-def weigh_decision(approval: Approval, wish: Decision, edited: str | None, caller: Caller, *, now_s: float) -> Outcome:
+def weigh_decision(
+    approval: Approval, wish: Decision, edited: str | None, caller: Caller, *, now_s: float
+) -> DecisionEffect:
     """Return what an approve makes of an approval. Raises GatewayError (approved_already).
 
     `edited` are the arguments that would run, None for the model's.
     """
     if approval.required == 1 or not wish.approve or approval.state != "pending":
-        return Outcome(edited=edited, endorsements=(), is_settled=True, remember=wish.remember)
+        return DecisionEffect(edited=edited, endorsements=(), is_settled=True, remember=wish.remember)
     sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
     given = list_endorsements(approval)
     earlier = tuple(one for one in given if one.sha256 == sha256)
@@ -136,7 +138,7 @@ def weigh_decision(approval: Approval, wish: Decision, edited: str | None, calle
             "person must approve it, too.",
         )
     own = Endorsement(by=caller.name, user=wish.user, via=wish.via, at_s=now_s, sha256=sha256, remember=wish.remember)
-    return Outcome(
+    return DecisionEffect(
         edited=edited,
         endorsements=(*(one for one in given if one.by != own.by), own),
         is_settled=len(earlier) + 1 >= approval.required,
@@ -145,7 +147,7 @@ def weigh_decision(approval: Approval, wish: Decision, edited: str | None, calle
 
 
 def decision_write(
-    approval: Approval, wish: Decision, outcome: Outcome, caller: Caller, *, now_s: float, grant: Grant | None
+    approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller, *, now_s: float, grant: Grant | None
 ) -> DecisionWrite:
     """Return the record of a decision, with its event and its audit line."""
     given = endorsements_text(outcome.endorsements) if outcome.endorsements else None
@@ -178,7 +180,7 @@ def decision_write(
 
 
 def _line(
-    approval: Approval, wish: Decision, outcome: Outcome, caller: Caller, *, state: str, now_s: float
+    approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller, *, state: str, now_s: float
 ) -> AuditLine:
     edited = outcome.edited
     return AuditLine(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gateway.approvals.approvals import Approvals, Decision
-from gateway.approvals.links import Linked, Links
+from gateway.approvals.links import LinkPayload, Links
 from gateway.approvals.view import approval_view
 from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.contracts.caller import Caller
@@ -96,7 +96,7 @@ class LinkDesk:
         await self._go_on(decided)
         return decided
 
-    async def _open_link(self, text: str) -> tuple[Linked, Approval]:
+    async def _open_link(self, text: str) -> tuple[LinkPayload, Approval]:
         await self._links.prepare()
         linked = self._links.verify_link(text)
         approval = None
@@ -120,7 +120,7 @@ class LinkDesk:
                 return
         raise GatewayError("link_not_valid", "The page of this link was open for too long: load it again.")
 
-    def _state(self, linked: Linked, approval: Approval) -> LinkState:
+    def _state(self, linked: LinkPayload, approval: Approval) -> LinkState:
         own = f"{LINK_PREFIX}{linked.name}"
         given = list_endorsements(approval)
         if approval.decided_by == own or any((one.by, one.sha256) == (own, linked.sha256) for one in given):

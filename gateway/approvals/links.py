@@ -28,7 +28,7 @@ LONGEST: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkPayload:
     """The facts of a link: the call that it decides on, the name on record, and its end (Unix time)."""
 
     approval_id: str
@@ -57,7 +57,7 @@ class Links:
         facts = [view["id"], tenant, view["sha256"], entry.links.as_, view["expires_at"]]
         return f"{console_url}{PAGE}?{FIELD}={self._text(entry, facts)}"
 
-    def verify_link(self, text: str) -> Linked | None:
+    def verify_link(self, text: str) -> LinkPayload | None:
         """Return the facts of a link; None: it is not of a webhook in use, or was changed."""
         if not 0 < len(text) <= LONGEST or not text.isascii():
             return None
@@ -69,7 +69,7 @@ class Links:
             except BadData:
                 continue
             if text == self._text(entry, facts):  # base64 has several spellings
-                return Linked(*facts)
+                return LinkPayload(*facts)
         return None
 
     def form_token(self, text: str, *, shown_s: int) -> str:

@@ -34,7 +34,7 @@ _OTHER = re.compile("[\u3041-\u30ff\uac00-\ud7a3]|[^\\W\u3041-\u30ff\u3400-\u4db
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ApprovalDescription:
     """One approval as it is shown; `reason` is the reason why it is held, `rule` names the rule that held it.
 
     `word` is its check word, "" where the text needs no answer. `required`: so many keys must approve it, which those
@@ -52,10 +52,10 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ApprovalQuestion:
     """The approvals that wait, the time that is left for them, and how their reader can answer."""
 
-    approvals: Sequence[Shown]
+    approvals: Sequence[ApprovalDescription]
     expires_s: float
     now_s: float
     language: Language = "en"
@@ -72,7 +72,7 @@ def detect_language(text: str) -> Language:
 # A turn that waits.
 
 
-def turn_text(question: Question) -> str:
+def turn_text(question: ApprovalQuestion) -> str:
     """Return the question of a run that waits for these approvals.
 
     It names the calls, the reason for each, the time limit, and how to answer.
@@ -123,7 +123,7 @@ def meanwhile_text(answer: str, *, language: Language = "en") -> str:
     return f"{lead}\n\n{answer}\n\n"
 
 
-def still_pending_text(question: Question, *, decided: Sequence[str]) -> str:
+def still_pending_text(question: ApprovalQuestion, *, decided: Sequence[str]) -> str:
     """Return the answer to a decision on a part of a group: the run still waits for the others."""
     ids = ", ".join(code(shown_name(approval_id)) for approval_id in decided)
     waiting = len(question.approvals)
@@ -137,7 +137,7 @@ def still_pending_text(question: Question, *, decided: Sequence[str]) -> str:
     return _format_question(lead, question)
 
 
-def undecided_text(question: Question) -> str:
+def undecided_text(question: ApprovalQuestion) -> str:
     """Return the answer to a message that names pending approvals and decides nothing.
 
     The message is no decision on them, or has no check word that fits.
@@ -161,7 +161,7 @@ def undecided_text(question: Question) -> str:
     return _format_question(lead, question)
 
 
-def _format_question(lead: str, question: Question) -> str:
+def _format_question(lead: str, question: ApprovalQuestion) -> str:
     approvals, language, answering = question.approvals, question.language, question.answering
     calls = [call_block(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
     calls += [text for approval in approvals if (text := hidden_text(approval, language))]
@@ -170,12 +170,12 @@ def _format_question(lead: str, question: Question) -> str:
     return "\n\n".join([lead, *calls, *how])
 
 
-def call_block(approval: Shown, number: int = 0, language: Language = "en") -> str:
+def call_block(approval: ApprovalDescription, number: int = 0, language: Language = "en") -> str:
     """Return one call in a block of code: where a text is read as Markdown, no part of the call can hide."""
     return fence_text(call_text(approval, number, language))
 
 
-def hidden_text(approval: Shown, language: Language = "en") -> str:
+def hidden_text(approval: ApprovalDescription, language: Language = "en") -> str:
     """Return how much of a call its block leaves out and where all of it is; "" if it leaves out nothing."""
     if (hidden := count_hidden(approval.arguments)) is None:
         return ""
@@ -192,7 +192,7 @@ def hidden_text(approval: Shown, language: Language = "en") -> str:
     )
 
 
-def counted_text(approval: Shown, language: Language = "en") -> str:
+def counted_text(approval: ApprovalDescription, language: Language = "en") -> str:
     """Return how many of the keys that must approve a call have, and which."""
     count, names = len(approval.approved_by), ", ".join(map(shown_name, approval.approved_by))
     if language == "zh":
@@ -200,7 +200,7 @@ def counted_text(approval: Shown, language: Language = "en") -> str:
     return f"{count} of {approval.required}" + (f", approved by {names}" if names else ", by different keys")
 
 
-def call_text(approval: Shown, number: int = 0, language: Language = "en") -> str:
+def call_text(approval: ApprovalDescription, number: int = 0, language: Language = "en") -> str:
     """Return one call: the tool, its arguments, and the reason why it is held.
 
     Lines of arguments are indented, so none can pass for the gateway's own.
@@ -264,7 +264,7 @@ def cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en")
     return f"The call of {_name(tool)} was cancelled together with its run. {_format_nothing_ran(ran_before, language)}"
 
 
-def refused_here_text(approval: Shown, *, ran_before: int = 0, language: Language = "en") -> str:
+def refused_here_text(approval: ApprovalDescription, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer if the call needs a person, but this request or the operator forbids to ask one."""
     call = call_block(approval, 0, language)
     if language == "zh":

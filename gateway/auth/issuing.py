@@ -38,7 +38,7 @@ _KINDS: Final = {"name": "key", "tenant": "tenant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedKey:
     """A key that was made, with its text: the only time that anybody sees it."""
 
     key: StoredKey
@@ -56,7 +56,7 @@ class KeyIssuer:
         self._settings = settings
         self._clock = clock
 
-    async def create(self, terms: KeyTerms, *, by: Caller | None, via: Via) -> Issued:
+    async def create(self, terms: KeyTerms, *, by: Caller | None, via: Via) -> IssuedKey:
         """Make a key, of the tenant of `by` unless the terms name one."""
         self._check_enabled()
         if by is not None and terms.tenant is None:
@@ -72,7 +72,9 @@ class KeyIssuer:
         self._log(issued.key, "created", by)
         return issued
 
-    async def rotate(self, key_id: str, *, tenant: str, grace_s: float | None, by: Caller | None, via: Via) -> Issued:
+    async def rotate(
+        self, key_id: str, *, tenant: str, grace_s: float | None, by: Caller | None, via: Via
+    ) -> IssuedKey:
         """Make a key with the terms of another one, which stays valid for `grace_s` seconds; None: as configured."""
         self._check_enabled()
         old = await self.get_key(key_id, tenant=tenant)
@@ -86,7 +88,7 @@ class KeyIssuer:
                 "key_ended", "The key is not valid any more, or was rotated before: rotate the newest one of its name."
             )
         self._log(new, "rotated", by)
-        return Issued(new, issued.text)
+        return IssuedKey(new, issued.text)
 
     async def revoke(self, key_id: str, *, tenant: str, by: Caller | None, via: Via) -> StoredKey:
         """Revoke a key: it opens nothing any more. Return it as it was."""
@@ -156,7 +158,7 @@ class KeyIssuer:
         if by is not None and (wide := too_wide(build_caller(terms), maker=by)) is not None:
             raise GatewayError("key_too_wide", wide.message, param=wide.field)
 
-    def _make_key(self, terms: KeyTerms, by: Caller | None) -> Issued:
+    def _make_key(self, terms: KeyTerms, by: Caller | None) -> IssuedKey:
         text = f"sk-{secrets.token_hex(24)}"
         key = StoredKey(
             id=f"key_{secrets.token_hex(12)}",
@@ -169,7 +171,7 @@ class KeyIssuer:
             created_by=_author(by),
             expires_s=None if terms.expires is None else terms.expires.timestamp(),
         )
-        return Issued(key, text)
+        return IssuedKey(key, text)
 
     def _line(self, key: StoredKey, what: str, by: Caller | None, via: Via) -> AuditLine:
         return AuditLine(

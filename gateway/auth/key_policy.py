@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gateway.auth.keyring import Key
 from gateway.config.messages import describe_error
 from gateway.config.schema.keys import KeyTerms
-from gateway.contracts.caller import Bounds, Caller, Network
+from gateway.contracts.caller import Caller, KeyBounds, Network
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.keys import StoredKey
 from gateway.contracts.storage.store import Json
@@ -21,7 +21,7 @@ _GLOB = frozenset("*?[")
 
 def build_caller(terms: KeyTerms) -> Caller:
     """Return the caller that a key stands for."""
-    bounds = Bounds(
+    bounds = KeyBounds(
         expires_s=None if terms.expires is None else terms.expires.timestamp(),
         models=terms.models,
         tools=terms.tools,

@@ -89,7 +89,7 @@ class Identity:
 
 
 @dataclass(slots=True)
-class _Told:
+class _CheckedKey:
     """The key of a head, as the keys were in this state (`KeyRing.state`). It is not changed."""
 
     state: object
@@ -190,7 +190,7 @@ class KeyRing:
         for token in tokens:
             if (key := self._find(token)) is not None:
                 self._check(key, token, head)
-                head.derived[_ANY] = _Told(self.state(), key, token)
+                head.derived[_ANY] = _CheckedKey(self.state(), key, token)
                 return
         raise invalid_key()
 
@@ -224,7 +224,7 @@ class KeyRing:
         sent = {text for name, value in credentials.items() if (text := parse_token(name, value)) is not None}
         texts = frozenset((token, *filter(self._find, sent - {token}), *self._ours(head)))
         identity = Identity(key.caller, frozenset((GATEWAY_HEADER, *find_key_fields(head, texts))), key, texts)
-        head.derived[asked] = _Told(self.state(), key, token, identity)
+        head.derived[asked] = _CheckedKey(self.state(), key, token, identity)
         return identity
 
     def get_keys_by_name(self, name: str) -> Sequence[Key]:
@@ -294,9 +294,9 @@ class KeyRing:
         """Return a number that changes with the keys."""
         return 0 if self._stored is None else self._stored.version
 
-    def _find_checked(self, head: RequestHead, asked: object) -> "_Told | None":
+    def _find_checked(self, head: RequestHead, asked: object) -> "_CheckedKey | None":
         """Return what an equal head was told while the keys were the same. Raises GatewayError as `_check`."""
-        told: _Told | None = head.derived.get(asked)
+        told: _CheckedKey | None = head.derived.get(asked)
         if told is None or told.state != self.state():
             return None
         self._check(told.key, told.token, head)

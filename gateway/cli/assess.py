@@ -26,7 +26,7 @@ _TWICE = Verdict("confirm", "duplicate", "duplicate_key", "A key is there twice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _GateContext:
     """The gate, the tools that it knows without a definition, and the MCP servers whose calls need an approval."""
 
     gate: Gate
@@ -62,7 +62,7 @@ def assess_lines(
 
     `asking` are the MCP servers whose every call needs an approval.
     """
-    known = _Known(gate, specs, asking)
+    known = _GateContext(gate, specs, asking)
     status = 0
     for line in lines:
         if not line.strip():
@@ -78,7 +78,7 @@ def assess_lines(
     return status
 
 
-def _answer(line: Json, known: _Known) -> Json:
+def _answer(line: Json, known: _GateContext) -> Json:
     match line:
         case {"kind": "text" | "error"}:
             return line
@@ -101,7 +101,7 @@ def _view(verdict: Verdict) -> Json:
     return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
 
 
-def _judge(line: Json, known: _Known) -> Verdict:
+def _judge(line: Json, known: _GateContext) -> Verdict:
     definition = _definition(line)
     call = _call(line, definition)
     if call.tool is None:
@@ -162,7 +162,7 @@ def _definition(line: Json) -> Json:
     return definition if isinstance(definition, dict) else {}
 
 
-def _spec(tool: str, definition: Json, known: _Known) -> ToolSpec | None:
+def _spec(tool: str, definition: Json, known: _GateContext) -> ToolSpec | None:
     """Return the known tool with the additions of its definition; a tool's own definition never lowers its risk."""
     found = known.specs.get(tool)
     if definition.get("name") != tool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.cli.commands import CommandError, Commands, WrongUsage, add_group, add_printing, add_reading, configuration
 from gateway.cli.formatting import audit_line
 from gateway.cli.operator.arguments import json_option, sha256
-from gateway.config import Loaded
+from gateway.config import LoadedConfig
 from gateway.contracts.storage.audit_chain import FIRST_HASH, verify
 from gateway.contracts.storage.store import KeptLine, StoreError, StoreFile
 from gateway.registry.loader import PluginProblem
@@ -28,7 +28,7 @@ class AuditError(CommandError):
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NotedHash:
     """The hash of a line, as a person noted it elsewhere."""
 
     seq: int
@@ -49,15 +49,15 @@ def add(commands: Commands) -> None:
 def _verify(args: argparse.Namespace) -> Iterator[str]:
     if (args.expect is None) != (args.at is None):
         raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
-    noted = None if args.expect is None else Noted(args.at, args.expect)
+    noted = None if args.expect is None else NotedHash(args.at, args.expect)
     return verify_log(store_file(configuration(args, checked=False))[1], noted=noted)
 
 
-def _list(loaded: Loaded, *, after: int, as_json: bool) -> Iterator[str]:
+def _list(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
     return list_audit_lines(store_file(loaded)[1], after=after, as_json=as_json)
 
 
-def store_file(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
+def store_file(loaded: LoadedConfig, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
     """Return the file of the store, and its reader. Raises AuditError; `instead`: the advice if it is no file."""
     try:
         address = store_address(loaded.settings, folder=loaded.folder)
@@ -70,7 +70,7 @@ def store_file(loaded: Loaded, *, instead: str = "ask GET /context/audit instead
     return str(address.file), address.get_reader()
 
 
-def verify_log(store: StoreFile, *, noted: Noted | None) -> Iterator[str]:
+def verify_log(store: StoreFile, *, noted: NotedHash | None) -> Iterator[str]:
     """Report that the log is whole, and the values to note down. Raises AuditError that names the first broken line."""
     seq, last_hash, hash_noted = 0, FIRST_HASH, None
     for page in _pages(store, after=START):
@@ -119,7 +119,7 @@ def _describe_broken_line(number: int, row: KeptLine) -> str:
     return f"line {number} of the audit log is not as it was written: {audit_line({'seq': seq, **line})}"
 
 
-def _not_as_noted(noted: Noted, *, found: str | None, last: int) -> str:
+def _not_as_noted(noted: NotedHash, *, found: str | None, last: int) -> str:
     if found is None:
         return f"line {noted.seq} of the audit log is gone: it ends with line {last}, so its end was cut off"
     return f"line {noted.seq} of the audit log has the hash {found} now: the log was written anew up to there"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway.cli.audit import store_file
 from gateway.cli.commands import CommandError, Commands, add_reading
-from gateway.config import Loaded
+from gateway.config import LoadedConfig
 from gateway.contracts.storage.store import StoreError
 
 
@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
     p.add_argument("file", type=Path, metavar="FILE", help="the copy, a file that does not exist yet")
 
 
-def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
+def back_up(loaded: LoadedConfig, file: Path) -> Iterator[str]:
     """Copy the store of the configuration to `file` and yield lines to print. Raises CommandError.
 
     Nothing is overwritten: a `file` that is there stays as it is.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gateway.config import Loaded, Settings
+from gateway.config import LoadedConfig, Settings
 from gateway.config.schema.context import StageUse
 from gateway.config.values.secret import mask
 from gateway.registry.loader import find_plugin
@@ -14,7 +14,7 @@ from gateway.workflows.folder import offered_workflows
 _LONGEST_OPTIONS = 100
 
 
-def describe_config(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
+def describe_config(loaded: LoadedConfig, *, warnings: Sequence[str] = ()) -> Iterator[str]:
     """Yield one line after the other; `warnings` are those of its rehearsal."""
     settings = loaded.settings
     upstreams = ", ".join(f"{u.name} ({u.address})" for u in settings.upstreams) or "the built-in demo model"

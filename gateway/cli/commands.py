@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from gateway.config import Loaded, load
+from gateway.config import LoadedConfig, load
 from gateway.config.messages import nearest
 from gateway.config.problems import quote_word
 from gateway.registry.check import check_plugins
@@ -135,7 +135,7 @@ def own_arguments(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in ("command", "config", "url")}
 
 
-def configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> Loaded:
+def configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> LoadedConfig:
     """Load the configuration as the command line names it; warnings go to standard error, if `warned`.
 
     Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.

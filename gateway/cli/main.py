@@ -60,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(args: argparse.Namespace) -> int:
     with collector_off():
         # Imported here: `gateway --help` and `gateway check-config` need no server.
-        from gateway.server.serve import Server
+        from gateway.server.serve import GatewayServer
         from gateway.server.sockets import ListenError
 
         loaded = configuration(args)
     try:
-        return Server(loaded, load=lambda: configuration(args), join=args.reuse_port).run()
+        return GatewayServer(loaded, load=lambda: configuration(args), join=args.reuse_port).run()
     except ListenError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return 1

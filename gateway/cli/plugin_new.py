@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from gateway.cli import templates
 from gateway.cli.commands import CommandError, Commands, add_group, add_reading
-from gateway.config import Loaded
+from gateway.config import LoadedConfig
 from gateway.plugins import plugin_names
 from gateway.registry.user_plugins import get_plugin_file
 
@@ -57,7 +57,7 @@ def add(commands: Commands) -> None:
     p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
 
 
-def _write_configured(loaded: Loaded, *, kind: NewKind, name: str) -> Iterator[str]:
+def _write_configured(loaded: LoadedConfig, *, kind: NewKind, name: str) -> Iterator[str]:
     return write_and_report(kind, name, folder=loaded.settings.plugins.folder)
 
 

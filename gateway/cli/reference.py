@@ -22,9 +22,9 @@ from gateway.config.schema.section import Section, accepts_null, is_collection, 
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import ToolsSettings, find_built_in_settings
 from gateway.config.values.secret import Secret
-from gateway.config.values.value import REFERENCE, JsonObject, PathLeaf, Value
+from gateway.config.values.value import REFERENCE, JsonObject, PathLeaf, ValueType
 from gateway.plugins import plugin_names
-from gateway.workflows.definition import Parameter, Step, Workflow
+from gateway.workflows.definition import Workflow, WorkflowParameter, WorkflowStep
 
 DOCUMENT = Path("docs/configuration.md")
 SCHEMA = Path("gateway.schema.json")
@@ -32,8 +32,8 @@ SCHEMA = Path("gateway.schema.json")
 _TEMPLATES = resources.files(templates)
 _WORKFLOW_PARTS: Mapping[str, type[Section]] = {
     "A workflow": Workflow,
-    "`parameters.<name>`": Parameter,
-    "`steps[]`, each with one of `tool`, `model` and `prompt`": Step,
+    "`parameters.<name>`": WorkflowParameter,
+    "`steps[]`, each with one of `tool`, `model` and `prompt`": WorkflowStep,
 }
 
 
@@ -147,7 +147,7 @@ def _type(annotation: object, *metadata: object) -> str:
     if accepts_null(annotation) and get_origin(annotation) is not Literal:
         return f"{_type(next(part for part in get_args(annotation) if part is not NoneType))} or null"
     for fact in metadata:
-        if isinstance(fact, Value | PathLeaf):
+        if isinstance(fact, ValueType | PathLeaf):
             return fact.kind
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(f"`{choice}`" for choice in get_args(annotation))
@@ -177,7 +177,7 @@ def _plain(value: object, field: FieldInfo) -> str:
 
 
 def _find_writer(field: FieldInfo) -> Callable[[Any], object] | None:
-    return next((fact.write for fact in field.metadata if isinstance(fact, Value)), None)
+    return next((fact.write for fact in field.metadata if isinstance(fact, ValueType)), None)
 
 
 def _complete(schema: JsonObject, section: type[Section]) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Outcome
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Outcome
 from gateway.agent.output.whole_message import read_message
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.storage.store import Json
@@ -58,7 +58,7 @@ def _view(outcome: Outcome) -> Json:
             return {"kind": "tool_call", **_call(call)}
         case CallGroup(calls):
             return {"kind": "tool_call", "calls": [_call(call) for call in calls]}
-        case Malformed(reason):
+        case MalformedCall(reason):
             return {"kind": "malformed", "reason": reason}
         case _:
             return {"kind": "text"}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gateway.config.document import Document
 from gateway.config.schema.approvals import LINK_PREFIX
-from gateway.config.schema.keys import Key
+from gateway.config.schema.keys import KeySettings
 from gateway.config.schema.settings import Settings
 from gateway.config.serve_checks import is_keyless
 
@@ -49,7 +49,7 @@ def decision_warnings(settings: Settings) -> Iterator[str]:
             yield from _too_few(settings, key, refuses=refuses)
 
 
-def _too_few(settings: Settings, key: Key, *, refuses: bool) -> Iterator[str]:
+def _too_few(settings: Settings, key: KeySettings, *, refuses: bool) -> Iterator[str]:
     """Yield what cannot be approved of the calls of a key, as too few may decide on them."""
     links = {entry.links.as_ for entry in settings.approvals.notify if entry.links is not None}
     names = {one.name for one in settings.keys if "approve" in one.scopes and one.tenant_name == key.tenant_name}

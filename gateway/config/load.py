@@ -28,7 +28,7 @@ EMPTY = "the file is empty: every key has its default; write {} if that is meant
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """A configuration that can be used. Relative paths of the file begin at `folder`.
 
     `file` is None if there was none. `text` is the content of the file, including secrets that are written into it.
@@ -49,7 +49,7 @@ def load(
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     checks: Sequence[Callable[[Document], None]] = (),
-) -> Loaded:
+) -> LoadedConfig:
     """Load the configuration from `path` (None: no file), variables and flags.
 
     `flags` may have listen, port, workers and upstream. None stands for a flag that was not given. `checks` are further
@@ -81,7 +81,9 @@ def load(
     document.raise_problems()
     assert settings is not None
     check_prices(document, settings.usage)
-    return Loaded(settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty)
+    return LoadedConfig(
+        settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty
+    )
 
 
 def _get_folder(path: Path | None) -> Path:

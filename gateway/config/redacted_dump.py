@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.config.schema.approvals import AssessorUse
 from gateway.config.schema.context import StageUse
-from gateway.config.schema.keys import Key
+from gateway.config.schema.keys import KeySettings
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool, ToolsSettings
 from gateway.config.values.addresses import Address
@@ -26,7 +26,7 @@ from gateway.plugins import Kind, plugin_names, plugin_of_ours
 
 _USES: Final[Mapping[type[BaseModel], Kind]] = {StageUse: "stages", AssessorUse: "assessors"}
 #: A hash of a key that a person chose can be guessed.
-_MASKED: Final = frozenset(((Key, "sha256"),))
+_MASKED: Final = frozenset(((KeySettings, "sha256"),))
 
 
 def shown_settings(settings: Settings) -> Json:

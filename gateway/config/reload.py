@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gateway.config.load import Loaded
+from gateway.config.load import LoadedConfig
 from gateway.config.problems import ConfigError, KeyPath, Problem, fits, format_path
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.section import Section
@@ -42,7 +42,7 @@ _GUARDS: Sequence[KeyPath] = (
 _ANY = "*"
 
 
-def merge_configs(new: Loaded, *, old: Loaded) -> Loaded:
+def merge_configs(new: LoadedConfig, *, old: LoadedConfig) -> LoadedConfig:
     """Return the configuration that comes into use when `new` replaces `old`.
 
     Raises ConfigError with every reason against.
@@ -76,7 +76,7 @@ def _with_door(new: Mcp, *, old: Mcp) -> Mcp:
     return new.model_copy(update={"serve": serve})
 
 
-def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, str]]:
+def _against(new: LoadedConfig, merged: Settings, old: LoadedConfig) -> Iterator[tuple[str, str]]:
     """Yield the reasons against the reload, each with its path."""
     if new.empty and not old.empty:
         yield "", "the file is empty, and the one in use is not: restart the gateway if that is meant"

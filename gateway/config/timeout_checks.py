@@ -2,7 +2,7 @@
 
 from gateway.config.document import Document
 from gateway.config.problems import KeyPath
-from gateway.config.schema.upstreams import Breaker, Health, Timeouts
+from gateway.config.schema.upstreams import BreakerSettings, Health, TimeoutsSettings
 from gateway.config.values.units import parse_duration
 
 
@@ -23,7 +23,7 @@ def check_waits(document: Document) -> None:
 def _check_breaker(document: Document, breaker: KeyPath) -> None:
     if not isinstance(document.get(*breaker), dict):
         return
-    usual = Breaker()
+    usual = BreakerSettings()
     open_s = _seconds(document, (*breaker, "open"), usual.open)
     longest_s = _seconds(document, (*breaker, "longest"), usual.longest)
     if open_s is not None and longest_s is not None and open_s > longest_s:
@@ -46,7 +46,7 @@ def _check_health(document: Document, health: KeyPath) -> None:
 
 def _check_hedge(document: Document, upstream: KeyPath) -> None:
     hedge_s = _seconds(document, (*upstream, "hedge"))
-    first_s = _seconds(document, (*upstream, "timeouts", "first_byte"), Timeouts().first_byte)
+    first_s = _seconds(document, (*upstream, "timeouts", "first_byte"), TimeoutsSettings().first_byte)
     if hedge_s is not None and first_s is not None and hedge_s >= first_s:
         text = (
             f"is not shorter than timeouts.first_byte ({first_s:g} s), which ends the request before: choose a shorter"

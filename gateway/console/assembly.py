@@ -37,7 +37,7 @@ SessionFacts: TypeAlias = tuple[bytes, Callable[[], float], Callable[[], float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class ConsoleHandle:
     """A console. `leave` ends its open pages, `close` its connections too."""
 
     console: Console
@@ -56,7 +56,7 @@ class Assemble(Protocol):
         conditions: Conditions,
         sessions: SessionFacts,
         links: LinkDesk,
-    ) -> Assembled: ...
+    ) -> ConsoleHandle: ...
 
 
 @cache
@@ -74,7 +74,7 @@ def assemble(
     conditions: Conditions,
     sessions: SessionFacts,
     links: LinkDesk,
-) -> Assembled:
+) -> ConsoleHandle:
     """Return the console of the worker that listens on these sockets, by the names of their addresses.
 
     `sessions` are the secret, the lifetime in seconds and the clock of sessions. `links` decide without one.
@@ -109,4 +109,4 @@ def assemble(
         await live.close()
         await client.close()
 
-    return Assembled(console, live.close, close)
+    return ConsoleHandle(console, live.close, close)

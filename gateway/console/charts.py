@@ -20,7 +20,7 @@ _STEPS_S: Final = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 4320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """A stretch of time in one row. `kind` is a class of the style sheet."""
 
     kind: str
@@ -34,7 +34,7 @@ class Lane:
 
     label: str
     number: int
-    spans: Sequence[Span]
+    spans: Sequence[TimeSpan]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _row(lane: Lane, top: int, *, begin_s: float, span_s: float) -> Row:
     return Row(label=lane.label, number=lane.number, top=top, bars=bars, duration_s=duration_s)
 
 
-def _bar(span: Span, *, begin_s: float, span_s: float) -> Bar:
+def _bar(span: TimeSpan, *, begin_s: float, span_s: float) -> Bar:
     duration_s = max(span.end_s - span.start_s, 0.0)
     width = max(_percent(duration_s, span_s), LEAST_PERCENT)
     left = min(_percent(span.start_s - begin_s, span_s), 100 - width)

@@ -177,12 +177,12 @@ class Console:
         if path == SIGN_IN and self._conditions.keyless:
             return _redirect(CONSOLE)
         if path == SIGN_IN and method in ("GET", "POST"):
-            return await (self._render_sign_in(request) if method == "GET" else self._begin_session(request))
+            return await (self._render_login(request) if method == "GET" else self._begin_session(request))
         # The whole form first: a key may go while it arrives.
         form = await _read_form(request) if method == "POST" else {}
         session, holder, begun = await self._session(request)
         if session is None or holder is None:
-            return self._redirect_to_sign_in(request, path) if method == "GET" else self._signed_out(request)
+            return self._redirect_to_login(request, path) if method == "GET" else self._signed_out(request)
         found = self._match_pages(path)
         if not found:
             return self.refusal(request, 404, "unknown_route", "There is no such page.")
@@ -204,7 +204,7 @@ class Console:
 
     # Sign-in and sign-out.
 
-    async def _render_sign_in(
+    async def _render_login(
         self, request: web.Request, *, status: int = 200, problem: str | None = None
     ) -> web.Response:
         language, nonce = get_language(request), new_nonce()
@@ -223,10 +223,10 @@ class Console:
         except GatewayError as error:
             self._conditions.record_refusal(error, request)
             text = REFUSALS.get(error.code, "This is no gateway key: check it.")
-            return await self._render_sign_in(request, status=error.facts.status, problem=translate(text))
+            return await self._render_login(request, status=error.facts.status, problem=translate(text))
         if holder.caller.scopes.isdisjoint(SCOPES):
             text = "This key opens no page here: it needs one of these scopes: {0}."
-            return await self._render_sign_in(request, status=403, problem=translate(text, ", ".join(SCOPES)))
+            return await self._render_login(request, status=403, problem=translate(text, ", ".join(SCOPES)))
         answer = _redirect(CONSOLE + _back(request.query.get("back", "")))
         self._set_cookie(answer, self._sessions.begin(holder.caller.name, holder.fingerprint))
         return answer
@@ -319,7 +319,7 @@ class Console:
                 pages.setdefault(page.method, (page, match))
         return pages
 
-    def _redirect_to_sign_in(self, request: web.Request, path: str) -> web.Response:
+    def _redirect_to_login(self, request: web.Request, path: str) -> web.Response:
         """Return the way to the sign-in, which leads back to the page."""
         if "HX-Request" in request.headers or "text/event-stream" in request.headers.get("Accept", ""):
             return self._signed_out(request)

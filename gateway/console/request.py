@@ -50,7 +50,7 @@ DONE: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NavigationEntry:
     """One entry of the navigation; `scopes` of which a reader needs one."""
 
     path: str
@@ -59,18 +59,18 @@ class Entry:
 
 
 ENTRIES: Final = (
-    Entry(path="", name="Inbox", scopes=VIEWING),
-    Entry(path="/runs", name="Runs", scopes=VIEWING),
-    Entry(path="/workflows", name="Workflows", scopes=("context",)),
-    Entry(path="/playground", name="Playground", scopes=("context",)),
-    Entry(path="/tools", name="Tools", scopes=VIEWING),
-    Entry(path="/prompts", name="Prompts", scopes=("context",)),
-    Entry(path="/memories", name="Memories", scopes=("context", "admin")),
-    Entry(path="/remembered", name="Remembered", scopes=VIEWING),
-    Entry(path="/keys", name="Keys", scopes=ADMIN),
-    Entry(path="/usage", name="Usage", scopes=(*VIEWING, *ADMIN)),
-    Entry(path="/limits", name="Limits", scopes=(*VIEWING, *ADMIN)),
-    Entry(path="/status", name="Status", scopes=ADMIN),
+    NavigationEntry(path="", name="Inbox", scopes=VIEWING),
+    NavigationEntry(path="/runs", name="Runs", scopes=VIEWING),
+    NavigationEntry(path="/workflows", name="Workflows", scopes=("context",)),
+    NavigationEntry(path="/playground", name="Playground", scopes=("context",)),
+    NavigationEntry(path="/tools", name="Tools", scopes=VIEWING),
+    NavigationEntry(path="/prompts", name="Prompts", scopes=("context",)),
+    NavigationEntry(path="/memories", name="Memories", scopes=("context", "admin")),
+    NavigationEntry(path="/remembered", name="Remembered", scopes=VIEWING),
+    NavigationEntry(path="/keys", name="Keys", scopes=ADMIN),
+    NavigationEntry(path="/usage", name="Usage", scopes=(*VIEWING, *ADMIN)),
+    NavigationEntry(path="/limits", name="Limits", scopes=(*VIEWING, *ADMIN)),
+    NavigationEntry(path="/status", name="Status", scopes=ADMIN),
 )
 
 

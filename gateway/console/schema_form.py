@@ -26,7 +26,7 @@ Control = Literal["line", "text", "number", "choice", "json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FormField:
     """One field of a form. `text` is what its control holds at first; `choices` are the texts of its options."""
 
     name: str
@@ -63,7 +63,7 @@ class FormError(ValueError):
         return t(self._text, *self._values)
 
 
-def build_fields(schema: Json | None, values: Mapping[str, Any], *, defaults: bool = False) -> Sequence[Field]:
+def build_fields(schema: Json | None, values: Mapping[str, Any], *, defaults: bool = False) -> Sequence[FormField]:
     """Return the fields of an object's schema, and of values that the schema does not name, in that order.
 
     `defaults`: a field without a value begins with the schema's default.
@@ -78,7 +78,7 @@ def build_fields(schema: Json | None, values: Mapping[str, Any], *, defaults: bo
     ]
 
 
-def parse_values(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
+def parse_values(fields: Sequence[FormField], form: Mapping[str, str]) -> Json:
     """Return the values that a form brings. An optional field that is empty is left out, but for a text that was there.
 
     Raises FieldError, also for a form without a field of a value that was there: nothing disappears unseen.
@@ -94,20 +94,20 @@ def parse_values(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
     return values
 
 
-def _may_be_left_out(one: Field) -> bool:
+def _may_be_left_out(one: FormField) -> bool:
     """Return whether an empty control means that there is no value."""
     if one.control in ("line", "text"):
         return not one.present and not one.required
     return not one.present if "" in one.choices else not (one.present and one.required)
 
 
-def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bool, defaults: bool) -> Field:
+def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bool, defaults: bool) -> FormField:
     facts: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
     present = name in values
     value = values.get(name, facts.get("default") if defaults else None)
     is_there = present or (defaults and "default" in facts)
     kind = facts.get("type") if isinstance(facts.get("type"), str) else "json"
-    plain = Field(
+    plain = FormField(
         name=name,
         control="json",
         kind=str(kind),
@@ -145,7 +145,7 @@ def _same(left: object, right: object) -> bool:
     return exact_json(left) == exact_json(right)
 
 
-def _value(one: Field, text: str) -> Any:
+def _value(one: FormField, text: str) -> Any:
     """Return the value of one field. Raises FieldError."""
     if one.control in ("line", "text"):
         return text.replace("\r\n", "\n")  # as every browser sends line ends (HTML, "normalize newlines")

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 from markupsafe import Markup
 
-from gateway.console.charts import Lane, OverTime, Span, over_time
+from gateway.console.charts import Lane, OverTime, TimeSpan, over_time
 from gateway.console.visible_text import exact_text
 from gateway.contracts.storage.journal import ENDED
 from gateway.contracts.storage.store import Json
@@ -44,7 +44,7 @@ class HtmlExcerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TimelineEntry:
     """One call of the model, or one of a tool: its step, its approval if a person was asked, and its times.
 
     `brief`: its arguments are too long to show here. `waited_s` is how long it has waited for a person.
@@ -69,7 +69,7 @@ class Timeline:
     `earlier` and `later` are the numbers of the steps at which the parts beside it begin.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[TimelineEntry]
     picture: OverTime | None
     start: int
     earlier: int | None
@@ -137,11 +137,11 @@ def build_timeline(run: Json, *, first: int | None, now_s: float) -> Timeline:
     )
 
 
-def _model_entry(call: Json) -> Entry:
-    return Entry(kind="model", round=call["round"], at_s=call["started_at"], model=call, ran_s=call["spent_s"])
+def _model_entry(call: Json) -> TimelineEntry:
+    return TimelineEntry(kind="model", round=call["round"], at_s=call["started_at"], model=call, ran_s=call["spent_s"])
 
 
-def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s: float) -> Iterator[Entry]:
+def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s: float) -> Iterator[TimelineEntry]:
     left, lines_left, arguments_left = ALL_CHARS, ALL_LINES, ALL_ARGUMENTS_CHARS
     for step in steps:
         approval = approvals.get(step["approval_id"] or "")
@@ -155,7 +155,7 @@ def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s
         arguments = step["arguments"] if edited is None else edited
         arguments_chars = len(canonical(arguments))
         arguments_left -= min(arguments_chars, ARGUMENTS_CHARS)
-        yield Entry(
+        yield TimelineEntry(
             kind="tool",
             round=step["round"],
             at_s=step["started_at"] if approval is None else approval["created_at"],
@@ -168,21 +168,21 @@ def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s
         )
 
 
-def _lane(entry: Entry, *, now_s: float) -> Lane:
+def _lane(entry: TimelineEntry, *, now_s: float) -> Lane:
     """Return the row of an entry: the waiting and the running of a call beside each other."""
     if entry.step is None:
         assert entry.model is not None  # an entry is one of both
         start_s = entry.model["started_at"]
-        span = Span(kind="model", start_s=start_s, end_s=start_s + entry.model["spent_s"])
+        span = TimeSpan(kind="model", start_s=start_s, end_s=start_s + entry.model["spent_s"])
         return Lane(label="", number=entry.round, spans=[span])
     step, approval = entry.step, entry.approval
     spans = []
     if approval is not None:
         end_s = _waited_until(approval, now_s=now_s)
-        spans.append(Span(kind="approval", start_s=approval["created_at"], end_s=end_s))
+        spans.append(TimeSpan(kind="approval", start_s=approval["created_at"], end_s=end_s))
     if step["started_at"] is not None:
         kind = "bad" if step["state"] in _BAD else "tool"
-        spans.append(Span(kind=kind, start_s=step["started_at"], end_s=_ran_until(step, now_s=now_s)))
+        spans.append(TimeSpan(kind=kind, start_s=step["started_at"], end_s=_ran_until(step, now_s=now_s)))
     return Lane(label=step["tool"], number=step["number"], spans=spans)
 
 

@@ -15,7 +15,7 @@ from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, may_call_tools, whole_text
 from gateway.model.adaptation.quirks import sort_quirks
 from gateway.model.call import ModelCall
-from gateway.model.candidates import Candidate
+from gateway.model.candidates import ModelCandidate
 from gateway.tools.call_evaluator import Judge
 from gateway.tools.gate import RiskClaim
 from gateway.tools.risk_level import find_outer_level
@@ -79,7 +79,7 @@ class Explainer:
             "candidates": [self._described_candidate(one, body, exchange.caller) for one in candidates.models],
         }
 
-    def _described_candidate(self, candidate: Candidate, body: Json, caller: Caller) -> Json:
+    def _described_candidate(self, candidate: ModelCandidate, body: Json, caller: Caller) -> Json:
         """Return a model that is tried, and what is left out or changed for it."""
         model, upstream = candidate.get_model_name(body), candidate.upstream
         quirks = sort_quirks(self.core.get_quirks(upstream, model, caller=caller))

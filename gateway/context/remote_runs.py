@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.aio.clock import until_set
 from gateway.approvals import chat_texts as spoken
-from gateway.context.replay import Retelling
+from gateway.context.replay import AnswerReplay
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import Journal, StoredRun
@@ -27,7 +27,7 @@ class RunsElsewhere:
     feed: EventFeed
     store: Journal
     clock: Clock
-    retelling: Retelling
+    retelling: AnswerReplay
 
     async def is_active(self, run: StoredRun) -> bool:
         """Return whether a worker drives the run or will soon: it waits for nobody. Claims keep the state."""
@@ -80,7 +80,7 @@ class RunsElsewhere:
 
 
 @dataclass(slots=True)
-class _Relayed:
+class _RelayReader:
     """A reader of a run that emits what it reads (`gateway.runs.transcript.Reader`)."""
 
     emit: Emit
@@ -100,7 +100,7 @@ class _Relayed:
 
 async def _relay(live: LiveRun, emit: Emit) -> None:
     """Emit the answer of a live run as it comes. Raises its error."""
-    await live.transcript.read(_Relayed(emit))
+    await live.transcript.read(_RelayReader(emit))
     if live.asks is not None:
         emit({PARKED: live.asks})
 

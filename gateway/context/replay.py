@@ -26,7 +26,7 @@ from gateway.runs.request_snapshot import load_exchange
 
 
 @dataclass(frozen=True, slots=True)
-class Retelling:
+class AnswerReplay:
     """The answers of stored runs in one worker. `lane` returns the context lane of the configuration in use."""
 
     lane: Callable[[], ContextLane]

@@ -19,7 +19,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import Service, is_of_service, model_name
 from gateway.dialects.chat_request import client_tools
-from gateway.dialects.dialect import Offer, Wishes
+from gateway.dialects.dialect import RequestedTools, Wishes
 from gateway.tools.catalog import Catalog
 from gateway.tools.results import READ_RESULT
 
@@ -107,7 +107,9 @@ def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
     return entry is not None and entry.service is None and not entry.spec.untrusted
 
 
-def _with_offers(exchange: Exchange, offers: Sequence[Offer], catalog: Catalog, addresses: Addresses) -> Exchange:
+def _with_offers(
+    exchange: Exchange, offers: Sequence[RequestedTools], catalog: Catalog, addresses: Addresses
+) -> Exchange:
     """Return the exchange with the tools that these offers name, and no others."""
     services = {service.name: service for service in catalog.services() if service.name != OWN}
     functions = frozenset() if exchange.no_tools else client_tools(exchange.body)
@@ -136,7 +138,9 @@ def _with_offers(exchange: Exchange, offers: Sequence[Offer], catalog: Catalog, 
     )
 
 
-def _check(offer: Offer, earlier: Sequence[Offer], services: dict[str, Service], addresses: Addresses) -> None:
+def _check(
+    offer: RequestedTools, earlier: Sequence[RequestedTools], services: dict[str, Service], addresses: Addresses
+) -> None:
     """Check label and URL. Raises GatewayError (invalid_field)."""
     if offer.label != OWN and offer.label not in services:
         further = "" if offer.url is None else " The gateway connects to no address that a request names."
@@ -156,7 +160,7 @@ def _check(offer: Offer, earlier: Sequence[Offer], services: dict[str, Service],
         )
 
 
-def _check_functions(offer: Offer, tools: Sequence[_Tool], functions: frozenset[str]) -> None:
+def _check_functions(offer: RequestedTools, tools: Sequence[_Tool], functions: frozenset[str]) -> None:
     """Check that no function of the client's has the name of an offered tool. Raises GatewayError (invalid_field)."""
     for tool in tools if functions else ():
         if (function := tool.function(functions)) is None:
@@ -170,7 +174,7 @@ def _check_functions(offer: Offer, tools: Sequence[_Tool], functions: frozenset[
         )
 
 
-def _get_callable_tools(offer: Offer, service: Service | None, catalog: Catalog) -> list[_Tool]:
+def _get_callable_tools(offer: RequestedTools, service: Service | None, catalog: Catalog) -> list[_Tool]:
     """Return the tools that the model may call. Raises GatewayError (invalid_field)."""
     if offer.names is not None:
         return _by_names(offer, offer.names, service, catalog, "allowed_tools")
@@ -179,12 +183,14 @@ def _get_callable_tools(offer: Offer, service: Service | None, catalog: Catalog)
     return [_Tool(inside) for inside in _map_inside_names(service, catalog).values()]
 
 
-def _get_approval_tools(offer: Offer, service: Service | None, catalog: Catalog) -> list[_Tool]:
+def _get_approval_tools(offer: RequestedTools, service: Service | None, catalog: Catalog) -> list[_Tool]:
     """Return the tools whose calls need an approval. Raises GatewayError (invalid_field)."""
     return _by_names(offer, offer.asks or (), service, catalog, "require_approval")
 
 
-def _by_names(offer: Offer, names: Sequence[str], service: Service | None, catalog: Catalog, field: str) -> list[_Tool]:
+def _by_names(
+    offer: RequestedTools, names: Sequence[str], service: Service | None, catalog: Catalog, field: str
+) -> list[_Tool]:
     if service is not None and not service.running:
         return [_Tool(f"{service.name}.{name}") for name in names]
     known = _map_inside_names(service, catalog)
@@ -205,7 +211,7 @@ def _map_inside_names(service: Service | None, catalog: Catalog) -> dict[str, st
     return {tool: name for tool, name in inside if name not in taken}
 
 
-def _wrong(offer: Offer, field: str, text: str) -> GatewayError:
+def _wrong(offer: RequestedTools, field: str, text: str) -> GatewayError:
     return GatewayError("invalid_field", text, param=f"{offer.place}.{field}")
 
 

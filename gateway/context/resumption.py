@@ -13,7 +13,7 @@ from gateway.context.decision_binding import check_one_run, is_of_what_was_shown
 from gateway.context.lane import ContextLane
 from gateway.context.prefixed_run import Brought
 from gateway.context.remote_runs import RunsElsewhere, run_of_question
-from gateway.context.replay import Retelling, detect_request_language, noted_text
+from gateway.context.replay import AnswerReplay, detect_request_language, noted_text
 from gateway.context.stored_request import (
     UpstreamOf,
     find_hindrance,
@@ -94,7 +94,7 @@ class Resumption:
         self._clock = clock
         self._recording = recording
         self._tracer = tracer
-        self._retelling = Retelling(lane, store, clock)
+        self._retelling = AnswerReplay(lane, store, clock)
         self._elsewhere = RunsElsewhere(runs=runs, feed=feed, store=store, clock=clock, retelling=self._retelling)
 
     async def resume_run(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:

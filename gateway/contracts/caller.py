@@ -15,7 +15,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class KeyBounds:
     """The bounds of a key besides its scopes. An empty list bounds nothing.
 
     `expires_s` (Unix time) is when the key ends; None: never. `models` and `tools` are names and globs, `upstreams` are
@@ -30,7 +30,7 @@ class Bounds:
     limits: Allowance | None = None
 
 
-UNBOUNDED = Bounds()
+UNBOUNDED = KeyBounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Caller:
     name: str
     tenant: str
     scopes: frozenset[str]
-    bounds: Bounds = field(default=UNBOUNDED)
+    bounds: KeyBounds = field(default=UNBOUNDED)
     approvals: Literal["turn", "hold", "reject"] | None = None
 
     def together(self, conversation: bytes) -> bytes:

@@ -13,7 +13,7 @@ from gateway.demo.chat import CHAT
 from gateway.demo.completions import COMPLETIONS
 from gateway.demo.conversation import Json, RefusalError, read_body
 from gateway.demo.delivery import deliver
-from gateway.demo.dialect import Dialect
+from gateway.demo.dialect import DemoDialect
 from gateway.demo.embeddings import embed
 from gateway.demo.files import upload
 from gateway.demo.messages import MESSAGES
@@ -86,7 +86,7 @@ def create_app() -> web.Application:
     return app
 
 
-def _build_answer_handler(dialect: Dialect) -> Handler:
+def _build_answer_handler(dialect: DemoDialect) -> Handler:
     """Return the handler of a route that answers a conversation in this dialect."""
 
     async def handle(request: web.Request) -> web.StreamResponse:

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.demo.conversation import (
     Conversation,
-    Entry,
+    ConversationEntry,
     Json,
     Kind,
     RefusalError,
@@ -16,7 +16,7 @@ from gateway.demo.conversation import (
     read_list,
     read_texts,
 )
-from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.dialect import DemoDialect, call_id, sse
 from gateway.demo.functions import read_functions
 from gateway.demo.script import CREATED, DemoAnswer, pieces
 
@@ -89,7 +89,7 @@ def usage(answer: DemoAnswer) -> Json:
     }
 
 
-def _read_message(message: Json) -> Entry:
+def _read_message(message: Json) -> ConversationEntry:
     role = message.get("role")
     texts = read_texts(message.get("content"), param="messages")
     if role == "assistant":
@@ -100,15 +100,15 @@ def _read_message(message: Json) -> Entry:
         raise RefusalError(
             f"A message has the role {role!r}. Use system, developer, user, assistant or tool.", param="messages"
         )
-    return Entry(kind, ("\n".join(texts),) if kind == "result" else texts)
+    return ConversationEntry(kind, ("\n".join(texts),) if kind == "result" else texts)
 
 
-def _read_calls(calls: object) -> Entry:
+def _read_calls(calls: object) -> ConversationEntry:
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise RefusalError(f"'tool_calls' must be a list of objects, not {calls!r}.", param="messages")
     functions = [call.get("function") for call in calls]
     arguments = [str(function.get("arguments") or "") for function in functions if isinstance(function, dict)]
-    return Entry("call" if all(is_json(text) for text in arguments) else "broken_call", tuple(arguments))
+    return ConversationEntry("call" if all(is_json(text) for text in arguments) else "broken_call", tuple(arguments))
 
 
 def _head(answer: DemoAnswer, *, kind: str) -> Json:
@@ -119,4 +119,4 @@ def _call_head(answer: DemoAnswer, *, index: int) -> Json:
     return {"id": call_id("call", digest=answer.digest, index=index), "type": "function"}
 
 
-CHAT: Final = Dialect(read=read, render=render, frames=frames)
+CHAT: Final = DemoDialect(read=read, render=render, frames=frames)

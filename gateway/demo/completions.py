@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from gateway.demo.chat import DONE, usage, wants_usage
-from gateway.demo.conversation import Conversation, Entry, Json, RefusalError, read_conversation
-from gateway.demo.dialect import Dialect, sse
+from gateway.demo.conversation import Conversation, ConversationEntry, Json, RefusalError, read_conversation
+from gateway.demo.dialect import DemoDialect, sse
 from gateway.demo.script import CREATED, DemoAnswer
 
 
@@ -16,7 +16,7 @@ def read(body: Json) -> Conversation:
         raise RefusalError("'prompt' must be a string or a list of strings.", param="prompt")
     return read_conversation(
         body,
-        entries=[Entry("user", tuple(prompts))],
+        entries=[ConversationEntry("user", tuple(prompts))],
         max_tokens=("max_tokens",),
         include_usage=wants_usage(body),
         native_calls=False,
@@ -46,4 +46,4 @@ def _completion(answer: DemoAnswer, *, text: str, finish: str | None) -> Json:
     }
 
 
-COMPLETIONS: Final = Dialect(read=read, render=render, frames=frames)
+COMPLETIONS: Final = DemoDialect(read=read, render=render, frames=frames)

@@ -37,7 +37,7 @@ class RefusalError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConversationEntry:
     """One message or item; `texts` are its parts, in order."""
 
     kind: Kind
@@ -53,7 +53,7 @@ class Conversation:
     """A request to any of the generating routes; without `native_calls` the API has no field for tool calls."""
 
     model: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ConversationEntry, ...]
     stream: bool
     max_tokens: int | None
     include_usage: bool = False
@@ -77,7 +77,7 @@ def read_body(raw: bytes | str) -> Json:
 def read_conversation(
     body: Json,
     *,
-    entries: Sequence[Entry],
+    entries: Sequence[ConversationEntry],
     max_tokens: Sequence[str],
     include_usage: bool = False,
     native_calls: bool = True,
@@ -118,13 +118,13 @@ def read_texts(content: object, *, param: str) -> tuple[str, ...]:
     return tuple(part for part in parts if isinstance(part, str))
 
 
-def classify_text(texts: tuple[str, ...]) -> Entry:
+def classify_text(texts: tuple[str, ...]) -> ConversationEntry:
     """Classify the model's text: a prompted tool call, a broken one, or an answer."""
     text = "".join(texts)
     start = _PROMPTED_CALL.match(text)
     if start is None or '"tool"' not in text:
-        return Entry("answer", texts)
-    return Entry("call" if is_json(_FENCE_END.sub("", text[start.end() :])) else "broken_call", texts)
+        return ConversationEntry("answer", texts)
+    return ConversationEntry("call" if is_json(_FENCE_END.sub("", text[start.end() :])) else "broken_call", texts)
 
 
 def is_json(text: str) -> bool:

@@ -9,9 +9,9 @@ import orjson
 from aiohttp import web
 
 from gateway.demo.conversation import Conversation
-from gateway.demo.dialect import Dialect
+from gateway.demo.dialect import DemoDialect
 from gateway.demo.script import DemoAnswer, refuse_when_asked
-from gateway.demo.words import Ask
+from gateway.demo.words import PromptAsk
 
 Part = TypeVar("Part")
 
@@ -22,7 +22,7 @@ _PLAIN: Final[Mapping[str, str]] = MappingProxyType({"Content-Type": "applicatio
 
 
 async def deliver(
-    request: web.Request, *, dialect: Dialect, conversation: Conversation, answer: DemoAnswer
+    request: web.Request, *, dialect: DemoDialect, conversation: Conversation, answer: DemoAnswer
 ) -> web.StreamResponse:
     """Send the answer; raise RefusalError if the ask wants an error."""
     ask = answer.ask
@@ -60,7 +60,7 @@ def cut_connection(request: web.Request) -> None:
 
 
 async def _send(
-    parts: Iterable[bytes], *, response: web.StreamResponse, request: web.Request, ask: Ask
+    parts: Iterable[bytes], *, response: web.StreamResponse, request: web.Request, ask: PromptAsk
 ) -> web.StreamResponse:
     try:
         await response.prepare(request)

@@ -10,7 +10,7 @@ from gateway.demo.script import DemoAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class DemoDialect:
     """`render` is the body of a plain answer; `frames` are the whole stream, one SSE event each."""
 
     read: Callable[[Json], Conversation]

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.demo.words import Call
+from gateway.demo.words import ScriptedCall
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -40,12 +40,14 @@ class Functions:
     offered: tuple[Function, ...] = ()
     forced: bool = False
 
-    def find_call(self, message: str, *, by_words: bool) -> Call | None:
+    def find_call(self, message: str, *, by_words: bool) -> ScriptedCall | None:
         """Return the call of the first function that the message names with a word, else of a forced one."""
         words = _long_words(message) if by_words and self.offered else frozenset()
         fitting = (function for function in self.offered if words & _long_words(function.name))
         function = next(fitting, self.offered[0] if self.forced and self.offered else None)
-        return None if function is None else Call(function.name, _arguments(function.parameters, message=message))
+        return (
+            None if function is None else ScriptedCall(function.name, _arguments(function.parameters, message=message))
+        )
 
 
 NO_FUNCTIONS: Final = Functions()

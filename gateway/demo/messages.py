@@ -8,7 +8,7 @@ import orjson
 
 from gateway.demo.conversation import (
     Conversation,
-    Entry,
+    ConversationEntry,
     Json,
     RefusalError,
     classify_text,
@@ -17,10 +17,10 @@ from gateway.demo.conversation import (
     read_list,
     read_texts,
 )
-from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.dialect import DemoDialect, call_id, sse
 from gateway.demo.functions import Functions, read_functions
 from gateway.demo.script import DemoAnswer, Finish, pieces
-from gateway.demo.words import Call
+from gateway.demo.words import ScriptedCall
 
 _STOP_REASONS: Final[Mapping[Finish, str]] = MappingProxyType(
     {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -31,7 +31,7 @@ _BROKEN: Final = "__broken_json"
 
 
 def read(body: Json) -> Conversation:
-    entries = [Entry("system", read_texts(body.get("system"), param="system"))]
+    entries = [ConversationEntry("system", read_texts(body.get("system"), param="system"))]
     for message in read_list(body, "messages"):
         entries += _read_message(message)
     return read_conversation(body, entries=entries, max_tokens=("max_tokens",), functions=_read_functions(body))
@@ -77,28 +77,30 @@ def _choice(choice: object) -> object:
     return {**choice, "type": "function"} if kind == "tool" else _CHOICES.get(str(kind))
 
 
-def _read_message(message: Json) -> list[Entry]:
+def _read_message(message: Json) -> list[ConversationEntry]:
     """Return the entries of a message; tool results beside the user's words become separate entries before them."""
     role, content = message.get("role"), message.get("content")
     texts = read_texts(content, param="messages")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     match role:
         case "system":
-            return [Entry("system", texts)]
+            return [ConversationEntry("system", texts)]
         case "assistant":
             inputs = [block.get("input") for block in blocks if block.get("type") == "tool_use"]
             return [_read_calls(inputs)] if inputs else [classify_text(texts)]
         case "user":
             results = [block for block in blocks if block.get("type") == "tool_result"]
-            entries = [Entry("result", ("\n".join(_read_result(block)),)) for block in results]
-            return [*entries, Entry("user", texts)] if texts or not entries else entries
+            entries = [ConversationEntry("result", ("\n".join(_read_result(block)),)) for block in results]
+            return [*entries, ConversationEntry("user", texts)] if texts or not entries else entries
         case _:
             raise RefusalError(f"A message has the role {role!r}. Use user or assistant.", param="messages")
 
 
-def _read_calls(inputs: list[object]) -> Entry:
+def _read_calls(inputs: list[object]) -> ConversationEntry:
     is_whole = all(isinstance(arguments, dict) and _BROKEN not in arguments for arguments in inputs)
-    return Entry("call" if is_whole else "broken_call", tuple(orjson.dumps(arguments).decode() for arguments in inputs))
+    return ConversationEntry(
+        "call" if is_whole else "broken_call", tuple(orjson.dumps(arguments).decode() for arguments in inputs)
+    )
 
 
 def _read_result(block: Json) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _without_content(block: Json) -> Json:
             return {**block, "input": {}}
 
 
-def _input(call: Call) -> Json:
+def _input(call: ScriptedCall) -> Json:
     """Return the arguments as the object that this API wants; broken arguments are wrapped in one."""
     if not is_json(call.arguments):
         return {_BROKEN: call.arguments}
@@ -167,4 +169,4 @@ def _frame(kind: str, **fields: object) -> bytes:
     return sse({"type": kind, **fields}, event=kind)
 
 
-MESSAGES: Final = Dialect(read=read, render=render, frames=frames)
+MESSAGES: Final = DemoDialect(read=read, render=render, frames=frames)

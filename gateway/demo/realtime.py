@@ -8,10 +8,18 @@ from typing import Final
 import orjson
 from aiohttp import WSMsgType, web
 
-from gateway.demo.conversation import Conversation, Entry, Json, RefusalError, classify_text, read_body, read_texts
+from gateway.demo.conversation import (
+    Conversation,
+    ConversationEntry,
+    Json,
+    RefusalError,
+    classify_text,
+    read_body,
+    read_texts,
+)
 from gateway.demo.delivery import cut_connection, first_half, pace_parts
 from gateway.demo.script import DemoAnswer, build_answer, refuse_when_asked
-from gateway.demo.words import Ask
+from gateway.demo.words import PromptAsk
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 SUBPROTOCOLS: Final = ("realtime",)
@@ -43,7 +51,7 @@ class RealtimeSession:
     """The conversation with one client, without the socket."""
 
     def __init__(self, *, model: str) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[ConversationEntry] = []
         self._event_numbers = itertools.count(1)
         self._item_numbers = itertools.count(1)
         self._last_item_id: str | None = None
@@ -59,16 +67,16 @@ class RealtimeSession:
     def build_session_event(self) -> Json:
         return self._event("session.created", session=self._session)
 
-    def receive(self, raw: str | bytes) -> tuple[Ask, list[Json]]:
+    def receive(self, raw: str | bytes) -> tuple[PromptAsk, list[Json]]:
         """Return the events that answer one event of the client, and the ask that sets how they are sent."""
         event: Json = {}
         try:
             event = read_body(raw)
             match event.get("type"):
                 case "session.update":
-                    return Ask(), [self._update(event)]
+                    return PromptAsk(), [self._update(event)]
                 case "conversation.item.create":
-                    return Ask(), [self._add_item(event)]
+                    return PromptAsk(), [self._add_item(event)]
                 case "response.create":
                     answer = self._answer()
                     refuse_when_asked(answer)
@@ -80,7 +88,7 @@ class RealtimeSession:
                         param="type",
                     )
         except RefusalError as refusal:
-            return Ask(), [self._event("error", error={**refusal.error(), "event_id": event.get("event_id")})]
+            return PromptAsk(), [self._event("error", error={**refusal.error(), "event_id": event.get("event_id")})]
 
     def _update(self, event: Json) -> Json:
         self._session = {**self._session, **_read_object(event, "session")}
@@ -97,7 +105,7 @@ class RealtimeSession:
         model, instructions = self._session["model"], self._session["instructions"]
         conversation = Conversation(
             model=model if isinstance(model, str) else "demo",
-            entries=(Entry("system", (str(instructions),)), *self._entries),
+            entries=(ConversationEntry("system", (str(instructions),)), *self._entries),
             stream=True,
             max_tokens=None,
             native_calls=False,
@@ -160,17 +168,17 @@ def _read_object(event: Json, name: str) -> Json:
     return value
 
 
-def _read_item(item: Json) -> Entry:
+def _read_item(item: Json) -> ConversationEntry:
     texts = read_texts(item.get("content"), param="item")
     match item.get("type", "message"), item.get("role"):
         case "function_call_output", _:
-            return Entry("result", read_texts(item.get("output"), param="item"))
+            return ConversationEntry("result", read_texts(item.get("output"), param="item"))
         case _, "assistant":
             return classify_text(texts)
         case _, "user":
-            return Entry("user", texts)
+            return ConversationEntry("user", texts)
         case _:
-            return Entry("system", texts)
+            return ConversationEntry("system", texts)
 
 
 def _dump_event(event: Json) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.demo.conversation import (
     Conversation,
-    Entry,
+    ConversationEntry,
     Json,
     RefusalError,
     classify_text,
@@ -15,15 +15,15 @@ from gateway.demo.conversation import (
     read_list,
     read_texts,
 )
-from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.dialect import DemoDialect, call_id, sse
 from gateway.demo.functions import read_functions
 from gateway.demo.script import CREATED, DemoAnswer, pieces
 
 
 def read(body: Json) -> Conversation:
-    entries = [Entry("system", read_texts(body.get("instructions"), param="instructions"))]
+    entries = [ConversationEntry("system", read_texts(body.get("instructions"), param="instructions"))]
     if isinstance(body.get("input"), str):
-        entries.append(Entry("user", (body["input"],)))
+        entries.append(ConversationEntry("user", (body["input"],)))
     else:
         entries += [entry for item in read_list(body, "input") if (entry := _read_item(item)) is not None]
     functions = read_functions(body.get("tools"), choice=body.get("tool_choice"))
@@ -53,7 +53,7 @@ def frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
     yield frame(f"response.{closing['status']}", response=closing)
 
 
-def _read_item(item: Json) -> Entry | None:
+def _read_item(item: Json) -> ConversationEntry | None:
     kind = item.get("type", "message")
     if kind == "message":
         texts = read_texts(item.get("content"), param="input")
@@ -64,14 +64,14 @@ def _read_item(item: Json) -> Entry | None:
             raise RefusalError(
                 f"A message has the role {role!r}. Use system, developer, user or assistant.", param="input"
             )
-        return Entry("user" if role == "user" else "system", texts)
+        return ConversationEntry("user" if role == "user" else "system", texts)
     if not isinstance(kind, str):
         raise RefusalError(f"An item of 'input' has the type {kind!r}. Use a string, such as 'message'.", param="input")
     if kind.endswith("_call_output"):
-        return Entry("result", ("\n".join(read_texts(item.get("output"), param="input")),))
+        return ConversationEntry("result", ("\n".join(read_texts(item.get("output"), param="input")),))
     if kind.endswith("_call"):
         arguments = str(item.get("arguments") or "")
-        return Entry("call" if is_json(arguments) else "broken_call", (arguments,))
+        return ConversationEntry("call" if is_json(arguments) else "broken_call", (arguments,))
     return None  # reasoning, references and what else the API may come to know
 
 
@@ -190,4 +190,4 @@ def _text_part(text: str) -> Json:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-RESPONSES: Final = Dialect(read=read, render=render, frames=frames)
+RESPONSES: Final = DemoDialect(read=read, render=render, frames=frames)

@@ -7,16 +7,16 @@ from typing import Final, Literal
 
 import orjson
 
-from gateway.demo.conversation import Conversation, Entry, RefusalError
+from gateway.demo.conversation import Conversation, ConversationEntry, RefusalError
 from gateway.demo.functions import Functions
-from gateway.demo.words import STEP, Ask, Call, read_ask
+from gateway.demo.words import STEP, PromptAsk, ScriptedCall, read_ask
 
 Finish = Literal["stop", "length", "tool_calls"]
 
 CREATED: Final = 1_767_225_600  # 2026-01-01T00:00:00Z: the same request has the same answer on any day
 THOUGHT: Final = "The first words of the prompt say what to do. I only follow the script."
 GREETING: Final = "Hello! This is the demo model: a script on your own machine, without a key and without a network."
-DEFAULT_CALL: Final = Call("execute_sql", '{"sql": "SELECT $step"}')
+DEFAULT_CALL: Final = ScriptedCall("execute_sql", '{"sql": "SELECT $step"}')
 
 _QUOTE_CHARS: Final = 500
 _SENTENCE: Final = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
@@ -27,12 +27,12 @@ _PIECE: Final = re.compile(r"\S{1,12}\s*|\s+")
 class DemoAnswer:
     """The answer of the model; `thoughts` and `text` are in the pieces that a stream sends."""
 
-    ask: Ask
+    ask: PromptAsk
     digest: str
     model: str
     thoughts: tuple[str, ...]
     text: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[ScriptedCall, ...]
     finish: Finish
     prompt_tokens: int
 
@@ -94,7 +94,7 @@ def pieces(text: str) -> tuple[str, ...]:
     return tuple(_PIECE.findall(text))
 
 
-def _current_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
+def _current_turn(entries: Sequence[ConversationEntry]) -> Sequence[ConversationEntry]:
     """Return the entries since the model's last answer that the user has replied to."""
     for index in range(len(entries) - 1, 0, -1):
         if entries[index - 1].kind == "answer" and entries[index].kind == "user":
@@ -102,7 +102,9 @@ def _current_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
     return entries
 
 
-def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequence[Entry]]:
+def _find_ask(
+    turn: Sequence[ConversationEntry], *, functions: Functions
+) -> tuple[PromptAsk, Sequence[ConversationEntry]]:
     """Return the ask of a turn and the entries after it.
 
     It is in the last user message. Only when that has no words, an earlier one may still be worked on: gateways also
@@ -113,7 +115,7 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
         for index, entry in enumerate(turn)
         if entry.kind == "user"
     ]
-    asks = [(_with_function(ask, functions), since) for ask, since in asks or [(Ask(), list(turn))]]
+    asks = [(_with_function(ask, functions), since) for ask, since in asks or [(PromptAsk(), list(turn))]]
     last = asks[-1]
     if last[0].scripted:
         return last
@@ -121,24 +123,24 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
     return last if _is_next_question(last[0], *under_way) else under_way
 
 
-def _find_complaints(entry: Entry) -> list[Entry]:
+def _find_complaints(entry: ConversationEntry) -> list[ConversationEntry]:
     """Return the paragraphs behind an ask for a broken call: gateways put their complaints there, too."""
     paragraphs = "\n\n".join(entry.texts).split("\n\n")
     asked = next((index for index, text in enumerate(paragraphs) if read_ask(text).broken), len(paragraphs))
-    return [Entry("user", (text,)) for text in paragraphs[asked + 1 :] if not read_ask(text).is_tagged]
+    return [ConversationEntry("user", (text,)) for text in paragraphs[asked + 1 :] if not read_ask(text).is_tagged]
 
 
-def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:
+def _is_under_way(ask: PromptAsk, since: Sequence[ConversationEntry]) -> bool:
     return ask.broken > 0 or (ask.wanted_rounds > 0 and any(entry.kind == "call" for entry in since))
 
 
-def _is_next_question(last: Ask, earlier: Ask, since: Sequence[Entry]) -> bool:
+def _is_next_question(last: PromptAsk, earlier: PromptAsk, since: Sequence[ConversationEntry]) -> bool:
     """Return whether the last ask is about a function anew, behind the result that an earlier one of the kind got."""
     is_question = last.calls and not last.is_tagged and not earlier.scripted
     return bool(is_question) and any(entry.kind == "result" for entry in since)
 
 
-def _choose_ask(entry: Entry) -> Ask:
+def _choose_ask(entry: ConversationEntry) -> PromptAsk:
     """Return the ask of a user message: its last part with words, else its last part that a person may have written.
 
     Clients add parts of their own around a prompt, and these begin with a tag.
@@ -146,16 +148,16 @@ def _choose_ask(entry: Entry) -> Ask:
     asks = [read_ask(text) for text in entry.texts]
     scripted = [ask for ask in asks if ask.scripted]
     written = [ask for ask in asks if not ask.is_tagged]
-    return (scripted or written or asks or [Ask()])[-1]
+    return (scripted or written or asks or [PromptAsk()])[-1]
 
 
-def _with_function(ask: Ask, functions: Functions) -> Ask:
+def _with_function(ask: PromptAsk, functions: Functions) -> PromptAsk:
     """Return the ask with the call of the client's function that it is about, if it has no words."""
     call = None if ask.scripted else functions.find_call(ask.rest, by_words=not ask.is_tagged)
     return ask if call is None else replace(ask, calls=(call,), native=True)
 
 
-def _read_progress(since: Sequence[Entry]) -> _Progress:
+def _read_progress(since: Sequence[ConversationEntry]) -> _Progress:
     rounds = complaints = 0
     results: list[str] = []
     speech = before = ""
@@ -172,12 +174,12 @@ def _read_progress(since: Sequence[Entry]) -> _Progress:
     return _Progress(rounds, complaints, tuple(results))
 
 
-def _has_calls(ask: Ask, *, progress: _Progress) -> bool:
+def _has_calls(ask: PromptAsk, *, progress: _Progress) -> bool:
     """Return whether the answer is a round of calls; a client's function is called only before any result."""
     return progress.rounds < ask.wanted_rounds and (ask.scripted or not progress.results)
 
 
-def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:
+def _calls(ask: PromptAsk, *, progress: _Progress) -> tuple[ScriptedCall, ...]:
     """Return the calls of the next round."""
     calls = []
     for call in ask.calls or (DEFAULT_CALL,):
@@ -187,11 +189,11 @@ def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:
             arguments = f'{{{inside}{", " if inside else ""}"risk_level": {_quote(ask.risk_level)}}}'
         if ask.native and _is_broken(ask, progress=progress):
             arguments = arguments[:-1]
-        calls.append(Call(call.name, arguments))
+        calls.append(ScriptedCall(call.name, arguments))
     return tuple(calls)
 
 
-def _text(ask: Ask, *, progress: _Progress, calls: Sequence[Call]) -> tuple[str, ...]:
+def _text(ask: PromptAsk, *, progress: _Progress, calls: Sequence[ScriptedCall]) -> tuple[str, ...]:
     if ask.events is not None and not calls:
         return tuple(f"word{number} " for number in range(1, ask.events + 1))
     text = (
@@ -202,7 +204,7 @@ def _text(ask: Ask, *, progress: _Progress, calls: Sequence[Call]) -> tuple[str,
     return pieces(f"<think>{THOUGHT}</think>\n{text}" if ask.thinking == "tag" else text)
 
 
-def _render_prompted_calls(calls: Sequence[Call], *, ask: Ask, progress: _Progress) -> str:
+def _render_prompted_calls(calls: Sequence[ScriptedCall], *, ask: PromptAsk, progress: _Progress) -> str:
     """Return the calls in the JSON format that a system prompt asks for."""
     last = progress.rounds + 1 == ask.wanted_rounds
     terminate = "true" if ask.terminate and last else "false"
@@ -213,11 +215,11 @@ def _render_prompted_calls(calls: Sequence[Call], *, ask: Ask, progress: _Progre
     return text[:-1] if _is_broken(ask, progress=progress) else text
 
 
-def _is_broken(ask: Ask, *, progress: _Progress) -> bool:
+def _is_broken(ask: PromptAsk, *, progress: _Progress) -> bool:
     return progress.rounds == 0 and progress.complaints < ask.broken
 
 
-def _render_text_answer(ask: Ask, *, progress: _Progress) -> str:
+def _render_text_answer(ask: PromptAsk, *, progress: _Progress) -> str:
     """Return the text answer: the results of the last round when there are any, else the prompt's words."""
     if progress.results:
         results = "\n".join(_clip(result) for result in progress.results)

@@ -21,7 +21,7 @@ Thinking = Literal["no", "field", "tag"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A tool call as the prompt wrote it: `arguments` is JSON text and is passed on letter for letter."""
 
     name: str
@@ -29,7 +29,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PromptAsk:
     """The options that the words of one prompt set; the defaults are the plain, immediate answer."""
 
     scripted: bool = False
@@ -40,7 +40,7 @@ class Ask:
     status: int | None = None
     cut: bool = False
     thinking: Thinking = "no"
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     native: bool = False
     rounds: int | None = None
     broken: int = 0
@@ -62,19 +62,19 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class PromptWord:
     """One row of the table: how it is written, what it does, and how it changes an Ask (argument, JSON text)."""
 
     usage: str
     meaning: str
     pattern: re.Pattern[str]
-    apply: Callable[[Ask, str, str], Ask]
+    apply: Callable[[PromptAsk, str, str], PromptAsk]
     takes_object: bool = False
 
 
-def read_ask(text: str) -> Ask:
+def read_ask(text: str) -> PromptAsk:
     """Read the words at the beginning of `text`; the text after them is the ask's `rest`."""
-    ask, at = Ask(), _next_start(text, 0)
+    ask, at = PromptAsk(), _next_start(text, 0)
     while (step := _read_word(text, at, ask=ask)) is not None:
         ask, at = step
     return replace(ask, rest=text[at:].strip())
@@ -86,7 +86,7 @@ def words_table() -> str:
     return "\n".join(["| words | what the demo model does |", "|---|---|", *rows]) + "\n"
 
 
-def _read_word(text: str, at: int, *, ask: Ask) -> tuple[Ask, int] | None:
+def _read_word(text: str, at: int, *, ask: PromptAsk) -> tuple[PromptAsk, int] | None:
     for word in WORDS:
         found = word.pattern.match(text, at)
         if found is None:
@@ -113,8 +113,8 @@ def _object_end(text: str, at: int) -> int | None:
         return None
 
 
-def _add_call(ask: Ask, name: str, arguments: str) -> Ask:
-    return replace(ask, calls=(*ask.calls, Call(name, arguments)))
+def _add_call(ask: PromptAsk, name: str, arguments: str) -> PromptAsk:
+    return replace(ask, calls=(*ask.calls, ScriptedCall(name, arguments)))
 
 
 def _word(pattern: str) -> re.Pattern[str]:
@@ -125,50 +125,50 @@ def _call_word(word: str) -> re.Pattern[str]:
     return re.compile(rf"{word}\s+([^\s{{]{{1,200}})\s*(?=\{{)", re.IGNORECASE)
 
 
-WORDS: Final[tuple[Word, ...]] = (
-    Word(
+WORDS: Final[tuple[PromptWord, ...]] = (
+    PromptWord(
         "slow S",
         "waits S seconds before the first byte",
         _word(r"slow ([0-9]{1,6}(?:\.[0-9]{1,3})?)"),
         lambda ask, seconds, _: replace(ask, delay_s=min(float(seconds), MAX_DELAY_S)),
     ),
-    Word(
+    PromptWord(
         "drip MS",
         "waits MS milliseconds between two events of a stream",
         _word(r"drip ([0-9]{1,6})"),
         lambda ask, milliseconds, _: replace(ask, gap_s=min(int(milliseconds) / 1000, MAX_DELAY_S)),
     ),
-    Word(
+    PromptWord(
         "long N",
         "answers with N words, in a stream one event each; at most 10,000",
         _word(r"long ([0-9]{1,6})"),
         lambda ask, events, _: replace(ask, events=min(int(events), MAX_EVENTS)),
     ),
-    Word(
+    PromptWord(
         "error CODE",
         "answers with this status (400 to 599) and an error body; 429 and 503 carry `Retry-After: 1`",
         _word(r"error ([45][0-9]{2})"),
         lambda ask, status, _: replace(ask, status=int(status)),
     ),
-    Word(
+    PromptWord(
         "cut",
         "dies half-way through the body or the stream, without its end",
         _word(r"cut"),
         lambda ask, _argument, _object: replace(ask, cut=True),
     ),
-    Word(
+    PromptWord(
         "think tag",
         "begins the text with a `<think>` block",
         _word(r"think tag"),
         lambda ask, _argument, _object: replace(ask, thinking="tag"),
     ),
-    Word(
+    PromptWord(
         "think",
         "thinks first, in the field of the API (`reasoning_content`, a reasoning item, a thinking block)",
         _word(r"think"),
         lambda ask, _argument, _object: replace(ask, thinking="field"),
     ),
-    Word(
+    PromptWord(
         "tool NAME {...}",
         "calls the tool in the prompted JSON format, then tells its result; several of them make one group; "
         "`$step` in the object becomes the number of the round",
@@ -176,44 +176,44 @@ WORDS: Final[tuple[Word, ...]] = (
         _add_call,
         takes_object=True,
     ),
-    Word(
+    PromptWord(
         "native NAME {...}",
         "the same with the native tool calls of the API",
         _call_word("native"),
         lambda ask, name, arguments: replace(_add_call(ask, name, arguments), native=True),
         takes_object=True,
     ),
-    Word(
+    PromptWord(
         "steps N",
         "calls its tools in N rounds before it tells the result; alone it calls `execute_sql`",
         _word(r"steps ([0-9]{1,6})"),
         lambda ask, rounds, _: replace(ask, rounds=int(rounds)),
     ),
-    Word(
+    PromptWord(
         "terminate",
         'says `"terminate": true` in its last call',
         _word(r"terminate"),
         lambda ask, _argument, _object: replace(ask, terminate=True),
     ),
-    Word(
+    PromptWord(
         "risk_level LEVEL",
         "adds this `risk_level` to the parameters of its calls",
         _word(r"risk_level ([^\s,;]{1,50})"),
         lambda ask, level, _: replace(ask, risk_level=level),
     ),
-    Word(
+    PromptWord(
         "summarise",
         "answers with the first sentence of the text behind the first empty line, or with how many rows a query found",
         _word(r"summari[sz]e"),
         lambda ask, _argument, _object: replace(ask, summary=True),
     ),
-    Word(
+    PromptWord(
         "malformed N",
         "breaks the JSON of its first N calls, until as many complaints stand in the history",
         _word(r"malformed ([0-9]{1,6})"),
         lambda ask, times, _: replace(ask, broken=int(times)),
     ),
-    Word(
+    PromptWord(
         "malformed",
         "breaks the JSON of its first call only",
         _word(r"malformed"),

@@ -54,7 +54,7 @@ class SaidBeside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class RequestedTools:
     """Tools of the gateway that a request names: those of a service, or with the label `gateway` its own ones.
 
     `names`: the service's names of those that the model may call; None: all. `asks`: each call of these needs a
@@ -85,7 +85,7 @@ class Wishes:
     result the conversation contains.
     """
 
-    offers: tuple[Offer, ...] | None = None
+    offers: tuple[RequestedTools, ...] | None = None
     no_tools: bool = False
     must_call: bool = False
     max_tool_calls: int | None = None
@@ -101,7 +101,7 @@ class Wishes:
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class ParsedRequest:
     """A request of a client, parsed. It is not changed after it is made.
 
     `text` is the last message if it is a person's and nothing but text: it may decide approvals or start a workflow.
@@ -167,7 +167,7 @@ class WriteError(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class DialectDescription:
     """A dialect in the description of the API: the id of its operation, and the names of its schemas.
 
     `stream` says what a stream consists of. `schemas` are those that the description does not have yet.
@@ -189,17 +189,17 @@ class Dialect(Protocol):
         ...
 
     @property
-    def description(self) -> Described:
+    def description(self) -> DialectDescription:
         """Return the facts for `GET /openapi.json`."""
         ...
 
-    def parse(self, content: bytes, *, needs_model: bool) -> Asked:
+    def parse(self, content: bytes, *, needs_model: bool) -> ParsedRequest:
         """Return the request. `needs_model`: the configuration names no model for one that names none.
 
         Raises GatewayError.
         """
         ...
 
-    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> DialectAnswer:
+    def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> DialectAnswer:
         """Return the writer of the answer. `run_id` is the id of the request, which ids of the answer are made of."""
         ...

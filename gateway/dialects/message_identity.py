@@ -39,7 +39,7 @@ _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool"
 
 
 @dataclass(slots=True)
-class Meaning:
+class MessageMeaning:
     """The meaning of a message, which is not changed after it is made.
 
     `role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none. `ids` are those
@@ -54,17 +54,17 @@ class Meaning:
     asks: tuple[str, ...] = ()
 
 
-def parse_meaning(message: Mapping[str, object]) -> Meaning:
+def parse_meaning(message: Mapping[str, object]) -> MessageMeaning:
     """Of any message, also of one without sense."""
     role = _ROLES.get(message.get("role"), b"?")
     text = content_text(message.get("content"))
     if role != b"a":
-        return Meaning(role, solid(text))
+        return MessageMeaning(role, solid(text))
     ids: list[str] = []
     calls = [*map(partial(_call, ids=ids), get_calls(message))]
     own = tuple(dict.fromkeys([*filter(is_random, ids), *extract_call_ids(text)]))
     told = solid(without_asides(text))
-    return Meaning(role, told, orjson.dumps(calls) if calls else b"", own, extract_approval_ids(text))
+    return MessageMeaning(role, told, orjson.dumps(calls) if calls else b"", own, extract_approval_ids(text))
 
 
 def extract_call_ids(text: str) -> list[str]:

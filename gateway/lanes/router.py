@@ -88,7 +88,7 @@ _LENGTH_FIELD = b"\r\ncontent-length: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
+class ClientTimeouts:
     """The times that a client may take, in seconds (configuration: `limits`).
 
     `body_rate` is the least of a body that holds places which others want, in bytes a second.
@@ -123,7 +123,7 @@ class Router:
         metrics: Metrics,
         own_paths: Collection[bytes],
         limits: AcceptLimits,
-        timeouts: Timeouts,
+        timeouts: ClientTimeouts,
         context_upstream: int | None = None,
         models: Sequence[tuple[str, ...]] = (),
         recorded: Recorded | None = None,

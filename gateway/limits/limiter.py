@@ -23,7 +23,7 @@ from gateway.limits.holds import Hold, Reservation, unreserve, withdraw
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import build_ratelimit_fields, refusal
 from gateway.limits.rule import LimitRule, Over, do_nothing, key_id
-from gateway.limits.usage import Used, list_rule_usage
+from gateway.limits.usage import LimitUsage, list_rule_usage
 
 log = logging.getLogger("gateway")
 
@@ -203,7 +203,7 @@ class Limiter:
         rules += [self._rule("upstream", *item) for item in self._upstreams.items()]
         return tuple(rules)
 
-    def list_usage(self, rules: Sequence[LimitRule]) -> Iterator[Used]:
+    def list_usage(self, rules: Sequence[LimitRule]) -> Iterator[LimitUsage]:
         """Yield what is used of the limits of these rules."""
         self._catch_up()
         now_s = self.clock()

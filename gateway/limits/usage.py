@@ -9,7 +9,7 @@ from gateway.limits.rule import LimitRule
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class LimitUsage:
     """A limit and what is used of it.
 
     `tenant` is that of a key; others have none. `resets_s`: when nothing of that counts any more, in seconds; None:
@@ -30,15 +30,17 @@ class Used:
     obstacle: str | None = None
 
 
-def list_rule_usage(rule: LimitRule, now_s: float) -> Iterator[Used]:
+def list_rule_usage(rule: LimitRule, now_s: float) -> Iterator[LimitUsage]:
     """Yield each limit of a rule, with what is used of it in all workers."""
     allowance, meter = rule.allowance, rule.meter
 
     def build_usage(
         limit: Limit, most: float, used: float, resets_s: float | None = None, obstacle: str | None = None
-    ) -> Used:
+    ) -> LimitUsage:
         over = meter.get_exceeded_count(limit)
-        return Used(rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over, obstacle)
+        return LimitUsage(
+            rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over, obstacle
+        )
 
     if (most := allowance.requests_per_minute) is not None:
         yield build_usage(

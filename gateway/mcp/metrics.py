@@ -9,7 +9,7 @@ from gateway.mcp.server_facts import Config
 
 
 @dataclass(slots=True)
-class Operation:
+class TimedOperation:
     """A running operation; `error_type` is its outcome if it does not end well: one word of a closed set."""
 
     error_type: str = "cancelled"
@@ -29,12 +29,12 @@ class OperationMetrics:
         return "pipe" if self._server.transport == "stdio" else "tcp"
 
     @contextmanager
-    def operation(self, method: str) -> Iterator[Operation]:
+    def operation(self, method: str) -> Iterator[TimedOperation]:
         """Measure an operation. Set its `error_type` to `""` when it ends well.
 
         The duration of each tool is counted with those of all tools.
         """
-        operation, began_s = Operation(), self._clock.monotonic()
+        operation, began_s = TimedOperation(), self._clock.monotonic()
         try:
             yield operation
         finally:

@@ -49,7 +49,7 @@ class DesiredServer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Applied:
+class _AppliedState:
     """The applied state: the service, whether it was started, and how often it had been restarted by then."""
 
     service: ManagedService
@@ -70,7 +70,7 @@ class ManagedServer:
         self._clock = clock
         self._options = _options(wanted)
         self.service = self._build_watched()
-        self._reached = _Applied(self.service, running=False, restarts=wanted.record.restarts)
+        self._reached = _AppliedState(self.service, running=False, restarts=wanted.record.restarts)
         self._retired: list[ManagedService] = []
         self._pins: Mapping[str, str] = {}
         self._leaving = False
@@ -141,7 +141,7 @@ class ManagedServer:
     async def _reach(self) -> None:
         """Apply changes until the desired and the applied state are the same."""
         while True:
-            before, wanted = self._reached, _Applied(self.service, self._may_run, self.wanted.record.restarts)
+            before, wanted = self._reached, _AppliedState(self.service, self._may_run, self.wanted.record.restarts)
             if before == wanted and not self._retired:
                 return
             while self._retired:

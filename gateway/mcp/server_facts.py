@@ -98,7 +98,7 @@ class Config(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ServerEndpoint:
     """The address of a server, and the gateway's headers and credentials for it."""
 
     url: str = field(repr=False)

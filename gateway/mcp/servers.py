@@ -28,7 +28,7 @@ from gateway.jsontext.canonical import canonical
 from gateway.mcp.changed_tools import ChangedTools
 from gateway.mcp.registration import SettingsError, parse_settings
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
-from gateway.tools.catalog import Configured
+from gateway.tools.catalog import ConfiguredSource
 
 log = logging.getLogger("gateway")
 
@@ -79,7 +79,7 @@ class McpServers:
         self._clock = clock
         self._configured: Mapping[str, McpServer] = {}
         self._members: dict[str, ManagedServer] = {}
-        self._snapshot: Sequence[Configured[ServiceSource]] | None = ()  # None: something has changed
+        self._snapshot: Sequence[ConfiguredSource[ServiceSource]] | None = ()  # None: something has changed
         self._leaving: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._generation: int | None = None
@@ -102,14 +102,14 @@ class McpServers:
         self._configured = dict(servers)
         self._generation = None
 
-    def services(self) -> Sequence[Configured[ServiceSource]]:
+    def services(self) -> Sequence[ConfiguredSource[ServiceSource]]:
         """Return all services as of now: those of the configuration in its order, then the others by name.
 
         It is the same tuple as long as nothing about any of them changes.
         """
         if self._snapshot is None:
             members = self._members.values()
-            self._snapshot = tuple(Configured(one.service, untrusted=True, origin="mcp") for one in members)
+            self._snapshot = tuple(ConfiguredSource(one.service, untrusted=True, origin="mcp") for one in members)
         return self._snapshot
 
     def find_url(self, name: str) -> str | None:

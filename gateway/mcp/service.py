@@ -22,7 +22,7 @@ from gateway.mcp.definitions import (
     problem_of_output,
 )
 from gateway.mcp.sdk_import import MISSING_SDK
-from gateway.mcp.server_facts import Channel, Config, Endpoint, MakeChannel
+from gateway.mcp.server_facts import Channel, Config, MakeChannel, ServerEndpoint
 from gateway.mcp.server_supervisor import ServerSupervisor
 from gateway.mcp.transport.process import Program
 
@@ -166,7 +166,7 @@ def build(config: Config, host: Host) -> McpService:
 
 
 def _channels(config: Config, clock: Clock) -> MakeChannel:
-    endpoint = Endpoint(
+    endpoint = ServerEndpoint(
         url=config.url or "", headers=config.headers, private_networks=config.private_networks, oauth=config.oauth
     )
     program = Program(config.command or "", config.args, config.env, config.cwd)

@@ -17,7 +17,7 @@ from gateway.mcp_server.prompts import ClientPrompts
 from gateway.mcp_server.quotas.result_backlog import UnreadResults
 from gateway.mcp_server.server import build_server
 from gateway.mcp_server.services import ServiceOffers
-from gateway.mcp_server.tool_calls import Calling
+from gateway.mcp_server.tool_calls import CallHandler
 from gateway.mcp_server.tools import ClientTools
 from gateway.mcp_server.workflow_prompts import WorkflowPrompts
 from gateway.workflows.definition import Workflow
@@ -85,7 +85,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
     )
 
 
-def _build_call_handler(needs: DoorNeeds, serve: Callable[[], Serve], unread: UnreadResults) -> Calling:
+def _build_call_handler(needs: DoorNeeds, serve: Callable[[], Serve], unread: UnreadResults) -> CallHandler:
     """Build what runs calls. `serve` returns the settings in use."""
     calls = ToolCalls(
         lane=needs.lane,
@@ -97,7 +97,7 @@ def _build_call_handler(needs: DoorNeeds, serve: Callable[[], Serve], unread: Un
         resume=needs.resume,
         tracer=needs.tracer,
     )
-    return Calling(
+    return CallHandler(
         calls=calls,
         identify=needs.identify,
         answering=lambda caller, user, asked: needs.lane().approvals.build_answer_options(caller, asked, user=user),

@@ -19,7 +19,7 @@ from mcp.server.auth.provider import AccessToken
 
 from gateway.contracts.storage.store import Json
 from gateway.lanes.local import Facade
-from gateway.mcp_server.client_request import CURRENT, SCOPE_KEY, Visit
+from gateway.mcp_server.client_request import CURRENT, SCOPE_KEY, ClientRequest
 from gateway.mcp_server.media import Message, Send, adapt_answer, get_event_data, is_answer
 
 log = logging.getLogger("gateway")
@@ -48,7 +48,7 @@ class Bridge:
         self._running: set[asyncio.Task[None]] = set()
 
     async def answer_request(
-        self, visit: Visit, body: bytes, *, closing: Json | None = None, ended: Callable[[], None] | None = None
+        self, visit: ClientRequest, body: bytes, *, closing: Json | None = None, ended: Callable[[], None] | None = None
     ) -> web.StreamResponse:
         """Pass a request with this body on, and return its answer once it has been written whole.
 
@@ -87,7 +87,7 @@ class Bridge:
             log.debug("an answer to an MCP client failed: %s", type(error).__name__)
 
 
-def build_scope(visit: Visit) -> MutableMapping[str, Any]:
+def build_scope(visit: ClientRequest) -> MutableMapping[str, Any]:
     """Return the ASGI scope of a request. Its user is the caller, to whom the SDK binds a session."""
     request = visit.request
     caller = visit.identity.caller
@@ -109,7 +109,7 @@ def build_scope(visit: Visit) -> MutableMapping[str, Any]:
     }
 
 
-def _build_headers(visit: Visit) -> list[tuple[bytes, bytes]]:
+def _build_headers(visit: ClientRequest) -> list[tuple[bytes, bytes]]:
     left_out = {_RESUMED, *((_VERSION,) if visit.begins else ()), *((_ACCEPT,) if visit.takes_answer else ())}
     headers = [(name, value) for key, value in visit.request.raw_headers if (name := key.lower()) not in left_out]
     return [*headers, (_ACCEPT, _BOTH)] if visit.takes_answer else headers
@@ -126,7 +126,7 @@ class _Answer:
     `outlives`: an application may go on for a client that has left; what it sends is dropped.
     """
 
-    def __init__(self, visit: Visit, body: bytes, *, closing: Json | None, outlives: bool) -> None:
+    def __init__(self, visit: ClientRequest, body: bytes, *, closing: Json | None, outlives: bool) -> None:
         self._visit = visit
         self._over = asyncio.Event() if outlives else visit.gone
         self._body: bytes | None = body

@@ -19,11 +19,11 @@ from gateway.mcp_server.media import MediaTypes, read_accept
 #: The key of a visit in the scope that the SDK passes on.
 SCOPE_KEY: Final = "gateway.visit"
 #: The visit of the task that reads a request. The SDK looks up the schema of a called tool before any handler.
-CURRENT: ContextVar["Visit | None"] = ContextVar("visit", default=None)
+CURRENT: ContextVar["ClientRequest | None"] = ContextVar("visit", default=None)
 
 
 @dataclass(slots=True, eq=False)
-class Visit:
+class ClientRequest:
     """One request. `service`: its path narrows it to that service. `gone` is set once its client has left.
 
     `begins`: it is an `initialize` of the older era, whose version is in its body, whatever its header says.
@@ -88,7 +88,7 @@ class Visit:
         note(self.request, **facts)
 
 
-def get_client_request(ctx: Any) -> Visit:
+def get_client_request(ctx: Any) -> ClientRequest:
     """Return the visit of a message. `ctx` is the SDK's context of a handler."""
-    visit: Visit = ctx.request.scope[SCOPE_KEY]
+    visit: ClientRequest = ctx.request.scope[SCOPE_KEY]
     return visit

@@ -43,7 +43,7 @@ _SCHEMA: Final[Json] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalElicitation:
     """One question: how it is put, and the approval that it is about."""
 
     mode: Mode
@@ -84,16 +84,16 @@ class Question:
 
 def find_question(
     approval: Approval, capabilities: ClientCapabilities | None, answering: AnswerOptions
-) -> Question | None:
+) -> ApprovalElicitation | None:
     """Return the question that a client can put to its user; None: it cannot ask, or there is no page to show."""
     elicitation = None if capabilities is None else capabilities.elicitation
     if elicitation is None:
         return None
     has_form = elicitation.form is not None or elicitation.url is None  # `{}` means forms
     if has_form and answering.may_decide:
-        return Question("form", approval, answering.console_url)
+        return ApprovalElicitation("form", approval, answering.console_url)
     if elicitation.url is not None and answering.console_url is not None:
-        return Question("url", approval, answering.console_url)
+        return ApprovalElicitation("url", approval, answering.console_url)
     return None
 
 

@@ -22,13 +22,13 @@ from gateway.lanes.local import Facade, get_head
 from gateway.mcp.sdk_import import silence
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.changes import Changes
-from gateway.mcp_server.client_request import Visit
+from gateway.mcp_server.client_request import ClientRequest
 from gateway.mcp_server.errors import build_refusal, build_session_refusal, unknown_version
 from gateway.mcp_server.quotas.message_reader import OpenRequestIds, check_message, read_message
 from gateway.mcp_server.quotas.result_backlog import UnreadResults
 from gateway.mcp_server.quotas.sessions import SessionShares, get_owner
 from gateway.mcp_server.server import ToolServer
-from gateway.mcp_server.tool_calls import Calling
+from gateway.mcp_server.tool_calls import CallHandler
 
 _ROUTE: Final = "mcp"
 #: The part of a path that names a service. `/mcp/services` is a page of the gateway.
@@ -55,7 +55,7 @@ class McpEndpoint:
         challenge: Callable[[GatewayError], Mapping[str, str]],
         limits: Callable[[], tuple[int, int]],
         has_service: Callable[[str], bool],
-        calling: Calling,
+        calling: CallHandler,
         changes: Changes,
         unread: UnreadResults,
     ) -> None:
@@ -67,7 +67,7 @@ class McpEndpoint:
         self._calling = calling
         self._changes = changes
         self._unread = unread
-        self._streams: set[Visit] = set()
+        self._streams: set[ClientRequest] = set()
         self._under_way = OpenRequestIds() if sessions else None
         server.has_sessions = bool(sessions)
         self._stopping = asyncio.Event()
@@ -133,7 +133,7 @@ class McpEndpoint:
         most_bytes, most_values = self._limits()
         body = await read_content(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
         await check_values(body, limit=most_values)
-        visit = Visit(request, head, identity, request.match_info.get("service"))
+        visit = ClientRequest(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
         if visit.service is not None and not self._has_service(visit.service):
             return _build_refusal_answer(_no_service(visit.service), None)
@@ -158,7 +158,7 @@ class McpEndpoint:
         return await self._forward_request(visit, body, closing, ended)
 
     async def _forward_request(
-        self, visit: Visit, body: bytes, closing: Json | None, ended: Callable[[], None] | None
+        self, visit: ClientRequest, body: bytes, closing: Json | None, ended: Callable[[], None] | None
     ) -> web.StreamResponse:
         method, session_id = visit.request.method, visit.session_id
         if method == "GET":

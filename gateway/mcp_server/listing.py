@@ -37,7 +37,7 @@ _VERSIONS: Final = (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """One tool: its inside name, its service if it has one, and its definition by the era of the client.
 
     `own` is its name on the path of its service. `tools` are the inside names of the tools that a `workflow` calls.
@@ -58,7 +58,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class AccessFilter:
     """The bounds of a request: the tools that every non-empty list of names and globs means, of one service or all.
 
     `workflows`: also workflows, each if the request may use all tools that it calls.
@@ -68,7 +68,7 @@ class Narrowing:
     service: str | None = None
     workflows: bool = False
 
-    def allows(self, offer: Offer) -> bool:
+    def allows(self, offer: ToolOffer) -> bool:
         if self.service is not None and offer.service != self.service:
             return False
         if offer.workflow is not None and not self.workflows:
@@ -91,10 +91,10 @@ class _ToolSnapshot:
 
     __slots__ = ("by_name", "made_of", "offers")
 
-    def __init__(self, made_of: tuple[object, ...], offers: Sequence[Offer]) -> None:
+    def __init__(self, made_of: tuple[object, ...], offers: Sequence[ToolOffer]) -> None:
         self.made_of = made_of
         self.offers = offers
-        self.by_name: dict[tuple[str | None, str], Offer] = {}
+        self.by_name: dict[tuple[str | None, str], ToolOffer] = {}
         for offer in offers:
             for key in ((None, offer.name), (None, offer.inside), (offer.service, offer.own)):
                 self.by_name.setdefault(key, offer)
@@ -118,11 +118,11 @@ class ToolListing:
         self._in_the_way: str | None = None
         self._taken: _ToolSnapshot | None = None
 
-    def offers(self, narrowing: Narrowing) -> list[Offer]:
+    def offers(self, narrowing: AccessFilter) -> list[ToolOffer]:
         """Return the tools that a request may use, those of the configuration first."""
         return [offer for offer in self.every() if narrowing.allows(offer)]
 
-    def find(self, name: str, narrowing: Narrowing) -> Offer | None:
+    def find(self, name: str, narrowing: AccessFilter) -> ToolOffer | None:
         """Return the tool that a client means; None: there is none that this request may use."""
         self.every()
         assert self._taken is not None
@@ -134,18 +134,18 @@ class ToolListing:
         """Return whether there is a service of this name, running or not."""
         return any(service.name == name for service in self._catalog().services())
 
-    def absent(self, name: str, narrowing: Narrowing) -> Offer | None:
+    def absent(self, name: str, narrowing: AccessFilter) -> ToolOffer | None:
         """Return the tool that a client means, of a service that does not run. Its definitions are not known."""
         for service in self._catalog().services():
             prefix = "" if narrowing.service == service.name else f"{model_name(service.name)}__"
             for own in () if service.running else (*service.tools, *service.known, _own(name, service.name, prefix)):
                 inside = f"{service.name}.{own}"
-                offer = Offer(inside, model_name(inside), own, service.name, {})
+                offer = ToolOffer(inside, model_name(inside), own, service.name, {})
                 if own and name in (inside, offer.name, prefix + own) and narrowing.allows(offer):
                     return offer
         return None
 
-    def every(self) -> Sequence[Offer]:
+    def every(self) -> Sequence[ToolOffer]:
         """Return all tools: the same object until one of them changes."""
         made_of = self._catalog(), self._services(), self._workflows()
         if self._taken is None or any(map(is_not, made_of, self._taken.made_of)):
@@ -153,7 +153,7 @@ class ToolListing:
             self._taken = _ToolSnapshot(made_of, (*_offers(catalog), *self._workflow_offers(catalog, workflows)))
         return self._taken.offers
 
-    def _workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[Offer]:
+    def _workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[ToolOffer]:
         """Return workflows as tools; none where their names are those of tools, which is logged once."""
         names = catalog.names() if workflows else ()
         before, self._in_the_way = self._in_the_way, next((one for one in names if is_of_service(one, WORKFLOW)), None)
@@ -173,32 +173,32 @@ def _own(name: str, service: str, prefix: str) -> str:
     return next((name.removeprefix(head) for head in (f"{service}.", prefix) if name.startswith(head)), "")
 
 
-def _offers(catalog: Catalog) -> Sequence[Offer]:
+def _offers(catalog: Catalog) -> Sequence[ToolOffer]:
     running = tuple(service.name for service in catalog.services() if service.running)
     exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", services=running)
     return [_offer(entry) for entry in catalog.get_entries(exchange)]
 
 
-def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> Offer:
+def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> ToolOffer:
     inside = f"{WORKFLOW}.{workflow.name}"
     found = [(tool, catalog.find(tool, exchange)) for tool in workflow.tools]
     tools = tuple(dict.fromkeys(name if entry is None else entry.spec.name for name, entry in found))
     definition: Json = {"description": workflow.description, "inputSchema": workflow.schema()}
     name = model_name(inside)
-    return Offer(inside, name, name, None, dict.fromkeys(_VERSIONS, definition), workflow=workflow, tools=tools)
+    return ToolOffer(inside, name, name, None, dict.fromkeys(_VERSIONS, definition), workflow=workflow, tools=tools)
 
 
-def _offer(entry: CatalogEntry) -> Offer:
+def _offer(entry: CatalogEntry) -> ToolOffer:
     inside = entry.spec.name
     definition: Json = {"description": entry.spec.description, "inputSchema": entry.spec.parameters}
     if entry.service is None:
-        return Offer(inside, entry.model_name, entry.model_name, None, dict.fromkeys(_VERSIONS, definition))
+        return ToolOffer(inside, entry.model_name, entry.model_name, None, dict.fromkeys(_VERSIONS, definition))
     own = inside.removeprefix(f"{entry.service.name}.")
     whole = definition
     if isinstance(entry.source, McpSource) and not entry.changed:
         whole = {**definition, **entry.source.get_client_fields(own)}
     definitions = {version: _fit_definition(whole, version) for version in _VERSIONS}
-    return Offer(inside, entry.model_name, own, entry.service.name, definitions)
+    return ToolOffer(inside, entry.model_name, own, entry.service.name, definitions)
 
 
 def _fit_definition(definition: Json, version: str) -> Json:

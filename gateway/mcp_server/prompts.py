@@ -8,8 +8,8 @@ from mcp_types import GetPromptRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.storage.store import Json
-from gateway.mcp_server.client_request import Visit, get_client_request
-from gateway.mcp_server.listing import Narrowing
+from gateway.mcp_server.client_request import ClientRequest, get_client_request
+from gateway.mcp_server.listing import AccessFilter
 from gateway.mcp_server.services import ServiceOffers
 from gateway.mcp_server.workflow_prompts import WorkflowPrompts
 
@@ -20,7 +20,7 @@ class ClientPrompts:
 
     services: ServiceOffers
     workflows: WorkflowPrompts
-    narrowing: Callable[[Visit], Narrowing]
+    narrowing: Callable[[ClientRequest], AccessFilter]
     serve: Callable[[], Serve]
 
     async def list_prompts(self, ctx: Any) -> list[Json]:
@@ -36,5 +36,5 @@ class ClientPrompts:
             return self.workflows.get(params.name, params.arguments)
         return await self.services.get_prompt(params.name, params.arguments, narrowing)
 
-    def _has_workflows(self, narrowing: Narrowing) -> bool:
+    def _has_workflows(self, narrowing: AccessFilter) -> bool:
         return narrowing.service is None and self.serve().has_workflow_prompts

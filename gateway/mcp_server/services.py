@@ -22,8 +22,8 @@ from gateway.mcp.client_view import McpSource
 from gateway.mcp.prompts_and_resources import LISTS, prompt_result, resource_result
 from gateway.mcp.server_text import one_line
 from gateway.mcp_server.errors import no_such
-from gateway.mcp_server.listing import Narrowing
-from gateway.tools.catalog import Configured
+from gateway.mcp_server.listing import AccessFilter
+from gateway.tools.catalog import ConfiguredSource
 
 log = logging.getLogger("gateway")
 
@@ -39,10 +39,10 @@ _ADDRESS: Final = re.compile(rf"{_SCHEME}([^/]+)/(.+)", re.DOTALL)
 class ServiceOffers:
     """The offers of running services beside tools. `services` returns them as they are now."""
 
-    def __init__(self, services: Callable[[], Sequence[Configured[ServiceSource]]]) -> None:
+    def __init__(self, services: Callable[[], Sequence[ConfiguredSource[ServiceSource]]]) -> None:
         self._services = services
 
-    async def prompts(self, narrowing: Narrowing) -> list[Json]:
+    async def prompts(self, narrowing: AccessFilter) -> list[Json]:
         """Return the prompts that a request may use."""
         found = await self._list_entries("prompts", "prompts/list", "prompts", narrowing)
         return [
@@ -51,14 +51,14 @@ class ServiceOffers:
             for entry in entries
         ]
 
-    async def resources(self, narrowing: Narrowing) -> list[Json]:
+    async def resources(self, narrowing: AccessFilter) -> list[Json]:
         """Return the resources that a request may read."""
         found = await self._list_entries("resources", "resources/list", "resources", narrowing)
         return [
             _with_service_address(entry, "uri", service, narrowing) for service, entries in found for entry in entries
         ]
 
-    async def templates(self, narrowing: Narrowing) -> list[Json]:
+    async def templates(self, narrowing: AccessFilter) -> list[Json]:
         """Return the templates of resources that a request may read."""
         found = await self._list_entries("resources", "resources/templates/list", "resourceTemplates", narrowing)
         return [
@@ -67,7 +67,7 @@ class ServiceOffers:
             for entry in entries
         ]
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None, narrowing: Narrowing) -> Json:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None, narrowing: AccessFilter) -> Json:
         """Return a prompt with these arguments. Raises MCPError."""
         params: Json = {} if arguments is None else {"arguments": dict(arguments)}
         for service, source in self._find_sources("prompts", narrowing):
@@ -76,7 +76,7 @@ class ServiceOffers:
                 return await _ask_service(source, service, "prompts/get", {**params, "name": own}, prompt_result)
         raise no_such("prompt")
 
-    async def read(self, uri: str, narrowing: Narrowing) -> Json:
+    async def read(self, uri: str, narrowing: AccessFilter) -> Json:
         """Return what a resource contains. Raises MCPError."""
         named, own = narrowing.service, uri
         if (address := _ADDRESS.fullmatch(uri)) is not None:
@@ -87,7 +87,7 @@ class ServiceOffers:
         result = await _ask_service(source, named, "resources/read", {"uri": own}, resource_result)
         return {"contents": [_with_service_address(content, "uri", named, narrowing) for content in result["contents"]]}
 
-    def _find_sources(self, kind: str, narrowing: Narrowing) -> Iterator[tuple[str, McpSource]]:
+    def _find_sources(self, kind: str, narrowing: AccessFilter) -> Iterator[tuple[str, McpSource]]:
         """Yield the running services that offer this kind and that the request may use as a whole."""
         seen: set[str] = set()
         for configured in self._services():
@@ -99,14 +99,14 @@ class ServiceOffers:
                 yield name, source
 
     async def _list_entries(
-        self, kind: str, method: str, key: str, narrowing: Narrowing
+        self, kind: str, method: str, key: str, narrowing: AccessFilter
     ) -> Sequence[tuple[str, Sequence[Json]]]:
         offering = list(self._find_sources(kind, narrowing))
         found = await asyncio.gather(*(_pages(source, name, method, key) for name, source in offering))
         return [(name, entries) for (name, _), entries in zip(offering, found, strict=True)]
 
 
-def with_addresses(result: Json, service: str | None, narrowing: Narrowing) -> Json:
+def with_addresses(result: Json, service: str | None, narrowing: AccessFilter) -> Json:
     """Return the result of a tool with the resources that it names or contains as this client reads them."""
     if service is None or narrowing.service is not None:
         return result
@@ -114,7 +114,7 @@ def with_addresses(result: Json, service: str | None, narrowing: Narrowing) -> J
     return {**result, "content": content}
 
 
-def _of_content(block: Json, service: str, narrowing: Narrowing) -> Json:
+def _of_content(block: Json, service: str, narrowing: AccessFilter) -> Json:
     if block.get("type") == "resource_link":
         return _with_service_address(block, "uri", service, narrowing)
     if block.get("type") == "resource" and isinstance(block.get("resource"), dict):
@@ -157,11 +157,11 @@ async def _ask_service(
         raise MCPError(INTERNAL_ERROR, f"the service {service!r} did not answer: try again later.") from None
 
 
-def _name(service: str, own: str, narrowing: Narrowing) -> str:
+def _name(service: str, own: str, narrowing: AccessFilter) -> str:
     return own if narrowing.service is not None else f"{model_name(service)}__{own}"
 
 
-def _own(service: str, name: str, narrowing: Narrowing) -> str | None:
+def _own(service: str, name: str, narrowing: AccessFilter) -> str | None:
     """Return the server's own name of a prompt; None: it is of another service."""
     prefix = f"{model_name(service)}__"
     if narrowing.service is not None:
@@ -169,7 +169,7 @@ def _own(service: str, name: str, narrowing: Narrowing) -> str | None:
     return name.removeprefix(prefix) if name.startswith(prefix) else None
 
 
-def _with_service_address(entry: Json, key: str, service: str, narrowing: Narrowing) -> Json:
+def _with_service_address(entry: Json, key: str, service: str, narrowing: AccessFilter) -> Json:
     """Return an entry whose address leads to its service again."""
     if narrowing.service is not None or not isinstance(entry.get(key), str):
         return entry

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from gateway.contracts.trace_context import CURRENT, TraceContext
 from gateway.lanes.local import Facade
-from gateway.mcp_server.client_request import Visit
+from gateway.mcp_server.client_request import ClientRequest
 from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
 from gateway.telemetry.tracing.w3c import parse_parent
 
 _CALL: Final = "tools/call"
 
 
-def begun_span(tracer: Tracer | None, visit: Visit, ctx: Any, *, method: str) -> Span | None:
+def begun_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *, method: str) -> Span | None:
     """Begin the span of a message, the current one from here on; None: there are no traces.
 
     It is below the span that the message names in its `_meta`, and linked to that of its HTTP request; else below that.

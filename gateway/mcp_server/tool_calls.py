@@ -31,9 +31,9 @@ from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
 from gateway.mcp_server.auth.elicitation_auth import ElicitationAnswers
-from gateway.mcp_server.client_request import Visit, get_client_request
-from gateway.mcp_server.elicitation import Question, find_question, held_text, parse_decision
-from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.client_request import ClientRequest, get_client_request
+from gateway.mcp_server.elicitation import ApprovalElicitation, find_question, held_text, parse_decision
+from gateway.mcp_server.listing import ToolOffer
 from gateway.mcp_server.progress import ProgressReporter
 from gateway.mcp_server.quotas.result_backlog import UnreadResults, result_bytes
 from gateway.mcp_server.results import call_result, run_mark, text_result
@@ -67,7 +67,7 @@ class _State:
         return orjson.dumps([self.run_id, self.waiter, self.approval_id, self.sha256, self.mode]).decode()
 
     @classmethod
-    def about(cls, run: CallRun, question: Question) -> "_State":
+    def about(cls, run: CallRun, question: ApprovalElicitation) -> "_State":
         approval = question.approval
         return cls(run.id, run.waiter, approval.id, waiting_sha256(approval), question.mode)
 
@@ -77,7 +77,7 @@ class _State:
 
 
 @dataclass(slots=True, kw_only=True)
-class Calling:
+class CallHandler:
     """The calls of one worker.
 
     `identify` is asked about the request that brings an answer before it decides: its key may lack the scope that the
@@ -98,7 +98,7 @@ class Calling:
     _open: "Counter[str]" = field(default_factory=Counter)  # calls under way, by their sessions
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
-    async def call(self, ctx: Any, params: CallToolRequestParams, offer: Offer, arguments: Json) -> Any:
+    async def call(self, ctx: Any, params: CallToolRequestParams, offer: ToolOffer, arguments: Json) -> Any:
         """Return the result of one call of what is offered, or a question about it."""
         visit = get_client_request(ctx)
         wanted = WantedCall(
@@ -160,7 +160,7 @@ class Calling:
     async def _wait_for_result(
         self,
         ctx: Any,
-        visit: Visit,
+        visit: ClientRequest,
         run: CallRun,
         progress: ProgressReporter,
         *,
@@ -191,13 +191,13 @@ class Calling:
         found = await self.calls.outcome(run, wait_s=patience_s, progressed=progress.tell)
         return found if isinstance(found, Done) else self._still_held(visit, found)
 
-    def _result(self, ctx: Any, visit: Visit, run: CallRun, done: Done) -> Json:
+    def _result(self, ctx: Any, visit: ClientRequest, run: CallRun, done: Done) -> Json:
         """Return the end of a call. Once its client has it, the same call is another one."""
         if run.is_owed:
             visit.owed[run_mark(done.run_id)] = lambda: self.calls.mark_delivered(run)
         return call_result(done, ctx.protocol_version)
 
-    def _question(self, ctx: Any, visit: Visit, held: WaitingCall) -> Question | None:
+    def _question(self, ctx: Any, visit: ClientRequest, held: WaitingCall) -> ApprovalElicitation | None:
         """Return the question about a held call; None: this client cannot put one to its user."""
         can_ask = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or (
             visit.reads.events and ctx.session.can_send_request
@@ -208,7 +208,7 @@ class Calling:
         return find_question(held.approvals[0], ctx.session.client_capabilities, answering)
 
     async def _ask_on_stream(
-        self, ctx: Any, visit: Visit, run: CallRun, question: Question, progress: ProgressReporter
+        self, ctx: Any, visit: ClientRequest, run: CallRun, question: ApprovalElicitation, progress: ProgressReporter
     ) -> tuple[Done | None, float]:
         """Ask on the stream of the call. Return its end if that comes first; else how long to wait for it yet."""
         loop, left_s = asyncio.get_running_loop(), question.approval.expires_s - self.clock.time()
@@ -230,7 +230,9 @@ class Calling:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _put_question(self, ctx: Any, question: Question) -> tuple[ElicitResult | None, RequestHead | None]:
+    async def _put_question(
+        self, ctx: Any, question: ApprovalElicitation
+    ) -> tuple[ElicitResult | None, RequestHead | None]:
         """Put a question on the stream of a call. Return its answer and the head of the request that brought that."""
         session_id = get_client_request(ctx).session_id or ""
         with self.answers.expect_answer(session_id):
@@ -272,7 +274,7 @@ class Calling:
                 raise
         return self.wait_s()
 
-    def _still_held(self, visit: Visit, held: WaitingCall) -> Json:
+    def _still_held(self, visit: ClientRequest, held: WaitingCall) -> Json:
         """Return the result of a call that has not run, and stays owed to its client."""
         answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
         approval = held.approvals[0]

@@ -11,14 +11,14 @@ from gateway.aio.cooperative import in_turns
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.mcp_server.client_request import CURRENT, Visit, get_client_request
+from gateway.mcp_server.client_request import CURRENT, ClientRequest, get_client_request
 from gateway.mcp_server.errors import no_such
 from gateway.mcp_server.finding import search
 from gateway.mcp_server.finding.word_index import WordIndex, index_words
-from gateway.mcp_server.listing import Narrowing, Offer, ToolListing
+from gateway.mcp_server.listing import AccessFilter, ToolListing, ToolOffer
 from gateway.mcp_server.results import text_result
 from gateway.mcp_server.services import with_addresses
-from gateway.mcp_server.tool_calls import Calling
+from gateway.mcp_server.tool_calls import CallHandler
 from gateway.tools.client_rights import WORKFLOW_SCOPE
 
 #: Refusals of a call that the model of the client reads, and acts on.
@@ -30,15 +30,15 @@ class ClientTools:
     """The tools of one worker. `serve` returns the settings in use."""
 
     listing: ToolListing
-    calling: Calling
+    calling: CallHandler
     serve: Callable[[], Serve]
     _index: WordIndex | None = None
 
-    def get_access_filter(self, visit: Visit) -> Narrowing:
+    def get_access_filter(self, visit: ClientRequest) -> AccessFilter:
         """Return what a request may use. Workflows need the scope that their pages need."""
         caller = visit.identity.caller
         lists = (self.serve().tools, caller.bounds.tools)
-        return Narrowing(lists, visit.service, workflows=WORKFLOW_SCOPE in caller.scopes)
+        return AccessFilter(lists, visit.service, workflows=WORKFLOW_SCOPE in caller.scopes)
 
     def list_definitions(self, ctx: Any) -> list[Json]:
         """Return the definitions that a client sees: all of its tools, or two that stand for a long list."""
@@ -85,7 +85,7 @@ class ClientTools:
         most = self.serve().search_over
         return most is not None and count > most
 
-    async def _search_tools(self, offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
+    async def _search_tools(self, offers: list[ToolOffer], arguments: Json, version: str, *, plain: bool) -> Json:
         """Return what a query finds. The words of all tools are read once after each change of theirs."""
         every, index = self.listing.every(), self._index
         if index is None or index.offers is not every:

@@ -8,7 +8,7 @@ from mcp_types import INVALID_PARAMS
 
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import model_name
-from gateway.workflows.definition import Step, Workflow
+from gateway.workflows.definition import Workflow, WorkflowStep
 from gateway.workflows.parameters import ParameterError, convert_parameters, validate_parameters
 from gateway.workflows.templates import TooLongError, render_template
 
@@ -64,7 +64,7 @@ def _text(workflow: Workflow, params: Json) -> str:
     return "\n".join(lines)
 
 
-def _describe_step(step: Step, values: Mapping[str, Mapping[str, object]]) -> str:
+def _describe_step(step: WorkflowStep, values: Mapping[str, Mapping[str, object]]) -> str:
     """Return one step as a sentence."""
     if step.tool is not None:
         filled = render_template(dict(step.with_), values)

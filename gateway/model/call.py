@@ -15,9 +15,9 @@ from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.fallback_chain import FallbackCall
-from gateway.model.listing import Asking, ModelLists
+from gateway.model.listing import ListingClient, ModelLists
 from gateway.model.metering import ModelUsageRecorder
-from gateway.model.upstream_client import Upstream
+from gateway.model.upstream_client import ModelUpstream
 from gateway.telemetry.tracing.tracer import Tracer
 from gateway.upstream.endpoint import OPENAI
 from gateway.usage.response_parser import clean_model_name
@@ -55,7 +55,7 @@ class ModelCall:
         """Return whether a request must name its model, because the configuration names none."""
         return self._table.model is None
 
-    def get_quirks(self, upstream: Upstream, model: str, *, caller: Caller) -> Quirks:
+    def get_quirks(self, upstream: ModelUpstream, model: str, *, caller: Caller) -> Quirks:
         """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
         configured = (member.pool.endpoint.quirks for member in upstream.group.members)
         return self.quirks.of_model(upstream.name, model, whose=key_identity(caller)).union(*configured)
@@ -72,7 +72,7 @@ class ModelCall:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
         return self._table.get_candidates(body)
 
-    async def models(self, asking: Asking) -> tuple[int, str, bytes]:
+    async def models(self, asking: ListingClient) -> tuple[int, str, bytes]:
         """Return (status, content type, body) of the list of models. Raises GatewayError."""
         return await self._lists(asking)
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.model_names import MODEL_CHARS, is_listed_model
-from gateway.model.upstream_client import Upstream
+from gateway.model.upstream_client import ModelUpstream
 
 #: Fields of a request by which servers use other models than its `model`: OpenRouter, LiteLLM, older OpenAI and Azure,
 #: servers of adapters.
@@ -31,11 +31,11 @@ Use: TypeAlias = Sequence[tuple[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ModelCandidate:
     """A model at an upstream. `model` is its name there; None: the request names it."""
 
     model: str | None
-    upstream: Upstream
+    upstream: ModelUpstream
 
     def get_model_name(self, body: Mapping[str, object]) -> str:
         """Return the name of the model that a request with this body is sent for."""
@@ -50,7 +50,7 @@ class Candidates:
     """
 
     name: str
-    models: Sequence[Candidate]
+    models: Sequence[ModelCandidate]
     body: Mapping[str, object] = field(default_factory=dict)
 
     def filter_allowed(self, caller: Caller) -> "Candidates":
@@ -100,7 +100,7 @@ class ModelTable:
 
     def __init__(
         self,
-        upstreams: Sequence[Upstream],
+        upstreams: Sequence[ModelUpstream],
         *,
         fixed: str | None = None,
         model: str | None = None,
@@ -111,7 +111,7 @@ class ModelTable:
         self.aliases = aliases
         self._by_name = {upstream.name: upstream for upstream in upstreams}
         self._fixed = None if fixed is None else self._by_name.get(fixed)
-        self._found: dict[str, Sequence[Candidate]] = {}  # by what was asked for
+        self._found: dict[str, Sequence[ModelCandidate]] = {}  # by what was asked for
 
     def get_candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
@@ -135,13 +135,13 @@ class ModelTable:
             self._found[name] = models
         return Candidates(name, models, body)
 
-    def _resolve_models(self, name: str) -> Sequence[Candidate]:
+    def _resolve_models(self, name: str) -> Sequence[ModelCandidate]:
         use = self.aliases.get(name)
         if use is None:
-            return (Candidate(self.model, self.get_upstream(name)),)
-        return [Candidate(model, self._resolve_upstream(model, upstream)) for model, upstream in use]
+            return (ModelCandidate(self.model, self.get_upstream(name)),)
+        return [ModelCandidate(model, self._resolve_upstream(model, upstream)) for model, upstream in use]
 
-    def get_upstream(self, model: str) -> Upstream:
+    def get_upstream(self, model: str) -> ModelUpstream:
         """Return the upstream of a model by its name. Raises GatewayError (upstream_unavailable)."""
         if self._fixed is not None:
             return self._fixed
@@ -152,5 +152,5 @@ class ModelTable:
             raise GatewayError("upstream_unavailable", "No upstream is configured; add one under 'upstreams'.")
         return next((upstream for upstream in self.upstreams if not upstream.models), self.upstreams[0])
 
-    def _resolve_upstream(self, model: str, upstream: str | None) -> Upstream:
+    def _resolve_upstream(self, model: str, upstream: str | None) -> ModelUpstream:
         return self.get_upstream(model) if upstream is None else self._by_name[upstream]

@@ -1,8 +1,8 @@
 """One answer of a model, which the first endpoint gives that can: of its upstream, of a fallback, of the next model.
 
 Where a request goes next is decided here and in `gateway.upstream.attempts`, while nothing of the answer has gone to
-the run (`held.py`). When a run calls its model again later is decided in `gateway.agent.upstream_recovery`: such a call
-(`Exchange.again`) is sent once, so that the two do not multiply, and takes its place in the same budget.
+the run (`buffered_start.py`). When a run calls its model again later is decided in `gateway.agent.upstream_recovery`:
+such a call (`Exchange.again`) is sent once, so that the two do not multiply, and takes its place in the same budget.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange
 from gateway.contracts.trace_context import CURRENT
 from gateway.http.response_head import ResponseHead
-from gateway.model.adaptation.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, key_identity, sort_quirks
+from gateway.model.adaptation.quirks import NONE, LearntQuirks, QuirkKey, Quirks, find_quirk, key_identity, sort_quirks
 from gateway.model.adaptation.tool_names import restore_tool_names
 from gateway.model.answer import stream, whole
 from gateway.model.buffered_start import ChunkBuffer
 from gateway.model.call_limits import CallLimits
-from gateway.model.candidates import Candidate, Candidates
+from gateway.model.candidates import Candidates, ModelCandidate
 from gateway.model.http_request import chat_request, trace_lines
 from gateway.model.metering import CallMeter, ModelUsageRecorder
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, get_call_outcome, no_answer, passes, refusal
@@ -81,7 +81,7 @@ class FallbackCall:
         self._span: Span | None = None  # of the try under way
         self._released = False
         self._tries: Tries | None = None  # of the candidate that is asked
-        self._candidate: Candidate
+        self._candidate: ModelCandidate
         self._target: Target
         self._call: UpstreamCall | None = None
         self._head: ResponseHead
@@ -241,7 +241,7 @@ class FallbackCall:
         target, endpoint, model = self._target, member.pool.endpoint, self.by.model
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.credential if is_first else b""
-        asked = Asked(self.by.upstream, member.name, model, key_identity(self._exchange.caller))
+        asked = QuirkKey(self.by.upstream, member.name, model, key_identity(self._exchange.caller))
         quirks = first = self._quirks.get_quirks(asked, configured=endpoint.quirks)
         trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
         while True:

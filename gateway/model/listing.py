@@ -21,7 +21,7 @@ from gateway.contracts.storage.store import Json
 from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, holds_more
 from gateway.model.candidates import ModelTable
 from gateway.model.http_request import list_request, own_credential
-from gateway.model.upstream_client import Target, Upstream
+from gateway.model.upstream_client import ModelUpstream, Target
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint_state import Member
 
@@ -40,7 +40,7 @@ _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ListingClient:
     """The client's header lines that go on, and those of its credential, in whose header an upstream's own key goes."""
 
     caller: Caller
@@ -60,7 +60,7 @@ class ModelLists:
     _known: dict[str, Sequence[Json]] = field(default_factory=dict)
     _paused_until_s: dict[str, float] = field(default_factory=dict)
 
-    async def __call__(self, asking: Asking) -> tuple[int, str, bytes]:
+    async def __call__(self, asking: ListingClient) -> tuple[int, str, bytes]:
         """Return (status, content type, body). Raises GatewayError."""
         if not self.merged:
             upstream = self.table.get_candidates({}).models[0].upstream
@@ -68,7 +68,7 @@ class ModelLists:
             return await _fetch_list(upstream, asking)
         return HTTPStatus.OK, _JSON, orjson.dumps({"object": "list", "data": await self._all(asking)})
 
-    async def _all(self, asking: Asking) -> list[Json]:
+    async def _all(self, asking: ListingClient) -> list[Json]:
         caller, first = asking.caller, self.table.get_candidates({}).models[0].upstream
         upstreams = [upstream for upstream in self.table.upstreams if caller.may_use_upstream(upstream.name)]
         elsewhere = replace(asking, credential=b"")  # it was sent for the first upstream
@@ -84,7 +84,7 @@ class ModelLists:
                     listed[name] = model
         return list(listed.values())
 
-    async def _get_models(self, upstream: Upstream, asking: Asking) -> Sequence[Json]:
+    async def _get_models(self, upstream: ModelUpstream, asking: ListingClient) -> Sequence[Json]:
         """Return the models that one upstream lists, or listed last."""
         if self.clock() >= self._paused_until_s.get(upstream.name, 0.0):
             try:
@@ -105,7 +105,7 @@ class ModelLists:
         return self._known.get(upstream.name, ())
 
 
-async def _fetch_list(upstream: Upstream, asking: Asking) -> tuple[int, str, bytes]:
+async def _fetch_list(upstream: ModelUpstream, asking: ListingClient) -> tuple[int, str, bytes]:
     """Return (status, content type, body) of the upstream's own list, by the first endpoint that answers.
 
     Raises GatewayError.
@@ -122,7 +122,7 @@ async def _fetch_list(upstream: Upstream, asking: Asking) -> tuple[int, str, byt
     raise failure or group.unavailable(None)
 
 
-async def _fetch_from_target(target: Target, asking: Asking) -> tuple[int, str, bytes]:
+async def _fetch_from_target(target: Target, asking: ListingClient) -> tuple[int, str, bytes]:
     call = UpstreamCall(target.pool, method=b"GET")
     try:
         own = own_credential(asking.credential, target.pool.endpoint, header=asking.header)
@@ -136,7 +136,7 @@ async def _fetch_from_target(target: Target, asking: Asking) -> tuple[int, str, 
     return head.status, content_type.decode("latin-1"), content
 
 
-async def _fetch_models(upstream: Upstream, asking: Asking) -> Sequence[Json] | None:
+async def _fetch_models(upstream: ModelUpstream, asking: ListingClient) -> Sequence[Json] | None:
     """Return the models that an upstream lists; None: it refuses this client, and others may be served.
 
     Raises GatewayError.

@@ -10,7 +10,7 @@ from gateway.upstream.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class ModelUpstream:
     """An upstream of the context lane. `models` are the patterns of its models; () matches all."""
 
     group: Group

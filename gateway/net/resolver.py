@@ -1,4 +1,4 @@
-"""The lookups of `lookups.py` for clients of aiohttp, whose own resolver uses the event loop's four threads."""
+"""The lookups of `dns.py` for clients of aiohttp, whose own resolver uses the event loop's four threads."""
 
 import socket
 from typing import Final

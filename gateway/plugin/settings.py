@@ -9,7 +9,7 @@ from gateway.config.schema.tools import Tool as ToolConfig
 from gateway.config.values.scalars import FilePath, Flag, limit_count
 from gateway.config.values.secret import Secret
 from gateway.config.values.units import Duration, limit_size
-from gateway.config.values.value import PathLeaf, Value
+from gateway.config.values.value import PathLeaf, ValueType
 
 __all__ = [
     "Config",
@@ -19,7 +19,7 @@ __all__ = [
     "PathLeaf",
     "Secret",
     "ToolConfig",
-    "Value",
+    "ValueType",
     "limit_count",
     "limit_size",
 ]

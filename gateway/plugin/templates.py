@@ -1,9 +1,9 @@
 """The references in workflows, for tools that put values into a language of their own. Provisional until 1.0."""
 
-from gateway.workflows.templates import Value, Values, filled_object
+from gateway.workflows.templates import TemplateValue, Values, filled_object
 
 __all__ = [
-    "Value",
+    "TemplateValue",
     "Values",
     "filled_object",
 ]

@@ -4,12 +4,12 @@ from gateway.text.ask_before import find_ask_request
 from gateway.text.keywords import COMPARED_CHARS, extract_keywords
 from gateway.text.memory_requests import MemoryRequest, memory_request
 from gateway.text.negation import is_refused
-from gateway.text.phrases import Folded, Hit, Phrases, Spans, fold, fold_phrase, is_whole, mentions
+from gateway.text.phrases import FoldedText, Hit, Phrases, Spans, fold, fold_phrase, is_whole, mentions
 from gateway.text.quotes import code_blocks, shown_text
 
 __all__ = [
     "COMPARED_CHARS",
-    "Folded",
+    "FoldedText",
     "Hit",
     "MemoryRequest",
     "Phrases",

@@ -49,7 +49,7 @@ class PluginProblem(Exception):  # noqa: N818  (a problem of the operator's file
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SettingFault:
     """One fault of a `with:` that its plugin does not accept; `path` is within it."""
 
     path: KeyPath
@@ -217,22 +217,22 @@ def parse_settings(plugin: Plugin[Any, Any], name: str, settings: PluginSettings
 
 def list_setting_faults(
     error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]
-) -> list[Finding]:
+) -> list[SettingFault]:
     """Return pydantic's findings, in the terms of a configuration file; never with a value, which could be a secret."""
     return [_build_fault(details, config, settings) for details in error.errors(include_url=False)]
 
 
-def _build_fault(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> Finding:
+def _build_fault(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> SettingFault:
     path = _path_within(settings, details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            return Finding(path, _unknown_key(path, config), is_key=True)
+            return SettingFault(path, _unknown_key(path, config), is_key=True)
         case "missing":
-            return Finding((*path, *details["loc"][len(path) :][:1]), "this key is required")
+            return SettingFault((*path, *details["loc"][len(path) :][:1]), "this key is required")
         case "value_error":
-            return Finding(path, str(details["ctx"]["error"]))
+            return SettingFault(path, str(details["ctx"]["error"]))
         case _:
-            return Finding(path, details["msg"][:1].lower() + details["msg"][1:])
+            return SettingFault(path, details["msg"][:1].lower() + details["msg"][1:])
 
 
 def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:

@@ -41,7 +41,7 @@ _ENDED: Final = "answer.ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedAnswer:
     """An answer that is recorded. `fence` is the one of its run; `start` counts the entries that are there already."""
 
     response_id: str
@@ -69,7 +69,7 @@ class AnswerLogs:
 
     def record(
         self,
-        answer: Recorded,
+        answer: RecordedAnswer,
         run: LiveRun,
         *,
         over: Callable[[], Awaitable[None]],
@@ -123,7 +123,7 @@ class AnswerLogs:
             if len(found) < BATCH:
                 return entries
 
-    async def append(self, answer: Recorded, chunks: Sequence[Chunk]) -> None:
+    async def append(self, answer: RecordedAnswer, chunks: Sequence[Chunk]) -> None:
         """Append entries behind those that are there. Raises ConflictError, StoreError."""
         entries = [orjson.dumps(chunk) for chunk in chunks]
         await self._store.append_answer(
@@ -145,7 +145,7 @@ class AnswerLogs:
             del self._tasks[response_id]
 
     async def _continue_recording(
-        self, before: "asyncio.Task[None]", answer: Recorded, run: LiveRun, over: Callable[[], Awaitable[None]]
+        self, before: "asyncio.Task[None]", answer: RecordedAnswer, run: LiveRun, over: Callable[[], Awaitable[None]]
     ) -> None:
         """Record the answer of a run behind what another recording leaves, unless that was the end."""
         await asyncio.wait({before})
@@ -159,7 +159,7 @@ class AnswerLogs:
 
     async def _record(
         self,
-        answer: Recorded,
+        answer: RecordedAnswer,
         run: LiveRun,
         over: Callable[[], Awaitable[None]],
         first: Callable[[], Awaitable[None]] | None = None,
@@ -198,7 +198,7 @@ class _Writer:
     """
 
     def __init__(
-        self, logs: AnswerLogs, answer: Recorded, run: LiveRun, first: Callable[[], Awaitable[None]] | None
+        self, logs: AnswerLogs, answer: RecordedAnswer, run: LiveRun, first: Callable[[], Awaitable[None]] | None
     ) -> None:
         self._logs = logs
         self._answer = answer

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import orjson
 
-from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.caller import Caller, KeyBounds
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import RunKind, StoredRun
@@ -139,11 +139,11 @@ def load_exchange(
 
 def _load_caller(run: StoredRun, asked: Json) -> Caller:
     """Return the caller of a stored run, with the bounds that its calls of models have."""
-    bounds = Bounds(models=tuple(asked.get("models", ())), upstreams=tuple(asked.get("upstreams", ())))
+    bounds = KeyBounds(models=tuple(asked.get("models", ())), upstreams=tuple(asked.get("upstreams", ())))
     return Caller(run.caller, run.tenant, frozenset(asked["scopes"]), bounds)
 
 
-def _bounds(bounds: Bounds) -> Json:
+def _bounds(bounds: KeyBounds) -> Json:
     """Return the bounds of a caller that its run keeps; the others are those of its requests."""
     kept = {"models": bounds.models, "upstreams": bounds.upstreams}
     return {name: value for name, value in kept.items() if value}

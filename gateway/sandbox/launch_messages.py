@@ -94,7 +94,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandOutcome:
     """`code` as shells count: 128 and the signal for what a signal ended.
 
     `detail` says why it could not begin, or what was killed.
@@ -108,5 +108,5 @@ class Outcome:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def from_line(cls, line: bytes) -> "Outcome":
+    def from_line(cls, line: bytes) -> "CommandOutcome":
         return cls(**json.loads(line))

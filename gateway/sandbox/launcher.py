@@ -23,7 +23,7 @@ from typing import Final, NoReturn
 from gateway.sandbox import namespaces, setup
 from gateway.sandbox import process_tree as family
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
-from gateway.sandbox.launch_messages import End, Order, Outcome
+from gateway.sandbox.launch_messages import CommandOutcome, End, Order
 from gateway.sandbox.memory import held_bytes, stored_bytes
 from gateway.sandbox.programs import PATH, program
 
@@ -56,12 +56,12 @@ def main() -> None:
         os.write(answer, outcome.to_line())
 
 
-def carry_out(order: Order) -> Outcome:
+def carry_out(order: Order) -> CommandOutcome:
     """Run the command to its end. Turns this process into one that does nothing else."""
     name = order.argv[0]
     path = name if "/" in name else program(name)
     if path is None:
-        return Outcome("not_started", 127, f"{name!r}: not found in {' and '.join(PATH)}")
+        return CommandOutcome("not_started", 127, f"{name!r}: not found in {' and '.join(PATH)}")
     try:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         base_processes = family.tasks_of_this_user()
@@ -70,7 +70,7 @@ def carry_out(order: Order) -> Outcome:
         elif order.level == "bubblewrap" and order.read_only:
             namespaces.enter(mounts_only=True)
     except OSError as error:
-        return Outcome("unconfined", detail=f"{order.level}: {error.strerror or error}")
+        return CommandOutcome("unconfined", detail=f"{order.level}: {error.strerror or error}")
     woken = _wake_on_children()
     status, status_end = os.pipe()
     report, report_end = os.pipe()
@@ -84,13 +84,13 @@ def carry_out(order: Order) -> Outcome:
         failure = told.readline()
     if failure:
         family.end(grace_s=0)
-        return Outcome.from_line(failure)
+        return CommandOutcome.from_line(failure)
     end, codes = _watch(order, pid, woken=woken)
     grace_s = 0.0 if end == "exited" else order.grace_s
     codes |= family.end(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
     if order.level == "bubblewrap" and end == "exited":
         return _bubblewrap_outcome(status, codes.get(pid, 0))
-    return Outcome(end, codes.get(pid, 0))
+    return CommandOutcome(end, codes.get(pid, 0))
 
 
 def _become(order: Order, path: str, *, base_processes: int, report: int, status: int) -> Callable[[], NoReturn]:
@@ -156,7 +156,7 @@ def _on_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: a signal needs a handler to wake anybody."""
 
 
-def _bubblewrap_outcome(status: int, own_code: int) -> Outcome:
+def _bubblewrap_outcome(status: int, own_code: int) -> CommandOutcome:
     """Return the outcome that bubblewrap reports; `own_code` is its own exit code.
 
     Its own failures have an exit code, too; the command's is the one that it wrote down. It writes none if a signal
@@ -165,7 +165,7 @@ def _bubblewrap_outcome(status: int, own_code: int) -> Outcome:
     lines = os.read(status, _STATUS_BYTES).splitlines()
     codes = [told["exit-code"] for told in map(json.loads, lines) if "exit-code" in told]
     if not codes and own_code > _SIGNALLED:
-        return Outcome("lost", detail=f"bubblewrap was ended by signal {own_code - _SIGNALLED}")
+        return CommandOutcome("lost", detail=f"bubblewrap was ended by signal {own_code - _SIGNALLED}")
     if not codes:
-        return Outcome("unconfined", detail="bubblewrap could not set up the sandbox")
-    return Outcome("exited", codes[0])
+        return CommandOutcome("unconfined", detail="bubblewrap could not set up the sandbox")
+    return CommandOutcome("exited", codes[0])

@@ -19,7 +19,7 @@ _LONGEST_PAUSE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ProcessInfo:
     """One process; `depth` 1 is a child, `group` its process group, `tasks` the number of its threads."""
 
     pid: int
@@ -29,17 +29,17 @@ class Member:
     depth: int = 0
 
 
-def members(*, ended: bool = False) -> list[Member]:
+def members(*, ended: bool = False) -> list[ProcessInfo]:
     """Return all descendants of this process that live; also those that have `ended` and that wait to be reaped."""
-    children: dict[int, list[Member]] = {}
+    children: dict[int, list[ProcessInfo]] = {}
     with os.scandir(_PROC) as entries:
         for entry in entries:
             if entry.name.isdigit() and (member := _read(entry.name, ended=ended)) is not None:
                 children.setdefault(member.parent, []).append(member)
-    found: list[Member] = []
+    found: list[ProcessInfo] = []
     generation, depth = children.get(os.getpid(), []), 1
     while generation:
-        found += [Member(m.pid, m.parent, m.group, m.tasks, depth) for m in generation]
+        found += [ProcessInfo(m.pid, m.parent, m.group, m.tasks, depth) for m in generation]
         generation, depth = [child for m in generation for child in children.get(m.pid, [])], depth + 1
     return found
 
@@ -94,13 +94,13 @@ def tasks_of_this_user() -> int:
     return count
 
 
-def _send(number: signal.Signals, to: Iterable[Member]) -> None:
+def _send(number: signal.Signals, to: Iterable[ProcessInfo]) -> None:
     for member in to:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(member.pid, number)
 
 
-def _read(pid: str, *, ended: bool) -> Member | None:
+def _read(pid: str, *, ended: bool) -> ProcessInfo | None:
     try:
         text = _PROC.joinpath(pid, "stat").read_bytes()
     except OSError:
@@ -111,4 +111,4 @@ def _read(pid: str, *, ended: bool) -> Member | None:
     # The state is that of the first thread. Where that has ended and others have not, it is a zombie, and counted.
     if fields[0].decode() in _DEAD and tasks <= 1 and not ended:
         return None
-    return Member(int(pid), int(fields[1]), int(fields[2]), max(tasks, 1))
+    return ProcessInfo(int(pid), int(fields[1]), int(fields[2]), max(tasks, 1))

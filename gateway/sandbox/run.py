@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from gateway.aio.clock import until_set
-from gateway.sandbox.launch_messages import Order, Outcome
+from gateway.sandbox.launch_messages import CommandOutcome, Order
 
 #: Where the package `gateway` lies, for an interpreter that looks nowhere else.
 _HOME: Final = str(Path(__file__).parents[2])
@@ -56,8 +56,8 @@ class OutputExcerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    outcome: Outcome
+class CommandResult:
+    outcome: CommandOutcome
     stdout: str
     stderr: str
 
@@ -98,7 +98,7 @@ class _Launcher(asyncio.SubprocessProtocol):
         self.ended.set()
 
 
-async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes: int) -> Finished:
+async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes: int) -> CommandResult:
     """Run the command; of each stream at most so many bytes are kept, and after `flood_bytes` the command is ended.
 
     Cancelling ends the command and all its processes first.
@@ -123,10 +123,10 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
         finally:
             await asyncio.shield(asyncio.create_task(_end(transport, launcher)))
         line = told.readline()
-    outcome = Outcome.from_line(line) if line else Outcome("lost", detail="the launcher gave no answer")
+    outcome = CommandOutcome.from_line(line) if line else CommandOutcome("lost", detail="the launcher gave no answer")
     if launcher.flooded:
-        outcome = Outcome("output")
-    return Finished(outcome, launcher.excerpts[1].text(), launcher.excerpts[2].text())
+        outcome = CommandOutcome("output")
+    return CommandResult(outcome, launcher.excerpts[1].text(), launcher.excerpts[2].text())
 
 
 async def _end(transport: asyncio.SubprocessTransport, launcher: _Launcher) -> None:

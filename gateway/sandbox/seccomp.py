@@ -87,7 +87,7 @@ Condition: TypeAlias = Bits | OneOf | NotZero
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSyscall:
     """A call that is refused, with its numbers on x86_64 and aarch64.
 
     `when`: only if every one of these conditions holds. `answer`: the errno.
@@ -102,163 +102,163 @@ class Refused:
 
 #: The network, other processes' memory and limits, and parts of the kernel that no command needs.
 ALWAYS: Final = (
-    Refused("socket", 41, 198),
+    RefusedSyscall("socket", 41, 198),
     # A datagram socket sends to any address, although it has a peer: to /dev/log, for one.
-    Refused("socketpair", 53, 199, when=(Bits(1, any=_DATAGRAM),)),
-    Refused("socketpair", 53, 199, when=(Bits(0, any=_NOT_UNIX),)),
-    Refused("io_uring_setup", 425, 425),
-    Refused("ptrace", 101, 117),
-    Refused("process_vm_readv", 310, 270),
-    Refused("process_vm_writev", 311, 271),
-    Refused("pidfd_getfd", 438, 438),
-    Refused("kcmp", 312, 272),
-    Refused("add_key", 248, 217),
-    Refused("request_key", 249, 218),
-    Refused("keyctl", 250, 219),
-    Refused("bpf", 321, 280),
-    Refused("perf_event_open", 298, 241),
-    Refused("userfaultfd", 323, 282),
-    Refused("prlimit64", 302, 261, when=(NotZero(0),)),
-    Refused("sched_setaffinity", 203, 122, when=(NotZero(0),)),
-    Refused("sched_setparam", 142, 118, when=(NotZero(0),)),
-    Refused("sched_setscheduler", 144, 119, when=(NotZero(0),)),
-    Refused("sched_setattr", 314, 274, when=(NotZero(0),)),
-    Refused("setpriority", 141, 140),
-    Refused("ioprio_set", 251, 30),
+    RefusedSyscall("socketpair", 53, 199, when=(Bits(1, any=_DATAGRAM),)),
+    RefusedSyscall("socketpair", 53, 199, when=(Bits(0, any=_NOT_UNIX),)),
+    RefusedSyscall("io_uring_setup", 425, 425),
+    RefusedSyscall("ptrace", 101, 117),
+    RefusedSyscall("process_vm_readv", 310, 270),
+    RefusedSyscall("process_vm_writev", 311, 271),
+    RefusedSyscall("pidfd_getfd", 438, 438),
+    RefusedSyscall("kcmp", 312, 272),
+    RefusedSyscall("add_key", 248, 217),
+    RefusedSyscall("request_key", 249, 218),
+    RefusedSyscall("keyctl", 250, 219),
+    RefusedSyscall("bpf", 321, 280),
+    RefusedSyscall("perf_event_open", 298, 241),
+    RefusedSyscall("userfaultfd", 323, 282),
+    RefusedSyscall("prlimit64", 302, 261, when=(NotZero(0),)),
+    RefusedSyscall("sched_setaffinity", 203, 122, when=(NotZero(0),)),
+    RefusedSyscall("sched_setparam", 142, 118, when=(NotZero(0),)),
+    RefusedSyscall("sched_setscheduler", 144, 119, when=(NotZero(0),)),
+    RefusedSyscall("sched_setattr", 314, 274, when=(NotZero(0),)),
+    RefusedSyscall("setpriority", 141, 140),
+    RefusedSyscall("ioprio_set", 251, 30),
     # Memory that no process has mapped, and that the launcher therefore cannot count; SysV's outlives its processes.
-    Refused("memfd_create", 319, 279),
-    Refused("memfd_secret", 447, 447),
-    Refused("shmget", 29, 194),
-    Refused("semget", 64, 190),
-    Refused("msgget", 68, 186),
-    Refused("mq_open", 240, 180),
+    RefusedSyscall("memfd_create", 319, 279),
+    RefusedSyscall("memfd_secret", 447, 447),
+    RefusedSyscall("shmget", 29, 194),
+    RefusedSyscall("semget", 64, 190),
+    RefusedSyscall("msgget", 68, 186),
+    RefusedSyscall("mq_open", 240, 180),
     # The number of another process's segment, set or queue is easily guessed, and is all that these need.
-    Refused("shmat", 30, 196),
-    Refused("shmctl", 31, 195),
-    Refused("semop", 65, 193),
-    Refused("semtimedop", 220, 192),
-    Refused("semctl", 66, 191),
-    Refused("msgsnd", 69, 189),
-    Refused("msgrcv", 70, 188),
-    Refused("msgctl", 71, 187),
-    Refused("mq_unlink", 241, 181),
-    Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
+    RefusedSyscall("shmat", 30, 196),
+    RefusedSyscall("shmctl", 31, 195),
+    RefusedSyscall("semop", 65, 193),
+    RefusedSyscall("semtimedop", 220, 192),
+    RefusedSyscall("semctl", 66, 191),
+    RefusedSyscall("msgsnd", 69, 189),
+    RefusedSyscall("msgrcv", 70, 188),
+    RefusedSyscall("msgctl", 71, 187),
+    RefusedSyscall("mq_unlink", 241, 181),
+    RefusedSyscall("mmap", 9, 222, when=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
     # A pipe that holds a part of a huge page keeps the whole of it, also when its process has given it back.
-    Refused("vmsplice", 278, 75, answer=_ENOSYS),
+    RefusedSyscall("vmsplice", 278, 75, answer=_ENOSYS),
     # So does a pipe that holds one byte of a file, of the pages in which the file is cached. Programs then copy.
-    Refused("splice", 275, 76, answer=_EINVAL),
-    Refused("sendfile", 40, 71, answer=_EINVAL),
+    RefusedSyscall("splice", 275, 76, answer=_EINVAL),
+    RefusedSyscall("sendfile", 40, 71, answer=_EINVAL),
     # A set of rules holds a few MB of the kernel's memory. Without this call there seems to be no Landlock.
-    Refused("landlock_create_ruleset", 444, 444, answer=_ENOSYS),
+    RefusedSyscall("landlock_create_ruleset", 444, 444, answer=_ENOSYS),
     # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
     # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
-    Refused("unshare", 272, 97),
-    Refused("setns", 308, 268),
-    Refused("clone", 56, 220, when=(Bits(0, any=_NEW),)),
-    Refused("clone3", 435, 435, answer=_ENOSYS),
-    Refused("mount", 165, 40),
-    Refused("fsopen", 430, 430),
-    Refused("open_tree", 428, 428),
-    Refused("move_mount", 429, 429),
+    RefusedSyscall("unshare", 272, 97),
+    RefusedSyscall("setns", 308, 268),
+    RefusedSyscall("clone", 56, 220, when=(Bits(0, any=_NEW),)),
+    RefusedSyscall("clone3", 435, 435, answer=_ENOSYS),
+    RefusedSyscall("mount", 165, 40),
+    RefusedSyscall("fsopen", 430, 430),
+    RefusedSyscall("open_tree", 428, 428),
+    RefusedSyscall("move_mount", 429, 429),
     # A file that another user would execute with the rights of the gateway's.
-    Refused("chmod", 90, None, when=(Bits(1, any=_SET_ID),)),
-    Refused("fchmod", 91, 52, when=(Bits(1, any=_SET_ID),)),
-    Refused("fchmodat", 268, 53, when=(Bits(2, any=_SET_ID),)),
-    Refused("fchmodat2", 452, 452, when=(Bits(2, any=_SET_ID),)),
-    Refused("creat", 85, None, when=(Bits(1, any=_SET_ID),)),
-    Refused("open", 2, None, when=(Bits(1, any=_CREATES), Bits(2, any=_SET_ID))),
-    Refused("openat", 257, 56, when=(Bits(2, any=_CREATES), Bits(3, any=_SET_ID))),
-    Refused("openat2", 437, 437, answer=_ENOSYS),
-    Refused("mknod", 133, None, when=(Bits(1, any=_SET_ID),)),
-    Refused("mknodat", 259, 33, when=(Bits(2, any=_SET_ID),)),
+    RefusedSyscall("chmod", 90, None, when=(Bits(1, any=_SET_ID),)),
+    RefusedSyscall("fchmod", 91, 52, when=(Bits(1, any=_SET_ID),)),
+    RefusedSyscall("fchmodat", 268, 53, when=(Bits(2, any=_SET_ID),)),
+    RefusedSyscall("fchmodat2", 452, 452, when=(Bits(2, any=_SET_ID),)),
+    RefusedSyscall("creat", 85, None, when=(Bits(1, any=_SET_ID),)),
+    RefusedSyscall("open", 2, None, when=(Bits(1, any=_CREATES), Bits(2, any=_SET_ID))),
+    RefusedSyscall("openat", 257, 56, when=(Bits(2, any=_CREATES), Bits(3, any=_SET_ID))),
+    RefusedSyscall("openat2", 437, 437, answer=_ENOSYS),
+    RefusedSyscall("mknod", 133, None, when=(Bits(1, any=_SET_ID),)),
+    RefusedSyscall("mknodat", 259, 33, when=(Bits(2, any=_SET_ID),)),
 )
 #: Modes, owners, times and attributes, which Landlock does not guard: needed where mounts are not read-only.
 METADATA: Final = (
-    Refused("chmod", 90, None),
-    Refused("fchmod", 91, 52),
-    Refused("fchmodat", 268, 53),
-    Refused("fchmodat2", 452, 452),
-    Refused("chown", 92, None),
-    Refused("fchown", 93, 55),
-    Refused("lchown", 94, None),
-    Refused("fchownat", 260, 54),
-    Refused("setxattr", 188, 5),
-    Refused("lsetxattr", 189, 6),
-    Refused("fsetxattr", 190, 7),
-    Refused("setxattrat", 463, 463),
-    Refused("removexattr", 197, 14),
-    Refused("lremovexattr", 198, 15),
-    Refused("fremovexattr", 199, 16),
-    Refused("removexattrat", 466, 466),
-    Refused("file_setattr", 469, 469),
-    Refused("utime", 132, None),
-    Refused("utimes", 235, None),
-    Refused("futimesat", 261, None),
-    Refused("utimensat", 280, 88, when=(NotZero(1),)),  # without a path it is about a file that could be opened
+    RefusedSyscall("chmod", 90, None),
+    RefusedSyscall("fchmod", 91, 52),
+    RefusedSyscall("fchmodat", 268, 53),
+    RefusedSyscall("fchmodat2", 452, 452),
+    RefusedSyscall("chown", 92, None),
+    RefusedSyscall("fchown", 93, 55),
+    RefusedSyscall("lchown", 94, None),
+    RefusedSyscall("fchownat", 260, 54),
+    RefusedSyscall("setxattr", 188, 5),
+    RefusedSyscall("lsetxattr", 189, 6),
+    RefusedSyscall("fsetxattr", 190, 7),
+    RefusedSyscall("setxattrat", 463, 463),
+    RefusedSyscall("removexattr", 197, 14),
+    RefusedSyscall("lremovexattr", 198, 15),
+    RefusedSyscall("fremovexattr", 199, 16),
+    RefusedSyscall("removexattrat", 466, 466),
+    RefusedSyscall("file_setattr", 469, 469),
+    RefusedSyscall("utime", 132, None),
+    RefusedSyscall("utimes", 235, None),
+    RefusedSyscall("futimesat", 261, None),
+    RefusedSyscall("utimensat", 280, 88, when=(NotZero(1),)),  # without a path it is about a file that could be opened
 )
 #: Where Landlock is too old for it (ABI < 3).
 TRUNCATE: Final = (
-    Refused("truncate", 76, 45),
+    RefusedSyscall("truncate", 76, 45),
     # What is opened for reading is truncated, too.
-    Refused("open", 2, None, when=(Bits(1, all=_TRUNCATES, none=_ACCESS),)),
-    Refused("openat", 257, 56, when=(Bits(2, all=_TRUNCATES, none=_ACCESS),)),
+    RefusedSyscall("open", 2, None, when=(Bits(1, all=_TRUNCATES, none=_ACCESS),)),
+    RefusedSyscall("openat", 257, 56, when=(Bits(2, all=_TRUNCATES, none=_ACCESS),)),
 )
 #: Where Landlock is too old for it (ABI < 6) and all processes of the machine can be named.
 SIGNALS: Final = (
-    Refused("kill", 62, 129),
-    Refused("tkill", 200, 130),
-    Refused("tgkill", 234, 131),
-    Refused("rt_sigqueueinfo", 129, 138),
-    Refused("rt_tgsigqueueinfo", 297, 240),
-    Refused("pidfd_send_signal", 424, 424),
-    Refused("fcntl", 72, 25, when=(OneOf(1, _OWNERS),)),
-    Refused("ioctl", 16, 29, when=(OneOf(1, _SOCKET_OWNERS),)),
+    RefusedSyscall("kill", 62, 129),
+    RefusedSyscall("tkill", 200, 130),
+    RefusedSyscall("tgkill", 234, 131),
+    RefusedSyscall("rt_sigqueueinfo", 129, 138),
+    RefusedSyscall("rt_tgsigqueueinfo", 297, 240),
+    RefusedSyscall("pidfd_send_signal", 424, 424),
+    RefusedSyscall("fcntl", 72, 25, when=(OneOf(1, _OWNERS),)),
+    RefusedSyscall("ioctl", 16, 29, when=(OneOf(1, _SOCKET_OWNERS),)),
 )
 #: For commands that may have no effect: what needs no right to write, and others notice all the same.
 READ_ONLY: Final = (
     # Locks, leases and hints on a file that is open for reading hold up whoever writes it.
-    Refused("flock", 73, 32),
-    Refused("fcntl", 72, 25, when=(OneOf(1, _LOCKS_AND_HINTS),)),
+    RefusedSyscall("flock", 73, 32),
+    RefusedSyscall("fcntl", 72, 25, when=(OneOf(1, _LOCKS_AND_HINTS),)),
     # Of watches a user has a few, for all processes together.
-    Refused("inotify_init", 253, None),
-    Refused("inotify_init1", 294, 26),
-    Refused("fanotify_init", 300, 262),
-    Refused("sync", 162, 81),
-    Refused("syncfs", 306, 267),
-    Refused("quotactl", 179, 60),  # Q_SYNC: it writes the quotas of every file system
-    Refused("quotactl_fd", 443, 443),
+    RefusedSyscall("inotify_init", 253, None),
+    RefusedSyscall("inotify_init1", 294, 26),
+    RefusedSyscall("fanotify_init", 300, 262),
+    RefusedSyscall("sync", 162, 81),
+    RefusedSyscall("syncfs", 306, 267),
+    RefusedSyscall("quotactl", 179, 60),  # Q_SYNC: it writes the quotas of every file system
+    RefusedSyscall("quotactl_fd", 443, 443),
     # Flags, labels, snapshots and encryption of a file or folder that is open for reading; input for a terminal.
-    Refused("ioctl", 16, 29, when=(OneOf(1, _ASKING, inverted=True),), answer=_ENOTTY),
-    Refused("connect", 42, 203),
-    Refused("bind", 49, 200),
-    Refused("listen", 50, 201),
+    RefusedSyscall("ioctl", 16, 29, when=(OneOf(1, _ASKING, inverted=True),), answer=_ENOTTY),
+    RefusedSyscall("connect", 42, 203),
+    RefusedSyscall("bind", 49, 200),
+    RefusedSyscall("listen", 50, 201),
     # A socket that waits in another one (SCM_RIGHTS) belongs to no process, so that its memory is not counted.
-    Refused("sendmsg", 46, 211),
-    Refused("sendmmsg", 307, 269),
+    RefusedSyscall("sendmsg", 46, 211),
+    RefusedSyscall("sendmmsg", 307, 269),
     # A limit of 1 byte keeps the machine's handler of crashes from storing one (core(5)); 0 does not.
-    Refused("setrlimit", 160, 164, when=(OneOf(0, (_RLIMIT_CORE,)),)),
-    Refused("prlimit64", 302, 261, when=(OneOf(1, (_RLIMIT_CORE,)), NotZero(2))),
+    RefusedSyscall("setrlimit", 160, 164, when=(OneOf(0, (_RLIMIT_CORE,)),)),
+    RefusedSyscall("prlimit64", 302, 261, when=(OneOf(1, (_RLIMIT_CORE,)), NotZero(2))),
     # Of a process that hides, the launcher sees neither the sockets nor what it watches.
-    Refused("prctl", 157, 167, when=(OneOf(0, (_PR_SET_DUMPABLE,)),)),
+    RefusedSyscall("prctl", 157, 167, when=(OneOf(0, (_PR_SET_DUMPABLE,)),)),
     # The machine has so many events of asynchronous I/O and so many huge pages, for all of its users together.
-    Refused("io_setup", 206, 0),
-    Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_HUGETLB),)),
+    RefusedSyscall("io_setup", 206, 0),
+    RefusedSyscall("mmap", 9, 222, when=(Bits(3, all=_MAP_HUGETLB),)),
     # A futex in a file is one for all who map it, also for reading, also through an overlay. Whoever waits there takes
     # another's wake-up, and whoever requeues takes the waiters. A wait ends at once, as if the value had changed, since
     # C libraries join threads so; waking up others is harmless (futex(2): wake-ups may be spurious).
-    Refused("futex", 202, 98, when=(Bits(1, none=_FUTEX_PRIVATE), OneOf(1, _FUTEX_WAITS)), answer=_EAGAIN),
-    Refused(
+    RefusedSyscall("futex", 202, 98, when=(Bits(1, none=_FUTEX_PRIVATE), OneOf(1, _FUTEX_WAITS)), answer=_EAGAIN),
+    RefusedSyscall(
         *("futex", 202, 98),
         when=(Bits(1, none=_FUTEX_PRIVATE), OneOf(1, _FUTEX_WAITS + _FUTEX_WAKES, inverted=True)),
         answer=_ENOSYS,
     ),
-    Refused("futex_waitv", 449, 449, answer=_ENOSYS),
-    Refused("futex_wake", 454, 454, answer=_ENOSYS),
-    Refused("futex_wait", 455, 455, answer=_ENOSYS),
-    Refused("futex_requeue", 456, 456, answer=_ENOSYS),
+    RefusedSyscall("futex_waitv", 449, 449, answer=_ENOSYS),
+    RefusedSyscall("futex_wake", 454, 454, answer=_ENOSYS),
+    RefusedSyscall("futex_wait", 455, 455, answer=_ENOSYS),
+    RefusedSyscall("futex_requeue", 456, 456, answer=_ENOSYS),
 )
 #: The same where mounts are not read-only: METADATA, and the times of a file that is open for reading.
-READ_ONLY_METADATA: Final = (*METADATA, Refused("utimensat", 280, 88))
+READ_ONLY_METADATA: Final = (*METADATA, RefusedSyscall("utimensat", 280, 88))
 
 
 def known_machine() -> bool:
@@ -266,7 +266,7 @@ def known_machine() -> bool:
     return os.uname().machine in _ARCHITECTURES
 
 
-def program(refused: Sequence[Refused], *, newer: bool = True) -> bytes:
+def program(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> bytes:
     """Return the filter as a BPF program, `struct sock_filter[]`, for this machine.
 
     `newer`: whether calls that came after this file are allowed. If not, they do not exist (ENOSYS).
@@ -295,7 +295,7 @@ def program(refused: Sequence[Refused], *, newer: bool = True) -> bytes:
 _Line: TypeAlias = tuple[int, int, int, int]
 
 
-def _verdict(call: Refused) -> list[_Line]:
+def _verdict(call: RefusedSyscall) -> list[_Line]:
     """Return the lines that refuse the call; where a condition does not hold, they end behind the last of them."""
     lines: list[_Line] = [(_RETURN, 0, 0, _ERRNO | call.answer)]
     for condition in reversed(call.when):
@@ -325,7 +325,7 @@ def _compile_condition(condition: Condition, rest: int) -> list[_Line]:
     return [load, *tests]
 
 
-def install(refused: Sequence[Refused], *, newer: bool = True) -> None:
+def install(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> None:
     """Filter the calls of this thread and of all its children, for good. See `program`."""
     code = program(refused, newer=newer)
     buffer = ctypes.create_string_buffer(code, len(code))

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from gateway.sandbox import bubblewrap, landlock, namespaces, seccomp
 from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
-from gateway.sandbox.launch_messages import DEVICES, SYSTEM, End, Order, Outcome, ProcessLimits
+from gateway.sandbox.launch_messages import DEVICES, SYSTEM, CommandOutcome, End, Order, ProcessLimits
 
 #: Never reached by a command: the process ends before exec with it.
 _FAILED: Final = 125
@@ -33,7 +33,7 @@ _ASKS_A_NETWORK: Final = frozenset({"autofs", "afs"})
 class _StepError(Exception):
     """Carries the outcome of a step that failed."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: CommandOutcome) -> None:
         super().__init__(outcome)
         self.outcome = outcome
 
@@ -49,7 +49,7 @@ def fork(become: Callable[[], NoReturn], *, report: int) -> int:
     except _StepError as failed:
         os.write(report, failed.outcome.to_line())
     except BaseException as error:
-        os.write(report, Outcome("unconfined", detail=f"setting up: {error!r}").to_line())
+        os.write(report, CommandOutcome("unconfined", detail=f"setting up: {error!r}").to_line())
     finally:
         os._exit(_FAILED)
 
@@ -128,10 +128,12 @@ def _require_unnoticed(shown: Sequence[str]) -> None:
     """Raise the error of a step where a look-up below the `shown` paths, or a crash, has an effect on this machine."""
     if (folder := asked_of_a_network(_MOUNTS.read_text(), shown)) is not None:
         detail = f"a look below {folder!r} would have the machine mount something, or ask a network"
-        raise _StepError(Outcome("unconfined", detail=detail))
+        raise _StepError(CommandOutcome("unconfined", detail=detail))
     with suppress(FileNotFoundError):
         if connects_at_crashes(_CORE_PATTERN.read_text()):
-            raise _StepError(Outcome("unconfined", detail="a crash would be told to the socket in kernel.core_pattern"))
+            raise _StepError(
+                CommandOutcome("unconfined", detail="a crash would be told to the socket in kernel.core_pattern")
+            )
 
 
 def asked_of_a_network(mounts: str, shown: Sequence[str]) -> str | None:
@@ -159,7 +161,7 @@ def connects_at_crashes(core_pattern: str) -> bool:
 
 def run_unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
     if order.read_only:
-        raise _StepError(Outcome("unconfined", detail="nothing keeps a read-only command from writing"))
+        raise _StepError(CommandOutcome("unconfined", detail="nothing keeps a read-only command from writing"))
     _ordinary(order, base_processes=base_processes)
     _execute(order, program)
 
@@ -203,11 +205,11 @@ def _require_filter() -> None:
         raise OSError(f"no filter of system calls for {os.uname().machine!r}")
 
 
-def _list_refused_syscalls(order: Order) -> tuple[seccomp.Refused, ...]:
+def _list_refused_syscalls(order: Order) -> tuple[seccomp.RefusedSyscall, ...]:
     return seccomp.ALWAYS + seccomp.READ_ONLY if order.read_only else seccomp.ALWAYS
 
 
-def _missing_truncate() -> tuple[seccomp.Refused, ...]:
+def _missing_truncate() -> tuple[seccomp.RefusedSyscall, ...]:
     return seccomp.TRUNCATE if landlock.abi() < landlock.TRUNCATE_ABI else ()
 
 
@@ -267,4 +269,4 @@ def _step(name: str, *, end: End = "unconfined") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _StepError(Outcome(end, detail=f"{name}: {error.strerror or error}")) from error
+        raise _StepError(CommandOutcome(end, detail=f"{name}: {error.strerror or error}")) from error

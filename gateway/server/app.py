@@ -14,7 +14,7 @@ from gateway.api.ops_pages import Readiness, Route, Site
 from gateway.api.request import identify_with_scope
 from gateway.approvals.webhooks import build_webhooks
 from gateway.auth.keyring import Identity, LentKeys
-from gateway.config import ConfigError, Loaded, Problem, merge_configs, redactable
+from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
 from gateway.config.prices import follow_usage
 from gateway.context.resumption import Resumption
 from gateway.contracts.storage.store import Store, StoreError
@@ -28,9 +28,9 @@ from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import OwedAnswers
-from gateway.server.console import ConsoleEntry, InUse
+from gateway.server.console import ActiveConfig, ConsoleEntry
 from gateway.server.context_lane import (
-    Assembled,
+    LaneServices,
     WorkerServices,
     build_context_lane,
     build_shared,
@@ -50,7 +50,7 @@ from gateway.server.lazy_service import FirstUse
 from gateway.server.pages.lazy_pages import LaterPages
 from gateway.server.pages.page_registry import PageNeeds, PagesEntry
 from gateway.server.pages.runner import build_runner
-from gateway.server.periodic_checks import Housekeeping
+from gateway.server.periodic_checks import PeriodicChecks
 from gateway.server.pruning import Pruner
 from gateway.server.reload_channel import alone
 from gateway.server.resumption import build_resumption
@@ -78,9 +78,9 @@ class Gateway:
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         *,
-        load: Callable[[], Loaded],
+        load: Callable[[], LoadedConfig],
         sink: LogSink,
         metrics: Metrics,
         exposition: Exposition | None = None,
@@ -111,7 +111,7 @@ class Gateway:
         self._resumption: Resumption
         self._kept: FirstUse[KeptResponses]
         self._pages: PagesEntry
-        self._context: Assembled
+        self._context: LaneServices
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
 
@@ -157,7 +157,7 @@ class Gateway:
             listener.start()
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
-        house = Housekeeping(
+        house = PeriodicChecks(
             shared=self._shared,
             current=self._current,
             history=self._history,
@@ -251,7 +251,7 @@ class Gateway:
             log.info("configuration reloaded")
             await self._follow_reload(retired)
 
-    async def _follow_reload(self, retired: Assembled) -> None:
+    async def _follow_reload(self, retired: LaneServices) -> None:
         """Update usage, retire the old lane, update webhooks and services. A failure is logged; nothing goes back."""
         try:
             follow_usage(self._loaded.settings, self._shared.usage)
@@ -262,7 +262,7 @@ class Gateway:
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")
 
-    async def _prepare_config(self, loaded: Loaded) -> tuple[Router, Assembled]:
+    async def _prepare_config(self, loaded: LoadedConfig) -> tuple[Router, LaneServices]:
         """Return the router and the context lane of a configuration that every worker could build.
 
         Raises ConfigError, or the error of the build. Then no worker has changed anything.
@@ -316,14 +316,14 @@ class Gateway:
             tracer=self._shared.tracer,
         )
 
-    async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
+    async def _assemble(self, loaded: LoadedConfig, router: Router) -> LaneServices:
         assembled = await build_context_lane(
             loaded.settings, groups=router.groups, keys=router.keys, shared=self._shared
         )
         await note_obstacles(assembled)
         return assembled
 
-    def _current(self) -> Assembled:
+    def _current(self) -> LaneServices:
         return self._context
 
     def _pages_entry(self, *, services_apart: bool) -> PagesEntry:
@@ -348,7 +348,7 @@ class Gateway:
         return ConsoleEntry(
             self._shared,
             lent=self._lent,
-            in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
+            in_use=lambda: ActiveConfig(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
             resume=self._resumption.resume_if_ready,
             wrong_keys=self._wrong_keys,
             listeners=lambda: {name: listener.inner_connection for name, listener in self._listeners.items()},

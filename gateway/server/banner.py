@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway import __version__
-from gateway.config import Loaded, Settings
+from gateway.config import LoadedConfig, Settings
 from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import store_address
 
@@ -20,7 +20,7 @@ TRUST: Final[Mapping[str, str]] = {
 }
 
 
-def banner(loaded: Loaded, *, url: str, admin_url: str) -> Iterator[str]:
+def banner(loaded: LoadedConfig, *, url: str, admin_url: str) -> Iterator[str]:
     """Yield the lines. `url` and `admin_url` are those of the listeners, without a path; they may be the same."""
     settings = loaded.settings
     upstreams = ", ".join(f"{upstream.name} ({upstream.address})" for upstream in settings.upstreams)

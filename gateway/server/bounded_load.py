@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from gateway.config import ConfigError, Loaded, Problem
+from gateway.config import ConfigError, LoadedConfig, Problem
 
 #: So long the files of a configuration may take to be read, in seconds.
 READ_S: Final = 10.0
@@ -23,16 +23,18 @@ class BoundedLoad:
     where waiting holds nobody up. Raises ConfigError if the time is over, and what `load` raises.
     """
 
-    def __init__(self, load: Callable[[], Loaded], *, is_ending: Callable[[], bool], limit_s: float = READ_S) -> None:
+    def __init__(
+        self, load: Callable[[], LoadedConfig], *, is_ending: Callable[[], bool], limit_s: float = READ_S
+    ) -> None:
         self._load = load
         self._is_ending = is_ending
         self._limit_s = limit_s
         self._thread: threading.Thread | None = None
 
-    def __call__(self) -> Loaded:
+    def __call__(self) -> LoadedConfig:
         if self._thread is not None and self._thread.is_alive():
             raise _late("an earlier reload still waits for a file", "end what holds it up, or restart the gateway")
-        outcome: list[Loaded | BaseException] = []
+        outcome: list[LoadedConfig | BaseException] = []
 
         def run() -> None:
             try:

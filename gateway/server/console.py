@@ -26,7 +26,7 @@ from gateway.server.lazy_service import FirstUse, import_in_thread
 
 if TYPE_CHECKING:
     from gateway.approvals.link_desk import LinkDesk
-    from gateway.console.assembly import Assemble, Assembled
+    from gateway.console.assembly import Assemble, ConsoleHandle
     from gateway.console.middleware import Holder
     from gateway.console.rendering import TemplateRenderer
 
@@ -37,7 +37,7 @@ SECRET: Final = "console"  # noqa: S105 - its name
 
 
 @dataclass(frozen=True, slots=True)
-class InUse:
+class ActiveConfig:
     """The configuration in use, as far as the console asks for it."""
 
     settings: Settings
@@ -49,7 +49,7 @@ class GatewayConditions:
     """The keys, sessions and settings of one worker (`gateway.console.middleware.Conditions`)."""
 
     def __init__(
-        self, store: Store, *, clock: Clock, lent: LentKeys, in_use: Callable[[], InUse], wrong_keys: WrongKeys
+        self, store: Store, *, clock: Clock, lent: LentKeys, in_use: Callable[[], ActiveConfig], wrong_keys: WrongKeys
     ) -> None:
         self._store = store
         self._clock = clock
@@ -121,7 +121,7 @@ class ConsoleEntry:
         shared: WorkerServices,
         *,
         lent: LentKeys,
-        in_use: Callable[[], InUse],
+        in_use: Callable[[], ActiveConfig],
         resume: Callable[[str], Awaitable[None]],
         wrong_keys: WrongKeys,
         listeners: Callable[[], Mapping[str, Callable[[], asyncio.Protocol]]],
@@ -152,7 +152,7 @@ class ConsoleEntry:
         await self._assembled.close()
         self._unlisten()
 
-    async def _assemble(self) -> "Assembled":
+    async def _assemble(self) -> "ConsoleHandle":
         assemble, rendering = await import_in_thread(_import_console)
         sessions = (await self._shared.store.secret(SECRET), self._conditions.session_s, self._shared.clock.time)
         made = assemble(

@@ -40,7 +40,7 @@ from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
 from gateway.model.metering import ModelUsageRecorder
 from gateway.model.traced import traced_model
-from gateway.model.upstream_client import Upstream
+from gateway.model.upstream_client import ModelUpstream
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.event_feed import EventFeed
@@ -52,7 +52,7 @@ from gateway.server.context_tools import build_gate, load_tools, try_build_plugi
 from gateway.server.lanes.limits import build_shared_limiter, cost_of_token
 from gateway.server.lanes.rights import build_client_refusal, decision_rules
 from gateway.telemetry.tracing.tracer import Tracer
-from gateway.tools.active_config import Equipment, InUse
+from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import Catalog, find_obstacles
 from gateway.tools.results import Results
@@ -101,7 +101,7 @@ class WorkerServices:
     counters: Counters
     clock: Clock
     mcp_servers: McpServers
-    in_use: InUse
+    in_use: ActiveEquipment
     results: Results
     usage: Ledger
     keys: KeysInUse
@@ -112,7 +112,7 @@ class WorkerServices:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class LaneServices:
     """The context lane of one configuration, and the objects that its other pages show.
 
     `obstacles`: why tools cannot run on this machine, as far as that is known by now.
@@ -166,7 +166,7 @@ def build_shared(
     meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
     ledger.storing = meters.used_until_now
     budgets = Budgets(lambda: ledger.prices.currency, guess=partial(cost_of_token, ledger))
-    once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, budgets)
+    once = (leases, counters, clock, servers, ActiveEquipment(equipment), Results(), ledger, keys, meters, budgets)
     return WorkerServices(store, runs, EventFeed(store), *once, tracer, unread)
 
 
@@ -186,7 +186,7 @@ def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock)
 
 async def build_context_lane(
     settings: Settings, *, groups: Sequence[Group], keys: KeyRing, shared: WorkerServices
-) -> Assembled:
+) -> LaneServices:
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
     store, counters, clock, tracer = shared.store, shared.counters, shared.clock, shared.tracer
@@ -243,10 +243,10 @@ async def build_context_lane(
         log.error("the store failed: %s", error)
     shows = (link.stage for link in chains[context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(lane=lane, core=core, model=context.model, judge=judge, counters=counters, clock=clock)
-    return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
+    return LaneServices(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
 
 
-async def note_obstacles(assembled: Assembled) -> None:
+async def note_obstacles(assembled: LaneServices) -> None:
     """Find why tools of this configuration cannot run on this machine, and log it. A start waits at most TRIALS_S."""
     try:
         async with asyncio.timeout(TRIALS_S):
@@ -310,7 +310,7 @@ async def _close(catalog: Catalog) -> None:
 
 def _core(
     settings: Settings,
-    upstreams: Sequence[Upstream],
+    upstreams: Sequence[ModelUpstream],
     clock: Clock,
     metering: ModelUsageRecorder,
     limiter: Limiter,
@@ -375,6 +375,6 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
     return links
 
 
-def _upstreams(settings: Settings, groups: Sequence[Group]) -> list[Upstream]:
+def _upstreams(settings: Settings, groups: Sequence[Group]) -> list[ModelUpstream]:
     models = {upstream.name: upstream.models for upstream in settings.upstreams}
-    return [Upstream(group, tuple(models.get(group.name, ()))) for group in groups]
+    return [ModelUpstream(group, tuple(models.get(group.name, ()))) for group in groups]

@@ -25,7 +25,7 @@ from gateway.registry.loader import (
     find_plugin,
     parse_settings,
 )
-from gateway.tools.catalog import Catalog, CatalogError, Configured, Origin, Services, load_catalog
+from gateway.tools.catalog import Catalog, CatalogError, ConfiguredSource, Origin, Services, load_catalog
 from gateway.tools.extra_assessor import AddedAssessor
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
@@ -45,7 +45,7 @@ async def load_tools(
 
     `services` are those of MCP servers.
     """
-    sources: dict[str, Configured[ToolSource]] = {}
+    sources: dict[str, ConfiguredSource[ToolSource]] = {}
     wanted = settings.tools.all
     for name, tool in wanted.items():
         plugin, options = get_tool_plugin(name, tool)
@@ -56,8 +56,10 @@ async def load_tools(
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
         elif source is not None:
             origin: Origin = "built_in" if plugin in plugin_names("tools") else "plugin"
-            sources[name] = Configured(source, tool.requires_approval, tool.untrusted, origin)
-    reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results, origin="built_in")}
+            sources[name] = ConfiguredSource(source, tool.requires_approval, tool.untrusted, origin)
+    reading: dict[str, ConfiguredSource[ToolSource]] = {
+        f"{READ_RESULT} (built in)": ConfiguredSource(results, origin="built_in")
+    }
     try:
         if not sources:
             catalog = await load_catalog({}, further=services, beside=reading)
@@ -81,7 +83,7 @@ def get_tool_plugin(key: str, tool: Tool) -> tuple[str, PluginSettings]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _ToolAssessor:
     """The assessor of a tool: its name, or itself; its settings; its place in the configuration."""
 
     assessor: str | Plugin[Any, RiskAssessor]
@@ -114,7 +116,7 @@ def build_gate(
     risk, folder = settings.risk, settings.plugins.folder
     declared = _find_assessors(settings, names or {}, problems, at_hand=at_hand)
     uses = declared | {
-        tool: _Judged(use.use, use.with_, f"risk.assessors.{tool}") for tool, use in risk.assessors.items()
+        tool: _ToolAssessor(use.use, use.with_, f"risk.assessors.{tool}") for tool, use in risk.assessors.items()
     }
     added = {tool: declared[tool] for tool, use in risk.assessors.items() if use.adds and tool in declared}
     problems += _adding_to_none(settings, declared)
@@ -138,12 +140,12 @@ def build_gate(
 
 def _find_assessors(
     settings: Settings, names: Mapping[str, Sequence[str]], problems: list[Problem], *, at_hand: bool
-) -> dict[str, _Judged]:
+) -> dict[str, _ToolAssessor]:
     """Return the assessors that the plugins of tools declare, by the names of the tools.
 
     Append what goes wrong in a plugin's own code to `problems`: without its settings an assessor may judge too freely.
     """
-    found: dict[str, _Judged] = {}
+    found: dict[str, _ToolAssessor] = {}
     tools: dict[str, tuple[str, PluginSettings]] = {}
     if not at_hand:
         tools = {name: (name, {}) for name in plugin_names("tools")}
@@ -169,7 +171,7 @@ def _find_assessors(
             continue
         if _has_profile(plugin.assessor, folder=settings.plugins.folder):
             chosen["profile"] = settings.risk.profile
-        found |= dict.fromkeys(names.get(key, [name]), _Judged(plugin.assessor, chosen, f"tools.{key}"))
+        found |= dict.fromkeys(names.get(key, [name]), _ToolAssessor(plugin.assessor, chosen, f"tools.{key}"))
     return found
 
 
@@ -181,7 +183,7 @@ def _has_profile(assessor: str | Plugin[Any, Any], *, folder: Path) -> bool:
     return False
 
 
-def _assessor(judged: _Judged, host: Host, problems: list[Problem], *, folder: Path) -> Any:
+def _assessor(judged: _ToolAssessor, host: Host, problems: list[Problem], *, folder: Path) -> Any:
     """Build an assessor. If that fails, add to `problems` and return None."""
     if isinstance(judged.assessor, str):
         return try_build_plugin(
@@ -194,7 +196,7 @@ def _assessor(judged: _Judged, host: Host, problems: list[Problem], *, folder: P
         return None
 
 
-def _adding_to_none(settings: Settings, declared: Mapping[str, _Judged]) -> Iterator[Problem]:
+def _adding_to_none(settings: Settings, declared: Mapping[str, _ToolAssessor]) -> Iterator[Problem]:
     """Yield a problem for each assessor that adds to a built-in assessor which does not exist."""
     for tool, use in settings.risk.assessors.items():
         if use.adds and tool not in declared and tool not in plugin_names("tools"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gateway.aio.clock import SystemClock
-from gateway.config import ConfigError, Loaded, Problem, Settings
+from gateway.config import ConfigError, LoadedConfig, Problem, Settings
 from gateway.config.decision_checks import decision_warnings
 from gateway.config.schema.mcp import McpServer
 from gateway.mcp.registration import build_options
@@ -20,7 +20,7 @@ from gateway.mcp.transport.process import Program, find_start_problem
 from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import build_store, scratch_store, store_address
 from gateway.runs.live import LiveRuns
-from gateway.server.context_lane import Assembled, build_context_lane, build_shared
+from gateway.server.context_lane import LaneServices, build_context_lane, build_shared
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
@@ -31,7 +31,7 @@ from gateway.workflows.folder import load_workflows
 log = logging.getLogger("gateway")
 
 
-async def rehearse(loaded: Loaded) -> list[str]:
+async def rehearse(loaded: LoadedConfig) -> list[str]:
     """Return the start's warnings. Raises ConfigError with everything that would keep it from serving."""
     settings = loaded.settings
     heard, problems = (
@@ -65,7 +65,7 @@ class _LogCapture(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-async def _build_lane(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
+async def _build_lane(loaded: LoadedConfig, stack: AsyncExitStack) -> LaneServices:
     """Build the context lane as a worker has it, on a store in memory. Raises ConfigError."""
     clock = SystemClock()
     store = scratch_store()

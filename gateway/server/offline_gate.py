@@ -12,7 +12,7 @@ from gateway.registry.stores import scratch_store
 from gateway.server.context_lane import PluginHost
 from gateway.server.context_tools import build_gate, get_tool_plugin, try_build_plugin
 from gateway.telemetry.counters import ContextCounters
-from gateway.tools.catalog import Configured
+from gateway.tools.catalog import ConfiguredSource
 from gateway.tools.gate import Gate
 
 
@@ -42,7 +42,7 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
                 continue
             _, listed = await _list_and_close(source)
         names[key] = [spec.name for spec in listed]
-        configured = Configured(source, tool.requires_approval, tool.untrusted)
+        configured = ConfiguredSource(source, tool.requires_approval, tool.untrusted)
         specs |= {spec.name: configured.spec(spec) for spec in listed}
     gate = build_gate(settings, host, problems, names=names)
     if problems:

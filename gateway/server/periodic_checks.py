@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.contracts.storage.store import StoreError
-from gateway.server.context_lane import Assembled, WorkerServices
+from gateway.server.context_lane import LaneServices, WorkerServices
 from gateway.server.store_gauges import Backlog
 from gateway.telemetry.history import History
 
@@ -19,11 +19,11 @@ STORE_PAUSE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Housekeeping:
+class PeriodicChecks:
     """The looks of one worker at what the configuration in use (`current`) shares with those of others."""
 
     shared: WorkerServices
-    current: Callable[[], Assembled]
+    current: Callable[[], LaneServices]
     history: History
     backlog: Backlog
     workers: Callable[[], int]

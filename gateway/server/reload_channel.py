@@ -16,7 +16,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gateway.config import ConfigError, Loaded, Problem
+from gateway.config import ConfigError, LoadedConfig, Problem
 
 _DIGEST_BYTES, _NUMBER_BYTES = hashlib.sha256().digest_size, 8
 _OPEN, _USED, _REFUSED = b"O", b"U", b"R"
@@ -35,7 +35,7 @@ class Handover:
         self._taken = b""
         self._given = 0
 
-    def give(self, outcome: Loaded | ConfigError) -> None:
+    def give(self, outcome: LoadedConfig | ConfigError) -> None:
         """Store an outcome for the workers. Only the supervisor calls this; it signals the workers afterwards."""
         self._given += 1
         number = self._given.to_bytes(_NUMBER_BYTES)
@@ -50,7 +50,7 @@ class Handover:
         while written < len(content):
             written += os.pwrite(self._fd, content[written:], written)
 
-    def take(self) -> Loaded:
+    def take(self) -> LoadedConfig:
         """Return the configuration that was given last. Only workers call this.
 
         Raises ConfigError: the stored error, or a notice that another reload is being written. A signal follows
@@ -61,7 +61,7 @@ class Handover:
         digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != digest:
             raise ConfigError((Problem("configuration", "", "another one is being read: it follows"),))
-        outcome: Loaded | tuple[Problem, ...] = pickle.loads(content[_NUMBER_BYTES:])  # noqa: S301  # our parent's
+        outcome: LoadedConfig | tuple[Problem, ...] = pickle.loads(content[_NUMBER_BYTES:])  # noqa: S301  # our parent's
         if isinstance(outcome, tuple):
             raise ConfigError(outcome)
         self._taken = digest

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from gateway.config import ConfigError, Loaded, Problem, merge_configs, redactable
+from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
 from gateway.runs.undelivered_answers import OwedAnswers, SharedAnswers
@@ -21,7 +21,7 @@ from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner
 from gateway.server.bounded_load import BoundedLoad
 from gateway.server.reload_channel import Handover
-from gateway.server.sockets import Listening, listen
+from gateway.server.sockets import ListeningSockets, listen
 from gateway.server.supervisor import Supervisor
 from gateway.server.systemd import notify
 from gateway.server.worker import HANDLED, run_worker
@@ -40,13 +40,13 @@ AGREE_LOOK_S = 0.01
 
 
 @dataclass(slots=True)
-class Server:
+class GatewayServer:
     """One `gateway run`. `load` reads the configuration for a reload; workers still vote on `proposed`."""
 
-    loaded: Loaded
-    load: Callable[[], Loaded]
+    loaded: LoadedConfig
+    load: Callable[[], LoadedConfig]
     join: bool
-    proposed: Loaded | None = None
+    proposed: LoadedConfig | None = None
     started_s: float = field(default_factory=time.time)
     limits: SharedCounters = field(init=False)
     answers: SharedAnswers = field(init=False)
@@ -96,7 +96,7 @@ class Server:
     def _reload(self, handover: Handover) -> None:
         """Read the configuration once for all workers. A restarted worker begins with the last one all accepted."""
         self._settle(handover)
-        outcome: Loaded | ConfigError
+        outcome: LoadedConfig | ConfigError
         try:
             outcome = self.proposed = merge_configs(self.load_again(), old=self.loaded)
         except ConfigError as error:
@@ -116,11 +116,11 @@ class Server:
         self,
         index: int,
         ready: Callable[[], None],
-        listening: dict[str, Listening],
+        listening: dict[str, ListeningSockets],
         *,
         folder: Path | None,
         counts: Sequence[SharedCounts] = (),
-        load: Callable[[], Loaded],
+        load: Callable[[], LoadedConfig],
         agree: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
         """Run one worker process, from opening its log to its end."""
@@ -166,7 +166,7 @@ class Server:
         finally:
             sink.close()
 
-    def _announce(self, listening: dict[str, Listening]) -> None:
+    def _announce(self, listening: dict[str, ListeningSockets]) -> None:
         """Print the banner on standard output, and report READY to systemd."""
         admin_url = listening.get(ADMIN, listening[DATA]).url
         print("\n".join(banner(self.loaded, url=listening[DATA].url, admin_url=admin_url)), flush=True)
@@ -190,7 +190,7 @@ def _is_told_to_end() -> bool:
     return bool(signal.sigpending() & {signal.SIGTERM, signal.SIGINT})
 
 
-def _stop(listening: dict[str, Listening]) -> None:
+def _stop(listening: dict[str, ListeningSockets]) -> None:
     """Close the listening sockets, so that none takes connections that no worker accepts."""
     notify("STOPPING=1")
     for address in listening.values():

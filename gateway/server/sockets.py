@@ -16,7 +16,7 @@ class ListenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListeningSockets:
     """One address: a socket for each worker, and the port that they share."""
 
     host: str
@@ -30,7 +30,7 @@ class Listening:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
+def listen(host: str, port: int, *, workers: int, join: bool) -> ListeningSockets:
     """Bind an address for `workers` processes. Raises ListenError.
 
     A second gateway could bind the port unnoticed and take half of the connections. So the port is probed first,
@@ -42,7 +42,7 @@ def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
         except OSError as error:
             raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}.{_advice(error)}") from None
         bound.pop_all()
-    return Listening(host, sockets[0].getsockname()[1], tuple(sockets))
+    return ListeningSockets(host, sockets[0].getsockname()[1], tuple(sockets))
 
 
 def _bind(host: str, port: int, *, workers: int, join: bool, bound: contextlib.ExitStack) -> list[socket.socket]:

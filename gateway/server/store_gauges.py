@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.contracts.plugin import Clock
-from gateway.contracts.storage.store import Standing, Store, StoreError
+from gateway.contracts.storage.store import Store, StoreBacklog, StoreError
 
 #: A look goes over all that waits: it is not made more often.
 LOOK_S: Final = 2.0
@@ -25,7 +25,7 @@ class Backlog:
         self._clock = clock
         self._looked_s = float("-inf")
         self._works = True
-        self._seen = Standing()
+        self._seen = StoreBacklog()
 
     async def look(self, store: Store) -> None:
         """Read the store's state, if the last look was at least `LOOK_S` ago. Raises StoreError."""

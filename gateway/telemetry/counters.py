@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Facts, Histogram
+from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram, MetricFacts
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
@@ -40,88 +40,92 @@ OTHER = "other"
 
 
 #: By the name without `gateway_` and `_total`.
-COUNTERS: Mapping[str, Facts] = MappingProxyType(
+COUNTERS: Mapping[str, MetricFacts] = MappingProxyType(
     {
-        "agent_parse_failures": Facts("Answers of a model with a tool call that could not be read"),
-        "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
-        "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
-        "approval_links": Facts("Uses of links that decide on approvals, by what came of them", ("outcome",)),
-        "hidden_turns": Facts("Hidden turns of conversations, by what became of them", ("outcome",)),
-        "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
-        "limit_exceeded": Facts("Requests over a soft limit, which refuses nothing", ("scope", "limit")),
-        "limit_refused": Facts("Requests that a limit refused", ("scope", "limit")),
-        "mcp_server_restarts": Facts("Times that an MCP server was started again after it had failed", ("server",)),
-        "model_retries": Facts("Times that a run asked its model again after a failure of the upstream"),
-        "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
-        "guardrail_findings": Facts(
+        "agent_parse_failures": MetricFacts("Answers of a model with a tool call that could not be read"),
+        "agent_runs": MetricFacts("Agent runs by outcome", ("outcome",)),
+        "approvals": MetricFacts("Approvals by what was decided, and by which way", ("decision", "via")),
+        "approval_links": MetricFacts("Uses of links that decide on approvals, by what came of them", ("outcome",)),
+        "hidden_turns": MetricFacts("Hidden turns of conversations, by what became of them", ("outcome",)),
+        "intent": MetricFacts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
+        "limit_exceeded": MetricFacts("Requests over a soft limit, which refuses nothing", ("scope", "limit")),
+        "limit_refused": MetricFacts("Requests that a limit refused", ("scope", "limit")),
+        "mcp_server_restarts": MetricFacts(
+            "Times that an MCP server was started again after it had failed", ("server",)
+        ),
+        "model_retries": MetricFacts("Times that a run asked its model again after a failure of the upstream"),
+        "notices": MetricFacts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
+        "guardrail_findings": MetricFacts(
             "Findings of guardrails by their stage, the rule and the mode of the stage", ("stage", "rule", "mode")
         ),
-        "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
-        "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
-        "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),
-        "doubted_calls": Facts("Calls that ask because the model may only repeat or describe them", ("rule",)),
-        "response_cache_requests": Facts("Model calls by the result of the cache of answers", ("result",)),
-        "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
-        "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
-        "late_outcomes": Facts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),
-        "store_waits": Facts("Times that a run with a question or a decision waited for the store", ("outcome",)),
-        "unknown_outcomes": Facts("Tool calls that were started and of which nobody knows what became", ("tool",)),
-        "tokens": Facts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
-        "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
-        "tool_runs": Facts("Calls of MCP clients by outcome", ("outcome",)),
-        "trace_spans": Facts("Spans of traces, by what became of them", ("outcome",)),
-        "usage_cost": Facts("What the usage cost, where a price is known", ("currency", "lane", "model")),
-        "usage_estimated": Facts("Requests in the usage whose tokens are estimated", ("lane", "model")),
-        "usage_key_requests": Facts("Requests in the usage, of both lanes, by key", ("tenant", "key", "outcome")),
-        "usage_key_tokens": Facts("Tokens in the usage, of both lanes, by key", ("tenant", "key", "type")),
-        "usage_undecoded": Facts(
+        "prompt_cache_invalidations": MetricFacts("Times that the cached prompts were dropped, by reason", ("reason",)),
+        "prompt_cache_requests": MetricFacts("Enhanced prompts by cache result", ("result",)),
+        "prompt_truncations": MetricFacts("Enhanced prompts in which tools were shortened or left out"),
+        "doubted_calls": MetricFacts("Calls that ask because the model may only repeat or describe them", ("rule",)),
+        "response_cache_requests": MetricFacts("Model calls by the result of the cache of answers", ("result",)),
+        "risk_decisions": MetricFacts("Verdicts of the gate by basis", ("decision", "basis")),
+        "stage_skips": MetricFacts("Failed stages that were skipped", ("stage",)),
+        "late_outcomes": MetricFacts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),
+        "store_waits": MetricFacts("Times that a run with a question or a decision waited for the store", ("outcome",)),
+        "unknown_outcomes": MetricFacts(
+            "Tool calls that were started and of which nobody knows what became", ("tool",)
+        ),
+        "tokens": MetricFacts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
+        "tool_calls": MetricFacts("Tool calls by tool and outcome", ("tool", "outcome")),
+        "tool_runs": MetricFacts("Calls of MCP clients by outcome", ("outcome",)),
+        "trace_spans": MetricFacts("Spans of traces, by what became of them", ("outcome",)),
+        "usage_cost": MetricFacts("What the usage cost, where a price is known", ("currency", "lane", "model")),
+        "usage_estimated": MetricFacts("Requests in the usage whose tokens are estimated", ("lane", "model")),
+        "usage_key_requests": MetricFacts("Requests in the usage, of both lanes, by key", ("tenant", "key", "outcome")),
+        "usage_key_tokens": MetricFacts("Tokens in the usage, of both lanes, by key", ("tenant", "key", "type")),
+        "usage_undecoded": MetricFacts(
             "Compressed answers that could not be decoded, so that their usage is estimated", ("encoding",)
         ),
-        "usage_requests": Facts(
+        "usage_requests": MetricFacts(
             "Finished requests, and calls of models in the context lane, in the usage", ("lane", "model", "outcome")
         ),
-        "usage_tokens": Facts("Tokens in the usage, of both lanes", ("lane", "model", "type")),
-        "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),
+        "usage_tokens": MetricFacts("Tokens in the usage, of both lanes", ("lane", "model", "type")),
+        "workflow_runs": MetricFacts("Runs of workflows by outcome", ("workflow", "outcome")),
     }
 )
 #: Seconds of one token of a stream.
 TOKEN_BUCKETS_S = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 #: By the name without `gateway_`.
-HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
+HISTOGRAMS: Mapping[str, MetricFacts] = MappingProxyType(
     {
-        "agent_run_steps": Facts("Tool calls of a run", bounds=(0, 1, 2, 3, 5, 8, 10, 15, 20)),
-        "approval_wait_seconds": Facts(
+        "agent_run_steps": MetricFacts("Tool calls of a run", bounds=(0, 1, 2, 3, 5, 8, 10, 15, 20)),
+        "approval_wait_seconds": MetricFacts(
             "Time from asking a person to the decision",
             bounds=(1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400),
         ),
-        "mcp_client_operation_duration_seconds": Facts(
+        "mcp_client_operation_duration_seconds": MetricFacts(
             "Time that a request to an MCP server took",
             ("mcp_method_name", "network_transport", "error_type"),
             DURATION_BUCKETS_S,
         ),
-        "mcp_server_operation_duration_seconds": Facts(
+        "mcp_server_operation_duration_seconds": MetricFacts(
             "Time that a request of an MCP client took", ("mcp_method_name", "error_type"), DURATION_BUCKETS_S
         ),
-        "model_duration_seconds": Facts(
+        "model_duration_seconds": MetricFacts(
             "From the request sent to the end of a model's answer", ("lane", "model"), DURATION_BUCKETS_S
         ),
-        "model_time_per_output_token_seconds": Facts(
+        "model_time_per_output_token_seconds": MetricFacts(
             "Time of each token of a stream behind its beginning", ("lane", "model"), TOKEN_BUCKETS_S
         ),
-        "model_time_to_first_byte_seconds": Facts(
+        "model_time_to_first_byte_seconds": MetricFacts(
             "From the request sent to the beginning of a model's answer", ("lane", "model"), DURATION_BUCKETS_S
         ),
-        "prompt_tokens": Facts(
+        "prompt_tokens": MetricFacts(
             "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)
         ),
-        "stage_duration_seconds": Facts(
+        "stage_duration_seconds": MetricFacts(
             "Time that a stage itself took before its reply began", ("stage",), OVERHEAD_BUCKETS_S
         ),
-        "tool_duration_seconds": Facts("Time that a tool took", ("tool",), DURATION_BUCKETS_S),
+        "tool_duration_seconds": MetricFacts("Time that a tool took", ("tool",), DURATION_BUCKETS_S),
     }
 )
 #: By the name without `_total`.
-CONTEXT_FACTS: Mapping[str, Facts] = MappingProxyType(
+CONTEXT_FACTS: Mapping[str, MetricFacts] = MappingProxyType(
     {f"gateway_{name}": facts for name, facts in {**COUNTERS, **HISTOGRAMS}.items()}
 )
 
@@ -164,7 +168,7 @@ class ContextCounters:
 
 
 def _values(
-    facts: Facts, labels: Mapping[str, str], known: Mapping[tuple[str, ...], object], limit: int
+    facts: MetricFacts, labels: Mapping[str, str], known: Mapping[tuple[str, ...], object], limit: int
 ) -> tuple[str, ...]:
     """Return the values in the order of the table, or `other` for each once there are too many."""
     if len(labels) != len(facts.labels):

@@ -19,7 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway import __version__
 from gateway.telemetry.counters import CONTEXT_FACTS
-from gateway.telemetry.metrics import HTTP_FACTS, RELOADS, Facts, Metrics
+from gateway.telemetry.metrics import HTTP_FACTS, RELOADS, MetricFacts, Metrics
 from gateway.telemetry.page_text import Gauge, PageText
 from gateway.telemetry.shared_counts import Counted, Counts, Key, SharedCounts
 
@@ -74,7 +74,7 @@ class Exposition:
         self._path = folder / f"{index}.sock" if folder else None
         self._own = shared[index] if shared else None
         self._process = ProcessCollector(registry=None)
-        self._facts: dict[str, Facts] = {**HTTP_FACTS, **CONTEXT_FACTS}
+        self._facts: dict[str, MetricFacts] = {**HTTP_FACTS, **CONTEXT_FACTS}
         self._text = PageText(self._facts)
         self._server: asyncio.Server | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -125,7 +125,7 @@ class Exposition:
                     name, labels = sample.name, sorted(sample.labels.items())
                     gauges.append((name, family.documentation, labels, float(sample.value)))
                 elif sample.name.endswith("_total"):
-                    self._facts.setdefault(family.name, Facts(family.documentation, tuple(sample.labels)))
+                    self._facts.setdefault(family.name, MetricFacts(family.documentation, tuple(sample.labels)))
                     counted.append(((family.name, tuple(sample.labels.values())), (sample.value,)))
         return self._write(counted), gauges
 

@@ -27,7 +27,7 @@ ROUTES_LIMIT = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MetricFacts:
     """The description of a metric and the names of its labels. `bounds` are those of a histogram.
 
     A counter has none.
@@ -57,25 +57,29 @@ REFUSED, EJECTIONS, TRIES, ANSWERS = (
 DISCONNECTS, DEADLINES, RELOADS = "gateway_client_disconnects", "gateway_deadlines", "gateway_config_reloads"
 DROPPED_LINES, LAG = "gateway_log_lines_dropped", "gateway_event_loop_lag_seconds"
 #: By the name without `_total`.
-HTTP_FACTS: Mapping[str, Facts] = MappingProxyType(
+HTTP_FACTS: Mapping[str, MetricFacts] = MappingProxyType(
     {
-        REQUESTS: Facts("Requests answered (499: the client left)", ("route", "method", "code", "mode")),
-        DURATION: Facts(
+        REQUESTS: MetricFacts("Requests answered (499: the client left)", ("route", "method", "code", "mode")),
+        DURATION: MetricFacts(
             "From the request's head to the last byte of its answer", ("route", "mode", "stream"), DURATION_BUCKETS_S
         ),
-        OVERHEAD: Facts("Time that the gateway itself added before the first byte", ("mode",), OVERHEAD_BUCKETS_S),
-        OUTCOMES: Facts("Requests sent upstream, by how they ended", ("upstream", "outcome")),
-        RETRIES: Facts("Requests sent again, or to a fallback", ("upstream", "reason")),
-        REFUSED: Facts("Requests not sent, or not sent again", ("upstream", "reason")),
-        EJECTIONS: Facts("Endpoints taken out, by what found them failing", ("upstream", "endpoint", "reason")),
-        TRIES: Facts("Requests sent to an endpoint, by what they say of it", ("upstream", "endpoint", "outcome")),
-        ANSWERS: Facts("Answers of an endpoint, by their status", ("upstream", "endpoint", "code")),
-        FIRST_BYTE: Facts("From the request sent to the first byte of the answer", ("upstream",), DURATION_BUCKETS_S),
-        DISCONNECTS: Facts("Clients that left before their answer was whole"),
-        DEADLINES: Facts("Connections ended by a deadline", ("deadline",)),
-        DROPPED_LINES: Facts("Log lines dropped because the reader was too slow"),
-        RELOADS: Facts("Configuration reloads", ("result",)),
-        LAG: Facts("How late a timer of the event loop fired", (), LAG_BUCKETS_S),
+        OVERHEAD: MetricFacts(
+            "Time that the gateway itself added before the first byte", ("mode",), OVERHEAD_BUCKETS_S
+        ),
+        OUTCOMES: MetricFacts("Requests sent upstream, by how they ended", ("upstream", "outcome")),
+        RETRIES: MetricFacts("Requests sent again, or to a fallback", ("upstream", "reason")),
+        REFUSED: MetricFacts("Requests not sent, or not sent again", ("upstream", "reason")),
+        EJECTIONS: MetricFacts("Endpoints taken out, by what found them failing", ("upstream", "endpoint", "reason")),
+        TRIES: MetricFacts("Requests sent to an endpoint, by what they say of it", ("upstream", "endpoint", "outcome")),
+        ANSWERS: MetricFacts("Answers of an endpoint, by their status", ("upstream", "endpoint", "code")),
+        FIRST_BYTE: MetricFacts(
+            "From the request sent to the first byte of the answer", ("upstream",), DURATION_BUCKETS_S
+        ),
+        DISCONNECTS: MetricFacts("Clients that left before their answer was whole"),
+        DEADLINES: MetricFacts("Connections ended by a deadline", ("deadline",)),
+        DROPPED_LINES: MetricFacts("Log lines dropped because the reader was too slow"),
+        RELOADS: MetricFacts("Configuration reloads", ("result",)),
+        LAG: MetricFacts("How late a timer of the event loop fired", (), LAG_BUCKETS_S),
     }
 )
 

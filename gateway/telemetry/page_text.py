@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from gateway.telemetry.metrics import Facts
+from gateway.telemetry.metrics import MetricFacts
 from gateway.telemetry.shared_counts import Counts, Key
 
 #: Name, help, labels in their order, value.
@@ -18,7 +18,7 @@ _Labels = Iterable[tuple[str, str]]
 class PageText:
     """The writer of pages. `facts` names the counts, in the order of the page. It may grow."""
 
-    def __init__(self, facts: Mapping[str, Facts]) -> None:
+    def __init__(self, facts: Mapping[str, MetricFacts]) -> None:
         self._facts = facts
         self._heads: dict[Key, Sequence[str]] = {}
 
@@ -52,7 +52,7 @@ def _title(name: str, text: str, kind: str, *, quote: bool) -> str:
     return f"# HELP {name} {_escape(text, quote=quote)}\n# TYPE {name} {kind}\n"
 
 
-def _heads(key: Key, facts: Facts) -> Sequence[str]:
+def _heads(key: Key, facts: MetricFacts) -> Sequence[str]:
     """Return the text in front of each value of a counter, or of a histogram's buckets, count and sum."""
     family, values = key
     labels = list(zip(facts.labels, values, strict=True))

@@ -16,7 +16,7 @@ from gateway.testing.contract import ContractError, Subject, run, subject
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
 from gateway.testing.raw_connection import PATIENCE_S
-from gateway.tools.catalog import CatalogError, Configured, load_catalog
+from gateway.tools.catalog import CatalogError, ConfiguredSource, load_catalog
 from gateway.tools.schema import Schemas
 
 #: Values for refusals; those that a schema does not accept never reach a tool.
@@ -115,7 +115,7 @@ async def _check_specs(one: Subject, source: ToolSource) -> Sequence[ToolSpec]:
         instead = "return the same ToolSpecs as long as the source exists"
         one.fail("its tools are stable", f"list_tools returned {first}, then {second}", instead, at=source)
     try:
-        await load_catalog({one.name: Configured(source)})
+        await load_catalog({one.name: ConfiguredSource(source)})
     except CatalogError as error:
         one.fail("its tools have names of their own", str(error), "name each tool of the source differently", at=source)
     for spec in first:

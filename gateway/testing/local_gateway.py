@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.aio.clock import SystemClock
-from gateway.config import Loaded, Settings
+from gateway.config import LoadedConfig, Settings
 from gateway.server.app import DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
@@ -64,7 +64,7 @@ class LocalGateway:
         return self._log.getvalue()
 
 
-def _load_config(config: Mapping[str, object]) -> Loaded:
+def _load_config(config: Mapping[str, object]) -> LoadedConfig:
     folder = Path.cwd()
     settings = Settings.model_validate({"store": "sqlite:///:memory:", **config}, context={"folder": folder})
-    return Loaded(settings=settings, warnings=(), file=None, folder=folder)
+    return LoadedConfig(settings=settings, warnings=(), file=None, folder=folder)

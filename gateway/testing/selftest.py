@@ -216,7 +216,7 @@ async def _silent(peer: Peer) -> None:
     await peer.wait_end()
 
 
-async def _smuggling() -> str:
+async def _check_smuggling() -> str:
     """Check that requests with two possible readings are refused and never reach the upstream."""
     smuggled = b"GET /v1/smuggled HTTP/1.1\r\nHost: g\r\n\r\n"
     fields = (
@@ -257,5 +257,5 @@ CHECKS = (
     Check("interim answers", "100 Continue and 103 Early Hints arrive when they are sent", _interim),
     Check("upstream dies", "a cut answer never looks whole: length, chunked, close-delimited", _abort),
     Check("client leaves", "the upstream connection is closed within 100 ms", _client_leaves),
-    Check("request smuggling", "ambiguous framing is refused and never forwarded", _smuggling),
+    Check("request smuggling", "ambiguous framing is refused and never forwarded", _check_smuggling),
 )

@@ -30,7 +30,7 @@ _TYPED_APOSTROPHE = re.compile("(?<=[a-z])’(?=[a-z])")
 
 
 @dataclass(slots=True)
-class Folded:
+class FoldedText:
     """Text under NFKC and casefold, without invisible characters; character i comes from `starts[i]:ends[i]`.
 
     It is not changed after it is made.
@@ -45,11 +45,11 @@ class Folded:
         return self.starts[start], self.ends[end - 1]
 
 
-def fold(text: str) -> Folded:
+def fold(text: str) -> FoldedText:
     """At most TEXT_LIMIT characters of `text`, and as many folded ones."""
     text = text[:TEXT_LIMIT]
     if text.isascii():
-        return Folded(text.lower(), range(len(text)), range(1, len(text) + 1))
+        return FoldedText(text.lower(), range(len(text)), range(1, len(text) + 1))
     pieces: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -66,7 +66,7 @@ def fold(text: str) -> Folded:
             starts += [start] * len(piece)
             ends += [end] * len(piece)
     folded = _TYPED_APOSTROPHE.sub("'", "".join(pieces))[:TEXT_LIMIT]
-    return Folded(folded, starts, ends)
+    return FoldedText(folded, starts, ends)
 
 
 def _letters(run: str, offset: int) -> Iterator[tuple[int, int, str]]:

@@ -10,7 +10,7 @@ from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
 from gateway.tools.call_evaluator import Judge
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from gateway.tools.runner import Runner
 
 #: How long a call waits for a service that is starting, and how often it looks.
@@ -31,7 +31,7 @@ class Equipment:
 
 
 @dataclass(frozen=True, slots=True)
-class InUse:
+class ActiveEquipment:
     """The equipment in use: `current` returns it. A reload in the middle of a group applies from the next call on."""
 
     current: Callable[[], Equipment]
@@ -51,7 +51,7 @@ class InUse:
     def rules(self) -> DecisionRules:
         return self.judge.rules
 
-    def find_binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> ApprovalBinding | None:
         """Return the binding as `Judges` defines it."""
         return self.judge.find_binding(tool)
 

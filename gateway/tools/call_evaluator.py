@@ -20,7 +20,7 @@ from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.client_rights import Refusal
 from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.gate import ABSENT, Gate, RiskClaim, take_risk_level
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from gateway.tools.schema import Schemas
 from gateway.workflows.templates import Values, filled_object
 
@@ -173,7 +173,7 @@ class Judge:
             return Verdict("error", "unknown_tool", "unknown_tool", f"There is no tool {tool!r} any more.")
         return self.verdict(entry, RiskClaim(arguments), tainted=True, asked_for=False)
 
-    def find_binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> ApprovalBinding | None:
         """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
         entry = self.catalog.find_by_name(tool)
         if entry is None:
@@ -181,7 +181,9 @@ class Judge:
         spec = entry.spec
         policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
         policy += self.rules.policy(tool)
-        return Binding(definition_sha256(spec.name, spec.description, spec.parameters, server=spec.server), policy)
+        return ApprovalBinding(
+            definition_sha256(spec.name, spec.description, spec.parameters, server=spec.server), policy
+        )
 
 
 @cache

@@ -59,7 +59,7 @@ class CatalogEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Configured(Generic[SourceT]):
+class ConfiguredSource(Generic[SourceT]):
     """A source, and the operator's additions to its definitions."""
 
     source: SourceT
@@ -77,7 +77,7 @@ class Configured(Generic[SourceT]):
 
 
 #: Returns the services that there are now: another sequence after each change of one of them.
-Services: TypeAlias = Callable[[], Sequence[Configured[ServiceSource]]]
+Services: TypeAlias = Callable[[], Sequence[ConfiguredSource[ServiceSource]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class _Snapshot:
     are the tools that were looked up so far, each with the definition of its source that it was made of.
     """
 
-    services: Sequence[tuple[Service, Configured[ServiceSource]]]
-    tools: Mapping[str, tuple[str, Service, Configured[ServiceSource]]]
+    services: Sequence[tuple[Service, ConfiguredSource[ServiceSource]]]
+    tools: Mapping[str, tuple[str, Service, ConfiguredSource[ServiceSource]]]
     offered: dict[str, Sequence[tuple[CatalogEntry, ToolSpec]]] = field(default_factory=dict)
     entries: dict[str, tuple[ToolSpec, CatalogEntry]] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ class Catalog:
     def __init__(
         self,
         entries: Sequence[CatalogEntry],
-        services: Sequence[Configured[ServiceSource]] = (),
+        services: Sequence[ConfiguredSource[ServiceSource]] = (),
         *,
         further: Services = tuple,
         beside: Sequence[CatalogEntry] = (),
@@ -118,7 +118,7 @@ class Catalog:
         self._by_model_name = {entry.model_name: entry for entry in together}
         self._own = {**RESERVED, **{skeleton(name): name for name in self._entries}}
         self._left_out: Mapping[tuple[str, str], str] = {}
-        self._taken: tuple[Sequence[Configured[ServiceSource]], _Snapshot] | None = None
+        self._taken: tuple[Sequence[ConfiguredSource[ServiceSource]], _Snapshot] | None = None
 
     @property
     def version(self) -> str:
@@ -259,9 +259,9 @@ class Catalog:
             self._taken = further, self._snapshot((*self._services, *further))
         return self._taken[1]
 
-    def _snapshot(self, sources: Sequence[Configured[ServiceSource]]) -> _Snapshot:
-        services: dict[str, tuple[Service, Configured[ServiceSource]]] = {}
-        tools: dict[str, tuple[str, Service, Configured[ServiceSource]]] = {}
+    def _snapshot(self, sources: Sequence[ConfiguredSource[ServiceSource]]) -> _Snapshot:
+        services: dict[str, tuple[Service, ConfiguredSource[ServiceSource]]] = {}
+        tools: dict[str, tuple[str, Service, ConfiguredSource[ServiceSource]]] = {}
         spelled, left_out = dict(self._own), dict[tuple[str, str], str]()
         for configured in sources:
             facts = configured.source.service()
@@ -351,17 +351,17 @@ def _names(service: str, tools: tuple[str, ...]) -> _Names:
 
 
 async def load_catalog(
-    sources: Mapping[str, Configured[ToolSource]],
+    sources: Mapping[str, ConfiguredSource[ToolSource]],
     *,
     further: Services = tuple,
-    beside: Mapping[str, Configured[ToolSource]] | None = None,
+    beside: Mapping[str, ConfiguredSource[ToolSource]] | None = None,
 ) -> Catalog:
     """List the tools of each source, by its name in the configuration, and build the catalog. Raises CatalogError.
 
     `further` are services that are none of these sources; tools `beside` are offered while there are any.
     """
-    services: dict[str, Configured[ServiceSource]] = {}
-    tools: dict[str, Configured[ToolSource]] = {}
+    services: dict[str, ConfiguredSource[ServiceSource]] = {}
+    tools: dict[str, ConfiguredSource[ToolSource]] = {}
     for name, configured in sources.items():
         if not isinstance(source := configured.source, ServiceSource):
             tools[name] = configured
@@ -369,13 +369,15 @@ async def load_catalog(
         service = source.service().name
         if service in services:
             raise CatalogError(f"tools.{name}: there is another service named {service!r}: leave one of them out")
-        services[service] = Configured(source, configured.requires_approval, configured.untrusted, configured.origin)
+        services[service] = ConfiguredSource(
+            source, configured.requires_approval, configured.untrusted, configured.origin
+        )
     taken: set[str] = set()
     entries = await _entries(tools, taken)
     return Catalog(entries, list(services.values()), further=further, beside=await _entries(beside or {}, taken))
 
 
-async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str]) -> Sequence[CatalogEntry]:
+async def _entries(sources: Mapping[str, ConfiguredSource[ToolSource]], taken: set[str]) -> Sequence[CatalogEntry]:
     """Return the entries of these sources. Raises CatalogError.
 
     `taken` are the names towards models that are already in use; the new ones are added to it.

@@ -9,7 +9,7 @@ from gateway.contracts.storage.journal import Approval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class ApprovalRequirement:
     """A number of keys that must approve the calls of some tools, by names and globs, at some risk levels of the model.
 
     Without tools it holds for all of them, without levels for every call.
@@ -29,7 +29,7 @@ class DecisionRules:
     """The rules of one configuration. Of several requirements that hold for a call, the highest number counts."""
 
     refuses_self: bool = False
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[ApprovalRequirement, ...] = ()
 
     def count_required(self, tool: str, level: str | None) -> int:
         """Return how many keys must approve a call of this tool. `level` is the model's, which may be no level at all.

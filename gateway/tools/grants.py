@@ -26,7 +26,7 @@ REMEMBERED_S = 30 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class ApprovalBinding:
     """The conditions of an approval besides the call itself: these SHA-256 (hex) must be the same when it is used."""
 
     definition: str
@@ -41,7 +41,7 @@ class Judges(Protocol):
         """Return the rules about who decides."""
         ...
 
-    def find_binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> ApprovalBinding | None:
         """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
         ...
 
@@ -77,7 +77,7 @@ class RememberedDecisions:
             sha256=step.sha256,
             now_s=self._clock.time(),
         )
-        if grant is None or self._judges.find_binding(step.tool) != Binding(
+        if grant is None or self._judges.find_binding(step.tool) != ApprovalBinding(
             grant.definition_sha256, grant.policy_sha256
         ):
             return None

@@ -8,7 +8,7 @@ may probe beside it, so that neither a slow client nor a silent endpoint keeps e
 clients are still sending, one in `SENDING_S` may begin: it keeps out only others like it. The good answer of any of
 them closes the breaker; only a failure of the one whose turn it is opens it again.
 
-Failures of one caller alone do not open it while others ask, too (`callers.py`): the requests may be at fault.
+Failures of one caller alone do not open it while others ask, too (`recent_callers.py`): the requests may be at fault.
 
 An answer counts as a success when it is whole, so that an endpoint that dies in the middle of each answer is ejected,
 too. A probe's head is enough to admit others again, because a stream can take minutes; one more failure then opens it.

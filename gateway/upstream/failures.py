@@ -22,7 +22,7 @@ _OTHERS: Final = "several other causes"
 
 
 @dataclass(slots=True)
-class _Seen:
+class _CauseState:
     """One cause: until when further failures are only counted, how many were, and the last one's id."""
 
     until_s: float
@@ -36,7 +36,7 @@ class Failures:
     def __init__(self, endpoint: Endpoint, *, clock: Callable[[], float]) -> None:
         self._endpoint = endpoint
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _CauseState] = {}
 
     def note(self, cause: str, *, request_id: str | None = None) -> None:
         """Log a failure, or count it for the next line. `cause` is a sentence that names the upstream.
@@ -53,7 +53,7 @@ class Failures:
             return
         if seen is not None and seen.more:
             self._write(cause, seen.last_id, more=seen.more)
-        self._seen[cause] = _Seen(now_s + EVERY_S)
+        self._seen[cause] = _CauseState(now_s + EVERY_S)
         self._write(cause, request_id)
 
     def sweep(self) -> None:
@@ -65,7 +65,7 @@ class Failures:
             del self._seen[cause]
             if seen.more:
                 self._write(cause, seen.last_id, more=seen.more)
-                self._seen[cause] = _Seen(now_s + EVERY_S)
+                self._seen[cause] = _CauseState(now_s + EVERY_S)
 
     def flush(self) -> None:
         """Log how many failures had no line of their own yet."""

@@ -3,7 +3,7 @@
 Every upstream is a group, also one with a single endpoint and no rules, which then only names its pool (`plain`). The
 passthrough lane and the context lane use the same groups, so that breakers, places and budget count for both.
 
-How a lane sends a request: make one `Tries` (tries.py) for the client's request, and ask it for each endpoint.
+How a lane sends a request: make one `Tries` (attempts.py) for the client's request, and ask it for each endpoint.
 
     tries = Tries(group, twice=True, sticky=b"conversation", model="gpt-5")
     while True:

@@ -8,16 +8,16 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import Flag, Label, Text, build_text_parser
-from gateway.config.values.value import JsonObject, Value
+from gateway.config.values.value import JsonObject, ValueType
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
 
 _parse_name = build_text_parser(_NAME, "expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter")
-WorkflowName = Annotated[str, Value(kind="name", parse=_parse_name)]
+WorkflowName = Annotated[str, ValueType(kind="name", parse=_parse_name)]
 
 
-class Parameter(Section):
+class WorkflowParameter(Section):
     """One parameter that a user gives a workflow."""
 
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
@@ -37,7 +37,7 @@ class Parameter(Section):
         return schema if self.enum is None else {**schema, "enum": list(self.enum)}
 
 
-class Step(Section):
+class WorkflowStep(Section):
     """One step: a call of a tool, one call of the model without tools, or a text. Its result has its name."""
 
     name: WorkflowName = Field(description="Name of the step, and of its result for later steps.")
@@ -53,8 +53,10 @@ class Workflow(Section):
     name: WorkflowName = Field(description="Name of the workflow, and the word after `/` in a chat.")
     category: Label = Field(default="general", description="Group in the list of workflows.")
     description: Text = Field(description="One sentence for users.")
-    parameters: Mapping[WorkflowName, Parameter] = Field(default_factory=dict, description="Values that users give.")
-    steps: tuple[Step, ...] = Field(description="Steps, in order.")
+    parameters: Mapping[WorkflowName, WorkflowParameter] = Field(
+        default_factory=dict, description="Values that users give."
+    )
+    steps: tuple[WorkflowStep, ...] = Field(description="Steps, in order.")
 
     @property
     def tools(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def render_template(template: object, values: Values, *, limit_chars: int = FILL
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TemplateValue:
     """The value of a reference in a text; `text` is empty if it is absent."""
 
     name: str  # as it was written: `params.x`
@@ -67,13 +67,13 @@ class Value:
     absent: bool
 
 
-def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | Value]:
+def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | TemplateValue]:
     """Return the literal texts of a template and the values between them, in order. Raises TooLongError."""
     return list(_TemplateRenderer(values, limit_chars).pieces(template))
 
 
 #: Writes a text in a language of its own, of which no value becomes a part. Raises ValueError, with the reason.
-Writer: TypeAlias = Callable[[Sequence[str | Value]], str]
+Writer: TypeAlias = Callable[[Sequence[str | TemplateValue]], str]
 
 
 def filled_object(
@@ -119,14 +119,14 @@ class _TemplateRenderer:
     def text(self, template: str) -> str:
         return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces(template))
 
-    def pieces(self, template: str) -> Iterator[str | Value]:
+    def pieces(self, template: str) -> Iterator[str | TemplateValue]:
         at = 0
         for found in _REFERENCE.finditer(template):
             yield self._count_text(template[at : found.start()])
             value = self._find_value(found)
             is_absent = value is _ABSENT
             name, text = f"{found[1]}.{found[2]}", self._count_text(as_text(value))
-            yield Value(name, None if is_absent else value, text, is_absent)
+            yield TemplateValue(name, None if is_absent else value, text, is_absent)
             at = found.end()
         yield self._count_text(template[at:])
 

@@ -24,7 +24,7 @@ from gateway.plugin import (
     MemoryIntent,
     PartialError,
     Plugin,
-    Recalled,
+    RecalledMemory,
     Reply,
     StoreError,
     last_user_text,
@@ -118,7 +118,7 @@ class MemoryStage:
     async def _recall_memories(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
         return [found.memory for found in await self._recall(text, whose, limit=limit)] if limit else ()
 
-    async def _recall(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Recalled]:
+    async def _recall(self, text: str, whose: _Whose, *, limit: int) -> Sequence[RecalledMemory]:
         return await self._host.store.recall(
             text, tenant=whose.tenant, owner=whose.owner, conversation=whose.conversation, limit=limit
         )
@@ -203,7 +203,7 @@ def block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED
     return "\n".join(lines)
 
 
-def select_memories(found: Sequence[Recalled], about: str, *, every: bool) -> Sequence[Memory]:
+def select_memories(found: Sequence[RecalledMemory], about: str, *, every: bool) -> Sequence[Memory]:
     """Return the memory that is about `about`, with its equals. Return none if none has half of the named words.
 
     `every`: return all memories that have all named words, if there are any.

@@ -23,9 +23,9 @@ from gateway.runs.leases import Leases
 from gateway.runs.request_snapshot import load_exchange
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.tools.active_config import Equipment, InUse
+from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.call_evaluator import Judge
-from gateway.tools.catalog import Configured, Services, load_catalog
+from gateway.tools.catalog import ConfiguredSource, Services, load_catalog
 from gateway.tools.gate import Gate, Policy, Rule
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
@@ -132,14 +132,15 @@ class Bench:
         peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
         judge = Judge(
             await load_catalog(
-                {"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}, further=self.further
+                {"look": ConfiguredSource(look, untrusted=self.untrusted), "peek": ConfiguredSource(peek)},
+                further=self.further,
             ),
             Gate(self.policy, self.assessors, rules=self.rules),
         )
         self.feed = EventFeed(self.store)
         self.leases = Leases(self.store, clock=clock, resume=_unexpected)
         self.equipment = Equipment(judge, Runner(Results(), counters=self.counters, clock=clock), _hold)
-        in_use = InUse(lambda: self.equipment)
+        in_use = ActiveEquipment(lambda: self.equipment)
         self.approvals = Approvals(
             self.store,
             self.feed,

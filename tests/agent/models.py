@@ -14,7 +14,7 @@ from gateway.contracts.storage.store import Json
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable, Use
 from gateway.model.metering import ModelUsageRecorder
-from gateway.model.upstream_client import Upstream
+from gateway.model.upstream_client import ModelUpstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.raw_connection import Peer
@@ -118,7 +118,7 @@ async def models(
     clock = ManualClock()
     upstreams = [FakeUpstream(script) for script in each] or [FakeUpstream(*scripts) for _ in patterns]
     patterns = patterns if len(patterns) == len(upstreams) else [()] * len(upstreams)
-    groups, found, members = list[Group](), list[Upstream](), list[Member]()
+    groups, found, members = list[Group](), list[ModelUpstream](), list[Member]()
     for i, (upstream, names) in enumerate(zip(upstreams, patterns, strict=True)):
         await upstream.__aenter__()
         given: dict[str, object] = {
@@ -132,7 +132,7 @@ async def models(
         members.append(Member(pool, name=f"e{i}", most=most, breaker=None if rules is None else rules.breaker))
         if not endpoints or i == len(upstreams) - 1:
             groups.append(Group(f"up{len(groups)}", members, tally=UpstreamTally(), clock=clock, rules=rules))
-            found.append(Upstream(groups[-1], tuple(names)))
+            found.append(ModelUpstream(groups[-1], tuple(names)))
             members = []
     try:
         table = ModelTable(found, fixed=fixed, model=model, aliases=aliases or {})

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.agent.answer import AnswerReader, Further, PlainAnswer, build_reader
-from gateway.agent.output.scanner import CallGroup, Malformed, Outcome, Prose
+from gateway.agent.output.scanner import CallGroup, MalformedCall, Outcome, Prose
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange
@@ -66,7 +66,7 @@ async def test_what_was_held_back_and_is_text_comes_at_the_end() -> None:
     spoken: list[str] = []
     out, answer, rest, found, _ = await read(chunk('See {"tool'), chunk(finish="stop"), spoken=spoken)
     assert answer.content == "".join(spoken) == "".join(d["content"] for d in deltas(out)) + rest
-    assert isinstance(found, Prose | Malformed)
+    assert isinstance(found, Prose | MalformedCall)
 
 
 async def test_thoughts_flow_on_beside_the_text() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from gateway.agent.loop import CALL_WISH, Action, Ask, Execute, Finish, Loop
-from gateway.agent.output.scanner import CallGroup, Malformed, Prose
+from gateway.agent.loop import CALL_WISH, Action, AskAction, Execute, Finish, Loop
+from gateway.agent.output.scanner import CallGroup, MalformedCall, Prose
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
@@ -16,7 +16,7 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
 
 AUTO = Verdict("auto", "whitelist", "harmless")
-BAD = Malformed("The tool call is not valid JSON: it is not complete.")
+BAD = MalformedCall("The tool call is not valid JSON: it is not complete.")
 
 
 def found(
@@ -96,8 +96,8 @@ def test_a_call_is_executed_and_its_result_goes_to_the_model() -> None:
     assert isinstance(action, Execute)
     assert [p.call for p in action.planned] == [ToolCall(id="call_1", tool="look", arguments={"path": "a"})]
     asked = run.outcome(action)
-    assert asked == Ask(run.loop.messages)
-    assert isinstance(asked, Ask)
+    assert asked == AskAction(run.loop.messages)
+    assert isinstance(asked, AskAction)
     call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"path":"a"}'}}
     assert list(asked.messages) == [
         {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
@@ -127,7 +127,7 @@ def test_a_group_is_executed_in_order() -> None:
     assert isinstance(action, Execute)
     assert [p.call.tool for p in action.planned] == ["a", "forbidden", "b"]
     asked = run.outcome(action)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, AskAction)
     question, *results = asked.messages
     assert [call["id"] for call in question["tool_calls"]] == [result["tool_call_id"] for result in results]
     assert [result["content"] for result in results] == ["shown 0", "Not run.", "shown 2"]
@@ -171,7 +171,7 @@ def test_terminate_makes_the_result_the_answer() -> None:
 def test_terminate_on_a_call_that_did_not_run_goes_back_to_the_model() -> None:
     """It may do better."""
     run = Run()
-    assert isinstance(run.round(found("forbidden", terminate=True)), Ask)
+    assert isinstance(run.round(found("forbidden", terminate=True)), AskAction)
 
 
 def test_several_terminating_calls_are_one_answer() -> None:
@@ -218,7 +218,7 @@ def test_a_malformed_call_is_explained_and_not_kept() -> None:
     """The model gets the reason and the format; its answer is not in the history."""
     run = Run()
     action = run.loop.handle_answer("I will {", BAD, finish_reason="stop")
-    assert isinstance(action, Ask)
+    assert isinstance(action, AskAction)
     (complaint,) = action.messages
     assert complaint["role"] == "user"
     assert BAD.reason in complaint["content"] and '{"tool": "<name>", "parameters": {...}' in complaint["content"]
@@ -229,7 +229,7 @@ def test_the_third_malformed_answer_in_a_row_ends_the_run() -> None:
     """Two extra questions, then the reason."""
     run = Run()
     for _ in range(2):
-        assert isinstance(run.loop.handle_answer("", BAD, finish_reason="stop"), Ask)
+        assert isinstance(run.loop.handle_answer("", BAD, finish_reason="stop"), AskAction)
     error = refused("agent_malformed_tool_call", lambda: run.loop.handle_answer("", BAD, finish_reason="stop"))
     assert "3 times" in error.message and BAD.reason in error.message
 
@@ -239,9 +239,9 @@ def test_a_valid_call_forgives_malformed_ones() -> None:
     run = Run()
     for _ in range(3):
         for _ in range(2):
-            assert isinstance(run.loop.handle_answer("", BAD, finish_reason="stop"), Ask)
+            assert isinstance(run.loop.handle_answer("", BAD, finish_reason="stop"), AskAction)
         asked = run.round(found("a"))
-        assert isinstance(asked, Ask)
+        assert isinstance(asked, AskAction)
         assert not any(message["role"] == "user" for message in asked.messages)
         assert run.loop.malformed == 0
 
@@ -251,7 +251,7 @@ def test_complaints_stand_behind_earlier_results() -> None:
     run = Run()
     run.round(found("a"))
     asked = run.loop.handle_answer("", BAD, finish_reason="stop")
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, AskAction)
     assert [message["role"] for message in asked.messages] == ["assistant", "tool", "user"]
     run.loop.handle_answer("Fine.", Prose(), finish_reason="stop")
     assert [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
@@ -288,7 +288,7 @@ def test_after_the_last_call_the_model_is_asked_once_more() -> None:
     """For its text; if it calls again, the run ends."""
     run = Run(max_tool_calls=3)
     for i in range(3):
-        assert isinstance(run.round(found(i=i)), Ask)
+        assert isinstance(run.round(found(i=i)), AskAction)
     error = refused("agent_iteration_limit", lambda: run.called(found(i=3)))
     assert "3 tools" in error.message
 
@@ -298,10 +298,10 @@ def test_beyond_a_limit_of_the_client_the_model_is_told_once(most: int) -> None:
     """The model may answer then; if it calls again, the turn ends. The client asked for that, and nothing fails."""
     run = Run(is_lowered=True, max_tool_calls=most)
     for i in range(most):
-        assert isinstance(run.round(found(i=i)), Ask)
+        assert isinstance(run.round(found(i=i)), AskAction)
     action = run.called(found(i=most))
     assert isinstance(action, Execute) and "limit" in (action.planned[0].refusal or "")
-    assert isinstance(run.outcome(action), Ask)
+    assert isinstance(run.outcome(action), AskAction)
     ended = run.called(found(i=9))
     assert isinstance(ended, Finish) and f"'max_tool_calls' ({most})" in ended.text and ended.reason == "stop"
 
@@ -313,7 +313,7 @@ def test_of_a_group_that_crosses_a_limit_of_the_client_the_first_calls_run() -> 
     action = run.called(found("b"), found("c"), found("d"))
     assert isinstance(action, Execute)
     assert [p.refusal is None for p in action.planned] == [True, False, False]
-    assert isinstance(run.outcome(action), Ask)
+    assert isinstance(run.outcome(action), AskAction)
     assert isinstance(run.called(found("e")), Finish)
 
 
@@ -347,7 +347,7 @@ def test_a_group_that_crosses_the_limit_is_refused_whole() -> None:
     assert isinstance(action, Execute)
     assert all(p.refusal and "limit" in p.refusal for p in action.planned)
     asked = run.outcome(action)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, AskAction)
     assert [m["content"] for m in asked.messages[-2:]] == [p.refusal for p in action.planned]
     refused("agent_iteration_limit", lambda: run.called(found("e")))
 
@@ -365,7 +365,7 @@ def test_malformed_answers_do_not_count_as_calls() -> None:
     run = Run(max_tool_calls=1, max_malformed=5)
     for _ in range(3):
         run.loop.handle_answer("", BAD, finish_reason="stop")
-    assert isinstance(run.round(found()), Ask)
+    assert isinstance(run.round(found()), AskAction)
 
 
 # The same call again.
@@ -378,7 +378,7 @@ def test_the_third_same_call_in_a_row_is_told_and_the_fifth_ends_the_run() -> No
     for i in range(4):
         arguments = {"x": 1, "y": 2} if i % 2 else {"y": 2, "x": 1}
         asked = run.round(FoundCall("look", arguments, terminate=False))
-        assert isinstance(asked, Ask)
+        assert isinstance(asked, AskAction)
         notes.append("same arguments" in asked.messages[-1]["content"])
     assert notes == [False, False, True, True]
     assert "number 4" in run.loop.messages[-1]["content"]
@@ -412,7 +412,7 @@ def test_a_text_in_place_of_a_call_is_asked_for_again_once() -> None:
     run.loop.must_call = True
     assert run.loop.hides_text
     asked = run.loop.handle_answer("I would.", Prose(), finish_reason="stop")
-    assert asked == Ask(({"role": "user", "content": CALL_WISH},))
+    assert asked == AskAction(({"role": "user", "content": CALL_WISH},))
     run.round(found())
     assert not run.loop.hides_text and [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
     assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.agent.loop import Ask, Execute, Loop
+from gateway.agent.loop import AskAction, Execute, Loop
 from gateway.agent.loop_factory import new_machine
 from gateway.agent.output.scanner import CallGroup
 from gateway.agent.progress import RunProgress
@@ -31,7 +31,7 @@ async def test_a_chat_is_a_loop_whose_calls_are_judged_and_counted() -> None:
     """By the judge in use; each call has an id of its own."""
     bench = Bench([])
     machine = await machine_of(bench)
-    assert isinstance(machine, Loop) and isinstance(machine.begin(), Ask)
+    assert isinstance(machine, Loop) and isinstance(machine.begin(), AskAction)
     found = CallGroup((FoundCall("look", {"x": 1}, terminate=False), FoundCall("look", {"x": 2}, terminate=False)))
     action = machine.handle_answer("", found, finish_reason="stop")
     assert isinstance(action, Execute)

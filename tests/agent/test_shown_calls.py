@@ -10,7 +10,7 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import HiddenTurn, Json
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.tools.catalog import Configured
+from gateway.tools.catalog import ConfiguredSource
 from gateway.tools.gate import Policy
 from tests.scripted_replies import whole
 from tests.tools.managed import Managed
@@ -69,7 +69,7 @@ async def test_calls_are_events_between_the_texts() -> None:
 
 async def test_tools_of_services_name_their_service() -> None:
     """In the list and in each call; the model is offered them."""
-    services = (Configured(running("time", "now")),)
+    services = (ConfiguredSource(running("time", "now")),)
     bench = Bench([answer(call("time__now")), answer("Noon.")], further=lambda: services)
     told = await bench.run(shows_calls=True, services=("time",), only_tools=("time.now",))
     assert [(one["tool"], one["service"]) for one in events(told, "tools.listed")[0]["tools"]] == [("time.now", "time")]

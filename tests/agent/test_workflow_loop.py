@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.agent.loop import Action, Ask, Execute, Finish
-from gateway.agent.output.scanner import CallGroup, Malformed, Prose
+from gateway.agent.loop import Action, AskAction, Execute, Finish
+from gateway.agent.output.scanner import CallGroup, MalformedCall, Prose
 from gateway.agent.workflow_loop import RESULT_CHARS, WorkflowLoop
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
@@ -53,7 +53,7 @@ def ran(run: WorkflowLoop, action: Action, whole: str, *, ok: bool = True) -> Ac
 
 
 def said(run: WorkflowLoop, action: Action, text: str, *, finish_reason: str | None = "stop") -> Action:
-    assert isinstance(action, Ask)
+    assert isinstance(action, AskAction)
     return run.handle_answer(text, Prose(), finish_reason=finish_reason)
 
 
@@ -80,7 +80,7 @@ def test_steps_run_in_order_and_the_last_result_is_that_of_the_workflow() -> Non
     (planned,) = first.planned
     assert planned.call == ToolCall(id="call_1", tool="execute_sql", arguments={"sql": "SELECT 3", "deep": [3]})
     asked = ran(run, first, "n\n3")
-    assert asked == Ask(({"role": "user", "content": "What of n\n3?"},)) and run.messages == asked.messages
+    assert asked == AskAction(({"role": "user", "content": "What of n\n3?"},)) and run.messages == asked.messages
     assert said(run, asked, "It is three.") == Finish("# Numbers\nIt is three.", "stop")
     assert (run.asked, run.hidden, run.client_tools, run.content) == (1, [], frozenset(), "")
 
@@ -96,8 +96,8 @@ def test_the_model_gets_one_user_message() -> None:
     run = script(ROWS, {"name": "alone", "model": "Say hi."}, SAID, n=1)
     assert run.messages == ()
     asked = ran(run, run.begin(), "secret rows")
-    assert asked == Ask(({"role": "user", "content": "Say hi."},))
-    assert said(run, asked, "hi") == Ask(({"role": "user", "content": "What of secret rows?"},))
+    assert asked == AskAction(({"role": "user", "content": "Say hi."},))
+    assert said(run, asked, "hi") == AskAction(({"role": "user", "content": "What of secret rows?"},))
 
 
 def test_the_model_gets_no_tools() -> None:
@@ -110,7 +110,7 @@ def test_the_model_gets_no_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [Prose(), Malformed("cut"), CallGroup((FoundCall("execute_sql", {"sql": "DROP TABLE t"}, True),))]
+    "outcome", [Prose(), MalformedCall("cut"), CallGroup((FoundCall("execute_sql", {"sql": "DROP TABLE t"}, True),))]
 )
 def test_an_answer_that_looks_like_a_call_is_text(outcome: Any) -> None:
     """Nobody offered the model a tool, and what it says runs nowhere."""
@@ -151,7 +151,7 @@ def test_what_steps_bring_is_not_read_again(brought: str) -> None:
         ROWS, SAID, {"name": "end", "tool": "t", "with": {"a": "{{steps.said}}", "b": "{{params.n}}"}}, n=brought
     )
     asked = ran(run, run.begin(), brought)
-    assert asked == Ask(({"role": "user", "content": f"What of {brought}?"},))
+    assert asked == AskAction(({"role": "user", "content": f"What of {brought}?"},))
     last = said(run, asked, brought)
     assert isinstance(last, Execute) and last.planned[0].call.arguments == {"a": brought, "b": brought}
 
@@ -188,7 +188,7 @@ def test_a_long_result_is_cut_for_a_model_and_says_so() -> None:
     """With how much is missing."""
     run = script(ROWS, SAID, n=1)
     asked = ran(run, run.begin(), "x" * (RESULT_CHARS + 5))
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, AskAction)
     assert asked.messages[0]["content"] == f"What of {'x' * RESULT_CHARS}\n[... 5 characters omitted]?"
 
 
@@ -217,7 +217,7 @@ def test_only_results_that_are_needed_are_kept() -> None:
         ROWS, {"name": "b", "model": "x"}, {"name": "c", "model": "y"}, {"name": "d", "prompt": "{{steps.b}}"}, n=1
     )
     action = said(run, ran(run, run.begin(), "many rows"), "kept")
-    assert isinstance(action, Ask)
+    assert isinstance(action, AskAction)
     assert run.snapshot() == {"number": 2, "results": {"b": "kept"}, "cut": []}
 
 
@@ -228,7 +228,7 @@ def test_a_run_goes_on_from_its_record() -> None:
     assert other.begin() == run.begin()
     action = ran(other, other.begin(), "rows")
     other = again(other)
-    assert other.begin() == action == Ask(other.messages)
+    assert other.begin() == action == AskAction(other.messages)
     action = said(other, action, "It is one.")
     later = again(other)
     # Its round is open in the record: the call that was started is told to the machine as it stands.

@@ -27,7 +27,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.tools.catalog import Catalog
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import event, new, parked, run
 
@@ -35,7 +35,7 @@ from .answering import errors
 
 #: The records' time, before their approvals expire.
 NOW_S = 200.0
-BINDING = Binding("d" * 64, "b" * 64)
+BINDING = ApprovalBinding("d" * 64, "b" * 64)
 
 KEYS: Mapping[str, Caller] = {
     "boss": Caller("bob", "acme", frozenset(("context", "approve"))),
@@ -95,11 +95,11 @@ class Ledger(SqliteStore):
 class Judges:
     """Tools and policy: as the records' approvals are bound to them, until a test changes that."""
 
-    bound: Binding | None = BINDING
+    bound: ApprovalBinding | None = BINDING
     refuses: bool = False
     rules: DecisionRules = field(default_factory=DecisionRules)
 
-    def find_binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> ApprovalBinding | None:
         return self.bound
 
     def judge_edit(self, tool: str, arguments: Json) -> Verdict:

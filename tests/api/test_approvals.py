@@ -11,8 +11,8 @@ from gateway.approvals.view import get_check_word
 from gateway.contracts.storage.journal import Move
 from gateway.contracts.tools import NoPreview, Preview, ToolCall
 from gateway.jsontext.canonical import call_sha256
-from gateway.tools.catalog import Configured, load_catalog
-from gateway.tools.grants import Binding
+from gateway.tools.catalog import ConfiguredSource, load_catalog
+from gateway.tools.grants import ApprovalBinding
 from tests.plugins.stores.records import approval, moved, new, parked, run, step, write
 from tests.tools.doubles import Source, spec
 
@@ -213,7 +213,7 @@ async def test_another_hash_decides_nothing() -> None:
 async def test_a_changed_tool_is_asked_for_anew() -> None:
     """What was approved would not be what was shown: a new approval stands in its place (A2, A16)."""
     async with opened() as desk:
-        desk.office.judges.bound = Binding("e" * 64, "b" * 64)
+        desk.office.judges.bound = ApprovalBinding("e" * 64, "b" * 64)
         assert code_of(await desk.post(ONE, APPROVE)) == (409, "approval_stale")
         _, listed = await desk.get("/context/approvals?status=pending")
         (fresh,) = listed["data"]
@@ -456,7 +456,7 @@ async def test_an_approval_by_itself_has_the_parameters_of_its_tool() -> None:
     """As the tool in use has them; no list and no event has them."""
     async with opened() as desk:
         tool = spec("execute_command")
-        desk.office.catalog = await load_catalog({"s": Configured(Source(tool))})
+        desk.office.catalog = await load_catalog({"s": ConfiguredSource(Source(tool))})
         _, shown = await desk.get(ONE)
         assert shown["parameters"] == tool.parameters
         _, listed = await desk.get("/context/approvals")
@@ -470,7 +470,7 @@ async def test_a_person_sees_what_a_call_would_change() -> None:
         nothing = {"label": None, "before": None, "after": None}
         told = {"object": "approval.preview", "available": False, "reason": "The tool of this approval is not there."}
         assert await desk.get(f"{ONE}/preview") == (200, {**told, **nothing})
-        desk.office.catalog = await load_catalog({"s": Configured(Showing(spec("execute_command")))})
+        desk.office.catalog = await load_catalog({"s": ConfiguredSource(Showing(spec("execute_command")))})
         shown = {"available": True, "reason": None, "label": "notes.txt", "before": None, "after": "make"}
         assert await desk.get(f"{ONE}/preview", key="console") == (200, {"object": "approval.preview", **shown})
         assert code_of(await desk.get(f"{ONE}/preview", key="agent")) == (403, "scope_missing")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from agent.agent_bench import Bench
 
-from gateway.api.cancel_ask_before import cancel_ask_before
+from gateway.api.cancel_ask_before import cancel_ask
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 
@@ -27,19 +27,17 @@ async def bench() -> AsyncIterator[Bench]:
 async def test_it_is_taken_back_once(bench: Bench) -> None:
     """And told; after that there is nothing to take back."""
     remembered = bench.approvals.remembered
-    assert "only where the gate does" in await cancel_ask_before(STOP, RUN, remembered)
+    assert "only where the gate does" in await cancel_ask(STOP, RUN, remembered)
     assert not await remembered.asks_before(RUN)
-    assert await cancel_ask_before(STOP, RUN, remembered) == ""
+    assert await cancel_ask(STOP, RUN, remembered) == ""
 
 
 async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> None:
     """It is told the command for whoever may; nothing has changed."""
     remembered = bench.approvals.remembered
     mine = replace(RUN, caller=replace(ANN, scopes=frozenset(("context",))))
-    assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await cancel_ask_before(
-        STOP, mine, remembered
-    )
-    assert "`approve`" in await cancel_ask_before("不用再问我了", mine, remembered)
+    assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await cancel_ask(STOP, mine, remembered)
+    assert "`approve`" in await cancel_ask("不用再问我了", mine, remembered)
     assert await remembered.asks_before(RUN)
 
 
@@ -54,5 +52,5 @@ async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
         (replace(RUN, caller=replace(ANN, name="bob")), STOP),
         (replace(RUN, user="bob"), STOP),
     ):
-        assert await cancel_ask_before(said, run, remembered) == ""
+        assert await cancel_ask(said, run, remembered) == ""
     assert await remembered.asks_before(RUN)

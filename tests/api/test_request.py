@@ -9,7 +9,7 @@ from pydantic import Field
 from gateway.api.openapi.operations import OPERATIONS
 from gateway.api.request import (
     LIMIT_MOST,
-    Body,
+    RequestBody,
     identify_with_scope,
     paginate,
     parse_json,
@@ -24,7 +24,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 
 
-class Order(Body):
+class Order(RequestBody):
     """Has a name that is a keyword, and a list."""
 
     as_: str = Field(alias="as", max_length=3)

@@ -11,10 +11,10 @@ import orjson
 from aiohttp import ClientSession, web
 from multidict import CIMultiDictProxy
 
-from gateway.agent.loop import Ask, Execute, Finish
+from gateway.agent.loop import AskAction, Execute, Finish
 from gateway.agent.output.scanner import Prose
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.api.workflows import Begun, Wanted, WorkflowPages
+from gateway.api.workflows import StartedRun, WorkflowPages, WorkflowRunRequest
 from gateway.contracts.caller import Caller
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
@@ -58,7 +58,7 @@ class ServedWorkflows:
     """What a test looks at. `wanted` are the runs that were asked for."""
 
     store: SqliteStore
-    wanted: list[Wanted] = field(default_factory=list)
+    wanted: list[WorkflowRunRequest] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     running: list["asyncio.Task[None]"] = field(default_factory=list)
     workflows: dict[str, Workflow] = field(default_factory=lambda: dict(ALL))
@@ -76,7 +76,7 @@ class ServedWorkflows:
             raise GatewayError("scope_missing", "Another key.")
         return caller
 
-    async def begin(self, wanted: Wanted, request: web.Request) -> Begun:
+    async def begin(self, wanted: WorkflowRunRequest, request: web.Request) -> StartedRun:
         self.wanted.append(wanted)
         run_id = f"run_{len(self.wanted)}"
         caller = wanted.caller
@@ -93,9 +93,9 @@ class ServedWorkflows:
                 self.gone.set()
                 raise
 
-        return Begun(run_id, over)
+        return StartedRun(run_id, over)
 
-    async def _drive(self, there: StoredRun, wanted: Wanted) -> None:
+    async def _drive(self, there: StoredRun, wanted: WorkflowRunRequest) -> None:
         """To the end of the run, or to where it waits for a person."""
         script = WorkflowLoop(wanted.workflow, wanted.parameters, _plan, lambda: "call_1", there.id, _filled)
         action = script.begin()
@@ -125,7 +125,7 @@ def _plan(found: FoundCall, call_id: str) -> PlannedCall:
     return PlannedCall(ToolCall(id=call_id, tool=found.tool, arguments=found.parameters), None, AUTO)
 
 
-async def _said(asked: Ask) -> str:
+async def _said(asked: AskAction) -> str:
     """The model repeats what it is told; what ends with `sleep` never comes back."""
     outcome: str = asked.messages[0]["content"]
     if outcome.endswith("sleep"):

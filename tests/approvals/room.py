@@ -19,13 +19,13 @@ from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import approval, new, run, step
 
 BOSS = Caller("bob", "acme", frozenset(("context", "approve")))
 AGENT = Caller("ann", "acme", frozenset(("context",)))
-BINDING = Binding("d" * 64, "b" * 64)
+BINDING = ApprovalBinding("d" * 64, "b" * 64)
 YES, NO = Decision(approve=True, via="rest"), Decision(approve=False, via="rest", comment="no")
 ASKED = Exchange(id="run_1", body={"messages": []}, caller=AGENT, chain="main", conversation="c1")
 
@@ -51,11 +51,11 @@ class Counting(SqliteStore):
 class Judges:
     """Tools and policy, as a test has them."""
 
-    bound: Binding | None = BINDING
+    bound: ApprovalBinding | None = BINDING
     decision: Literal["auto", "confirm", "deny", "error"] = "confirm"
     rules: DecisionRules = field(default_factory=DecisionRules)
 
-    def find_binding(self, tool: str) -> Binding | None:
+    def find_binding(self, tool: str) -> ApprovalBinding | None:
         return self.bound
 
     def judge_edit(self, tool: str, arguments: Json) -> Verdict:

@@ -14,7 +14,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.endorsements import waiting_sha256
 from gateway.contracts.storage.journal import Approval, Change, Move
 from gateway.jsontext.canonical import call_sha256
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from tests.agent.doubles import samples
 from tests.plugins.stores.records import approval, step
 
@@ -36,7 +36,7 @@ def test_what_is_asked_for_is_bound_to_the_call() -> None:
     assert issued.expires_s - issued.created_s == 3600 and issued.reason == "why"
     assert room.approvals.issue(step(3), ASKED).id != issued.id
     assert room.approvals.holds(issued)
-    room.judges.bound = Binding("d" * 64, "other")
+    room.judges.bound = ApprovalBinding("d" * 64, "other")
     assert not room.approvals.holds(issued)
     room.judges.bound = None
     assert not room.approvals.holds(issued)
@@ -157,7 +157,7 @@ async def test_a_decision_on_another_call_than_was_shown_is_none(room: Room) -> 
 async def test_an_approval_of_what_has_changed_since_is_asked_for_anew(room: Room) -> None:
     """The tool or the policy; a rejection needs neither. However many find that out at once, they are told one id."""
     await room.ask(1)
-    room.judges.bound = Binding("new", "b" * 64)
+    room.judges.bound = ApprovalBinding("new", "b" * 64)
     errors = await asyncio.gather(*(refused(room, YES) for _ in range(10)))
     assert {error.code for error in errors} == {"approval_stale"}
     fresh = (await room.approvals.of_run("run_1", tenant="acme"))[1]

@@ -14,11 +14,11 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.endorsements import counted_endorsements, list_endorsements, waiting_sha256
 from gateway.contracts.storage.journal import Approval
 from gateway.jsontext.canonical import call_sha256
-from gateway.tools.decision_rules import DecisionRules, Requirement
+from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 
 from .room import Room
 
-TWO = DecisionRules(requirements=(Requirement(approvals=2),))
+TWO = DecisionRules(requirements=(ApprovalRequirement(approvals=2),))
 PEOPLE = [Caller(name, "acme", frozenset(("approve",))) for name in ("anna", "ben", "cleo")]
 ANNA, BEN, CLEO = PEOPLE
 YES, NO = Decision(approve=True, via="rest"), Decision(approve=False, via="rest")

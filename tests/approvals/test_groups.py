@@ -8,7 +8,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.jsontext.canonical import call_sha256
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from tests.plugins.stores.records import step
 
 from .room import AGENT, ASKED, BOSS, NO, YES, Room, refused
@@ -30,7 +30,7 @@ async def test_a_remembered_approval_holds_for_its_call(room: Room) -> None:
     assert await room.approvals.remembered.grant(call, replace(later, conversation=None)) is None
     assert await room.approvals.remembered.grant(call, replace(later, caller=replace(AGENT, name="bob"))) is None
     assert await room.approvals.remembered.grant(replace(call, tenant="other"), later) is None
-    room.judges.bound = Binding("new", "b" * 64)
+    room.judges.bound = ApprovalBinding("new", "b" * 64)
     assert await room.approvals.remembered.grant(call, later) is None
 
 
@@ -127,7 +127,7 @@ async def test_several_are_decided_together_or_not_at_all() -> None:
         await room.approvals.rule_all([(each, YES) for each in ("ap_1", "ap_2", "ap_3")], caller=BOSS)
     assert conflict.value.code == "decision_conflict"
     assert conflict.value.message == "Nothing was decided: the approval ap_2 was rejected by 'bob' already."
-    bound, room.judges.bound = room.judges.bound, Binding("e" * 64, "b" * 64)
+    bound, room.judges.bound = room.judges.bound, ApprovalBinding("e" * 64, "b" * 64)
     with pytest.raises(GatewayError) as stale:
         await room.approvals.rule_all([("ap_1", YES), ("ap_3", YES)], caller=BOSS)
     assert stale.value.code == "approval_stale"

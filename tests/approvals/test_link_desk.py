@@ -11,7 +11,7 @@ from gateway.approvals.links import Links
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.tools.decision_rules import DecisionRules, Requirement
+from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 from tests.agent.doubles import Clock, samples
 
 from .room import BINDING, BOSS, Room
@@ -69,7 +69,7 @@ async def test_a_decision_by_a_link_stands_although_its_run_does_not_go_on_yet(r
 
 
 async def test_a_link_counts_once_also_if_its_call_was_changed_and_changed_back(room: Room) -> None:
-    room.judges.rules = DecisionRules(requirements=(Requirement(approvals=3),))
+    room.judges.rules = DecisionRules(requirements=(ApprovalRequirement(approvals=3),))
     await room.ask(1, required=3)
     desk = Desk(room)
     link = await desk.link()
@@ -82,7 +82,7 @@ async def test_a_link_counts_once_also_if_its_call_was_changed_and_changed_back(
 
 async def test_a_reader_who_approved_a_call_that_was_changed_since_approves_by_the_newer_link(room: Room) -> None:
     """The approval of the first call counts no more, so the link to the call that waits now is not used up."""
-    room.judges.rules = DecisionRules(requirements=(Requirement(approvals=2),))
+    room.judges.rules = DecisionRules(requirements=(ApprovalRequirement(approvals=2),))
     await room.ask(1, required=2)
     desk = Desk(room)
     link = await desk.link()
@@ -96,7 +96,7 @@ async def test_a_reader_who_approved_a_call_that_was_changed_since_approves_by_t
 
 async def test_a_link_is_of_the_call_that_was_shown(room: Room) -> None:
     """Somebody changes it, or the tool changes: the link decides nothing, also if its page was open."""
-    room.judges.rules = DecisionRules(requirements=(Requirement(approvals=2),))
+    room.judges.rules = DecisionRules(requirements=(ApprovalRequirement(approvals=2),))
     await room.ask(1, required=2)
     desk = Desk(room)
     link = await desk.link()

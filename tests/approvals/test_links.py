@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.approvals.links import LONGEST, Linked, Links
+from gateway.approvals.links import LONGEST, LinkPayload, Links
 from gateway.approvals.view import approval_view
 from gateway.config.schema.approvals import Notify
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -43,7 +43,7 @@ async def test_a_link_is_always_the_same_and_every_worker_opens_it(store: Sqlite
     one, other = await links(store, entry()), await links(store, entry("sre"), entry())
     text = token(one, entry())
     assert text == token(one, entry()) == token(other, entry())
-    assert other.verify_link(text) == Linked("ap_1", "acme", "a" * 64, "oncall", 1000.0)
+    assert other.verify_link(text) == LinkPayload("ap_1", "acme", "a" * 64, "oncall", 1000.0)
     assert one.address(URL, entry(None), approval_view(approval()), tenant="acme") is None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.approvals.previews import AT_ONCE, PREVIEW_BYTES, Previews
 from gateway.contracts.tools import NoPreview, Preview, ToolCall
-from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from tests.plugins.stores.records import approval
 from tests.tools.doubles import Source, spec
 
@@ -26,7 +26,7 @@ class Showing(Source):
 async def catalog(shows: Callable[[ToolCall], Awaitable[Preview | NoPreview]]) -> Catalog:
     source = Showing(spec("execute_command"))
     source.shows = shows
-    return await load_catalog({"s": Configured(source)})
+    return await load_catalog({"s": ConfiguredSource(source)})
 
 
 async def test_a_tool_shows_what_a_call_would_change() -> None:
@@ -49,7 +49,7 @@ async def test_what_has_no_preview_has_a_reason() -> None:
     async def never(_call: ToolCall) -> Preview:
         raise AssertionError
 
-    plain = await load_catalog({"s": Configured(Source(spec("execute_command")))})
+    plain = await load_catalog({"s": ConfiguredSource(Source(spec("execute_command")))})
     for waiting, tools, part in (
         (approval(state="done"), await catalog(never), "is done"),
         (approval(tool="gone"), await catalog(never), "not there"),

@@ -9,8 +9,8 @@ from gateway.approvals.chat_replies import ChatDecision, parse_reply
 from gateway.approvals.escaping import Language
 from gateway.approvals.texts import (
     AnswerOptions,
-    Question,
-    Shown,
+    ApprovalDescription,
+    ApprovalQuestion,
     approval_link,
     cancelled_text,
     detect_language,
@@ -24,7 +24,7 @@ from gateway.approvals.texts import (
 
 NOW_S = 1763789100.0
 ID, OTHER = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "ap_z7y6x5w4v3u2t7s6r5q4p3o2na"
-CALL = Shown(
+CALL = ApprovalDescription(
     id=ID,
     word="KFMQTR",
     tool="execute_command",
@@ -32,15 +32,19 @@ CALL = Shown(
     reason="it deletes files",
     rule="command.rm",
 )
-SECOND = Shown(id=OTHER, word="BCDFGH", tool="http_request", arguments={"url": "https://a.example", "method": "POST"})
+SECOND = ApprovalDescription(
+    id=OTHER, word="BCDFGH", tool="http_request", arguments={"url": "https://a.example", "method": "POST"}
+)
 BLOCK = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.DOTALL | re.MULTILINE)
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
-def turn(*approvals: Shown, console_url: str | None = None, left_s: float = 900.0, language: Language = "en") -> str:
+def turn(
+    *approvals: ApprovalDescription, console_url: str | None = None, left_s: float = 900.0, language: Language = "en"
+) -> str:
     expires_s, answering = NOW_S + left_s, AnswerOptions(console_url=console_url)
     return turn_text(
-        Question(approvals=approvals, expires_s=expires_s, now_s=NOW_S, language=language, answering=answering)
+        ApprovalQuestion(approvals=approvals, expires_s=expires_s, now_s=NOW_S, language=language, answering=answering)
     )
 
 
@@ -127,7 +131,7 @@ def commands(text: str) -> list[str]:
 
 
 def asking(answering: AnswerOptions, *, language: Language = "en") -> str:
-    question = Question(
+    question = ApprovalQuestion(
         approvals=[CALL],
         expires_s=NOW_S + 600,
         now_s=NOW_S,
@@ -183,7 +187,7 @@ def test_a_rejection_says_what_was_rejected_and_that_nothing_ran() -> None:
         lambda ran, language: expired_text("execute_sql", ran_before=ran, language=language),
         lambda ran, language: cancelled_text("execute_sql", ran_before=ran, language=language),
         lambda ran, language: refused_here_text(
-            Shown(id=ID, tool="execute_sql", arguments={}), ran_before=ran, language=language
+            ApprovalDescription(id=ID, tool="execute_sql", arguments={}), ran_before=ran, language=language
         ),
     ],
     ids=["rejected", "expired", "cancelled", "refused"],

@@ -9,7 +9,7 @@ from gateways import until
 
 from gateway.contracts.storage.journal import Change
 from gateway.runs import event_feed
-from gateway.tools.grants import Binding
+from gateway.tools.grants import ApprovalBinding
 from tests.plugins.stores.records import approval
 
 from .room import BOSS, NO, YES, Room, refused
@@ -115,7 +115,7 @@ async def test_an_approval_that_is_asked_for_anew_is_waited_for_as_the_old_one(r
     await room.ask(1)
     waiting = asyncio.create_task(room.wait())
     await until(lambda: room.store.looked >= 1)
-    room.judges.bound = Binding("new", "b" * 64)
+    room.judges.bound = ApprovalBinding("new", "b" * 64)
     await refused(room, YES)
     await until(lambda: room.store.looked >= 2)
     await found(room)

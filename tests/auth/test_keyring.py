@@ -9,7 +9,7 @@ import pytest
 
 from gateway.aio.clock import STILL_S
 from gateway.auth.keyring import Identity, Key, KeyRing, LentKeys, StoredKeys, get_peer_address
-from gateway.contracts.caller import LOCAL, Bounds, Caller
+from gateway.contracts.caller import LOCAL, Caller, KeyBounds
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.testing.clock import ManualClock
@@ -296,7 +296,7 @@ def test_a_key_is_found_by_its_text_and_its_name() -> None:
 
 
 def key_of(text: bytes, *, name: str = "ann", **bounds: object) -> Key:
-    caller = Caller(name, "acme", frozenset(("context", "passthrough")), Bounds(**bounds))  # type: ignore[arg-type]
+    caller = Caller(name, "acme", frozenset(("context", "passthrough")), KeyBounds(**bounds))  # type: ignore[arg-type]
     return Key(hashlib.sha256(text).digest(), caller)
 
 
@@ -488,7 +488,7 @@ def test_those_who_may_decide_are_known_by_their_names() -> None:
     deciding = frozenset(("approve",))
     facts = (("a", "acme", None), ("a", "acme", None), ("b", "acme", 1.0), ("c", "other", None))
     keys = [
-        Key(bytes((number,)) * 32, Caller(name, tenant, deciding, Bounds(expires_s=expires_s)))
+        Key(bytes((number,)) * 32, Caller(name, tenant, deciding, KeyBounds(expires_s=expires_s)))
         for number, (name, tenant, expires_s) in enumerate(facts)
     ]
     assert KeyRing([*keys, key_of(ALICE)]).deciders("acme") == ["a"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.audit import PAGE, AuditError, Noted, list_audit_lines, store_file, verify_log
-from gateway.config import Loaded, Settings
+from gateway.cli.audit import PAGE, AuditError, NotedHash, list_audit_lines, store_file, verify_log
+from gateway.config import LoadedConfig, Settings
 from gateway.contracts.storage.audit_chain import link
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.migrations import AUDIT_TRIGGERS
@@ -70,7 +70,7 @@ async def test_a_log_that_is_whole_says_what_to_note_down(tmp_path: Path) -> Non
         f"last hash {last}",
         f"note it down elsewhere; later: gateway audit verify --expect {last} --at 5",
     ]
-    assert list(verify_log(SqliteBeside(place), noted=Noted(5, last)))[1] == "line 5 is the one that was noted down"
+    assert list(verify_log(SqliteBeside(place), noted=NotedHash(5, last)))[1] == "line 5 is the one that was noted down"
 
 
 async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
@@ -125,7 +125,9 @@ async def test_a_long_log_is_read_in_pieces(tmp_path: Path) -> None:
     place = await written(tmp_path, lines=2 * PAGE + 1)
     hashes = [json.loads(line)["hash"] for line in list_audit_lines(SqliteBeside(place), after=0, as_json=True)]
     for seq in (1, PAGE, PAGE + 1, 2 * PAGE + 1):
-        assert list(verify_log(SqliteBeside(place), noted=Noted(seq, hashes[seq - 1])))[1].startswith(f"line {seq} is")
+        assert list(verify_log(SqliteBeside(place), noted=NotedHash(seq, hashes[seq - 1])))[1].startswith(
+            f"line {seq} is"
+        )
     tampered(place, f"DELETE FROM audit WHERE seq = {PAGE + 1}")
     with pytest.raises(AuditError, match=f"has line {PAGE + 2} where line {PAGE + 1} should be"):
         list(verify_log(SqliteBeside(place), noted=None))
@@ -138,7 +140,7 @@ async def test_lines_cut_off_at_the_end_are_found_by_the_noted_hash(tmp_path: Pa
     tampered(place, "DELETE FROM audit WHERE seq > 3")
     assert next(verify_log(SqliteBeside(place), noted=None)).startswith("3 lines")
     with pytest.raises(AuditError, match="line 5 of the audit log is gone: it ends with line 3"):
-        list(verify_log(SqliteBeside(place), noted=Noted(5, last)))
+        list(verify_log(SqliteBeside(place), noted=NotedHash(5, last)))
 
 
 async def test_a_log_that_was_written_anew_is_found_by_the_noted_hash(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ async def test_a_log_that_was_written_anew_is_found_by_the_noted_hash(tmp_path: 
     tampered(place, *statements)
     assert next(verify_log(SqliteBeside(place), noted=None)).startswith("5 lines")
     with pytest.raises(AuditError, match=f"has the hash {previous} now: the log was written anew"):
-        list(verify_log(SqliteBeside(place), noted=Noted(5, last)))
+        list(verify_log(SqliteBeside(place), noted=NotedHash(5, last)))
 
 
 async def test_lines_are_listed(tmp_path: Path) -> None:
@@ -208,9 +210,9 @@ async def test_a_store_without_the_log_is_told(tmp_path: Path) -> None:
         list(verify_log(SqliteBeside(place), noted=None))
 
 
-def _loaded(folder: Path, store: str) -> Loaded:
+def _loaded(folder: Path, store: str) -> LoadedConfig:
     settings = Settings.model_validate({"store": store}, context={"folder": folder})
-    return Loaded(settings=settings, warnings=(), file=None, folder=folder)
+    return LoadedConfig(settings=settings, warnings=(), file=None, folder=folder)
 
 
 async def test_the_store_is_that_of_the_configuration(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, Loaded, load
+from gateway.config import ConfigError, LoadedConfig, load
 
 CONFIG = Path("gateway.yaml")
 
@@ -22,7 +22,7 @@ class Folder:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
-    def load(self, text: str, environ: Mapping[str, str] | None = None, **flags: object) -> Loaded:
+    def load(self, text: str, environ: Mapping[str, str] | None = None, **flags: object) -> LoadedConfig:
         self.write(CONFIG.name, text)
         return load(CONFIG, environ=environ or {}, flags=flags)
 

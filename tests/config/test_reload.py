@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, Loaded, load, merge_configs
+from gateway.config import ConfigError, LoadedConfig, load, merge_configs
 
 KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme, approvals: reject, tools: [time.*]}}"
 TEXT = f"""
@@ -19,7 +19,7 @@ mcp: {{servers: {{time: {{command: time, enabled: false}}}}, serve: {{tools: ["t
 """
 
 
-def loaded(tmp_path: Path, text: str) -> Loaded:
+def loaded(tmp_path: Path, text: str) -> LoadedConfig:
     place = tmp_path / "gateway.yaml"
     place.write_text(text)
     return load(place, environ={}, flags={})

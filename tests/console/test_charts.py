@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway.console.charts import AXIS_PX, LEAST_PERCENT, ROW_PX, Lane, OverTime, Span, over_time
+from gateway.console.charts import AXIS_PX, LEAST_PERCENT, ROW_PX, Lane, OverTime, TimeSpan, over_time
 from gateway.console.rendering import shown_seconds
 
 
 def drawn(*spans: tuple[str, float, float]) -> OverTime:
     """The picture of these stretches of time, a row each."""
     lanes = [
-        Lane(label=kind, number=at, spans=[Span(kind=kind, start_s=start_s, end_s=end_s)])
+        Lane(label=kind, number=at, spans=[TimeSpan(kind=kind, start_s=start_s, end_s=end_s)])
         for at, (kind, start_s, end_s) in enumerate(spans)
     ]
     picture = over_time(lanes)
@@ -47,7 +47,10 @@ def test_nothing_with_a_time_is_no_picture() -> None:
 
 def test_a_row_without_a_time_has_no_bar() -> None:
     picture = over_time(
-        [Lane(label="a", number=0, spans=[Span(kind="tool", start_s=0, end_s=1)]), Lane(label="b", number=1, spans=[])]
+        [
+            Lane(label="a", number=0, spans=[TimeSpan(kind="tool", start_s=0, end_s=1)]),
+            Lane(label="b", number=1, spans=[]),
+        ]
     )
     assert picture is not None
     assert [len(row.bars) for row in picture.rows] == [1, 0]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.console.rendering import TemplateRenderer
-from gateway.console.schema_form import Field, FormError, build_fields, parse_values
+from gateway.console.schema_form import FormError, FormField, build_fields, parse_values
 from gateway.console.translation import translator
 from tests.console.html import buttons_of, form_of, read_html
 
@@ -27,7 +27,7 @@ VALUES = st.recursive(
 TYPES = st.sampled_from(("string", "integer", "number", "boolean", "object", "array", None))
 
 
-def browsed(fields: list[Field] | Any, **changes: str) -> dict[str, str]:
+def browsed(fields: list[FormField] | Any, **changes: str) -> dict[str, str]:
     """The form as a browser sends it after a person has changed these fields."""
     template = RENDERING._environment.from_string(PAGE)
     root = read_html(template.render(t=translator("en"), language="en", fields=fields))

@@ -13,7 +13,7 @@ from gateway.contracts.caller import LOCAL
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.storage.store import Json
-from gateway.dialects.dialect import Offer, Wishes
+from gateway.dialects.dialect import RequestedTools, Wishes
 from gateway.runs.idempotency_key import RequestKey
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
@@ -80,7 +80,7 @@ async def test_a_client_with_a_system_message_gets_no_base_prompt(role: str) -> 
 async def test_wishes_narrow_what_headers_name() -> None:
     """Both at once; a request without wishes has those of nobody."""
     world = World()
-    offers = (Offer(label="gateway", place="tools[0]", names=("now",)),)
+    offers = (RequestedTools(label="gateway", place="tools[0]", names=("now",)),)
     for line, only in ((b"X-Context-Tools: n*", ("now",)), (b"X-Context-Tools: read_note", ())):
         wished = await world.lane.exchange(
             head(line), BODY, identity=NOBODY, run_id="run_7", wishes=Wishes(offers=offers), client={"a": 1}

@@ -9,8 +9,8 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.dialects.chat_request import may_call_tools
-from gateway.dialects.dialect import Offer, Wishes
-from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.dialects.dialect import RequestedTools, Wishes
+from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from tests.tools.doubles import Source, spec
 from tests.tools.managed import Managed
 
@@ -25,22 +25,22 @@ async def catalog() -> Catalog:
     for name, tools in (("time", ("look", "odd[1]")), ("git", ("log", "push")), ("mail", ("send",))):
         service = Managed(name)
         service.becomes("running" if name != "mail" else "stopped", **dict.fromkeys(tools, "1"))
-        services.append(Configured(service, untrusted=True))
+        services.append(ConfiguredSource(service, untrusted=True))
     ours = Source(spec("now"), spec("page", untrusted=True), spec("git.log"))
-    return await load_catalog({"s": Configured(ours)}, further=lambda: services)
+    return await load_catalog({"s": ConfiguredSource(ours)}, further=lambda: services)
 
 
-def offer(label: str, place: str = "tools[0]", **facts: object) -> Offer:
-    return Offer(label=label, place=place, **facts)  # type: ignore[arg-type]
+def offer(label: str, place: str = "tools[0]", **facts: object) -> RequestedTools:
+    return RequestedTools(label=label, place=place, **facts)  # type: ignore[arg-type]
 
 
-async def wished(*offers: Offer, only: tuple[str, ...] = (), **wishes: object) -> Exchange:
+async def wished(*offers: RequestedTools, only: tuple[str, ...] = (), **wishes: object) -> Exchange:
     """Return the exchange of a request with these offers and wishes, and `X-Context-Tools`."""
     asked = Wishes(offers=offers, **wishes)  # type: ignore[arg-type]
     return with_wishes(replace(ASKED, only_tools=only), asked, catalog=await catalog(), addresses=ADDRESSES)
 
 
-async def refused(*offers: Offer) -> tuple[str | None, str]:
+async def refused(*offers: RequestedTools) -> tuple[str | None, str]:
     with pytest.raises(GatewayError) as error:
         await wished(*offers)
     assert error.value.code == "invalid_field"
@@ -77,7 +77,7 @@ async def test_offers_add_up() -> None:
 
 
 @pytest.mark.parametrize("offers", [(), (offer("time", names=()),), (offer("gateway", names=()),)])
-async def test_an_offer_of_nothing_is_no_tools(offers: tuple[Offer, ...]) -> None:
+async def test_an_offer_of_nothing_is_no_tools(offers: tuple[RequestedTools, ...]) -> None:
     """And not all of them."""
     found = await wished(*offers)
     assert found.no_tools and found.shows_calls and not found.only_tools

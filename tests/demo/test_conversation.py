@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.demo.conversation import (
-    Entry,
+    ConversationEntry,
     RefusalError,
     classify_text,
     is_json,
@@ -63,7 +63,9 @@ def test_bad_limits(limit: object) -> None:
 
 def test_conversation_defaults() -> None:
     """Without a model it is `demo`; only `true` streams; the first limit that is set holds."""
-    conversation = read_conversation({"stream": 1, "b": 7}, entries=[Entry("user", ())], max_tokens=("a", "b"))
+    conversation = read_conversation(
+        {"stream": 1, "b": 7}, entries=[ConversationEntry("user", ())], max_tokens=("a", "b")
+    )
     assert (conversation.model, conversation.stream, conversation.max_tokens) == ("demo", False, 7)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.demo.conversation import Conversation, Entry, RefusalError, classify_text
+from gateway.demo.conversation import Conversation, ConversationEntry, RefusalError, classify_text
 from gateway.demo.functions import NO_FUNCTIONS, Function, Functions
 from gateway.demo.script import GREETING, DemoAnswer, build_answer, count_tokens, pieces, refuse_when_asked
 
@@ -13,14 +13,14 @@ WEATHER = Function("get_weather", {"properties": {"city": {"type": "string"}}, "
 
 
 def ask(
-    *entries: Entry | str,
+    *entries: ConversationEntry | str,
     max_tokens: int | None = None,
     native_calls: bool = True,
     functions: Functions = NO_FUNCTIONS,
 ) -> DemoAnswer:
     conversation = Conversation(
         model="demo",
-        entries=tuple(Entry("user", (entry,)) if isinstance(entry, str) else entry for entry in entries),
+        entries=tuple(ConversationEntry("user", (entry,)) if isinstance(entry, str) else entry for entry in entries),
         stream=False,
         max_tokens=max_tokens,
         native_calls=native_calls,
@@ -37,14 +37,14 @@ def call_of(answer: DemoAnswer) -> Any:
     return json.loads(text_of(answer))
 
 
-def said_by(answer: DemoAnswer) -> Entry:
+def said_by(answer: DemoAnswer) -> ConversationEntry:
     if answer.calls:
-        return Entry("call", tuple(call.arguments for call in answer.calls))
+        return ConversationEntry("call", tuple(call.arguments for call in answer.calls))
     return classify_text(answer.text)
 
 
-def result(text: str) -> Entry:
-    return Entry("result", (text,))
+def result(text: str) -> ConversationEntry:
+    return ConversationEntry("result", (text,))
 
 
 def test_plain_answer() -> None:
@@ -151,7 +151,7 @@ def test_group() -> None:
 def test_steps() -> None:
     """`steps N` calls N times, `$step` counts, and only the last call terminates."""
     prompt = 'steps 3 terminate tool t {"n": $step, "risk_level": "low"}'
-    entries: list[Entry | str] = [prompt]
+    entries: list[ConversationEntry | str] = [prompt]
     for step in (1, 2, 3):
         answer = ask(*entries)
         call = {"tool": "t", "parameters": {"n": step, "risk_level": "low"}, "terminate": step == 3}
@@ -179,7 +179,7 @@ def test_native_calls() -> None:
     first = ask(prompt)
     assert (first.text, first.finish) == ((), "tool_calls")
     assert [(call.name, call.arguments) for call in first.calls] == [("a", '{"n": 1}'), ("b", "{}")]
-    calls = [Entry("call", (call.arguments,)) for call in first.calls]
+    calls = [ConversationEntry("call", (call.arguments,)) for call in first.calls]
     answer = ask(prompt, *calls, result("one"), result("two"))
     assert answer.calls == () and "one" in text_of(answer) and "two" in text_of(answer)
 
@@ -189,11 +189,13 @@ def test_native_without_native_calls() -> None:
     assert call_of(ask("native a {}", native_calls=False))["tool"] == "a"
 
 
-@pytest.mark.parametrize("complaint", [Entry("user", ("Not JSON: try again",)), Entry("system", ("Not JSON",))])
+@pytest.mark.parametrize(
+    "complaint", [ConversationEntry("user", ("Not JSON: try again",)), ConversationEntry("system", ("Not JSON",))]
+)
 @pytest.mark.parametrize("keeps_bad_message", [False, True])
-def test_malformed(complaint: Entry, keeps_bad_message: bool) -> None:
+def test_malformed(complaint: ConversationEntry, keeps_bad_message: bool) -> None:
     """The JSON is broken until as many complaints as asked for stand in the history, and then right."""
-    entries: list[Entry | str] = ['malformed 2 tool x {"a": 1}']
+    entries: list[ConversationEntry | str] = ['malformed 2 tool x {"a": 1}']
     for _ in range(2):
         answer = ask(*entries)
         assert said_by(answer).kind == "broken_call"
@@ -207,8 +209,8 @@ def test_a_complaint_in_the_same_message() -> None:
     """Gateways whose servers take no two messages of the user in a row put complaints behind the prompt."""
     prompt = 'malformed 2 tool x {"a": 1}'
     for joined in (("\n\n".join((prompt, "Not JSON.")),), (prompt, "Not JSON.")):
-        assert said_by(ask(Entry("user", joined))).kind == "broken_call"
-        again = Entry("user", (*joined, "Not JSON either."))
+        assert said_by(ask(ConversationEntry("user", joined))).kind == "broken_call"
+        again = ConversationEntry("user", (*joined, "Not JSON either."))
         assert call_of(ask(again)) == {"tool": "x", "parameters": {"a": 1}, "terminate": False}
 
 
@@ -216,15 +218,15 @@ def test_malformed_native() -> None:
     """Broken native arguments are no JSON; the complaint about them may be a tool message."""
     prompt = "malformed native x {}"
     assert ask(prompt).calls[0].arguments == "{"
-    history = [Entry("broken_call", ("{",)), result("arguments are not JSON")]
+    history = [ConversationEntry("broken_call", ("{",)), result("arguments are not JSON")]
     assert ask(prompt, *history).calls[0].arguments == "{}"
 
 
 def test_parts_around_a_prompt() -> None:
     """Tagged parts that a client adds to a user message, or sends before it, are not the prompt."""
-    around = Entry("user", ("<context>long 3</context>", "hello", "<reminder>be kind</reminder>"))
+    around = ConversationEntry("user", ("<context>long 3</context>", "hello", "<reminder>be kind</reminder>"))
     assert '"hello"' in text_of(ask(around))
-    assert text_of(ask("<environment>", Entry("user", ("long 2", "<reminder>")))) == "word1 word2 "
+    assert text_of(ask("<environment>", ConversationEntry("user", ("long 2", "<reminder>")))) == "word1 word2 "
 
 
 def test_reminder_after_a_result() -> None:
@@ -236,7 +238,7 @@ def test_reminder_after_a_result() -> None:
 
 def test_result_of_an_unscripted_call() -> None:
     """A tool's result is mentioned even if the demo model never asked for it."""
-    assert "sunny" in text_of(ask("weather?", Entry("call", ("{}",)), result("sunny")))
+    assert "sunny" in text_of(ask("weather?", ConversationEntry("call", ("{}",)), result("sunny")))
     assert "sunny" in text_of(ask("weather?", result("sunny")))
 
 
@@ -292,7 +294,7 @@ def test_forced_function(prompt: str, behind: tuple[str, ...]) -> None:
     told = ask(prompt, said_by(first), result("sunny"), *behind, functions=functions)
     assert told.calls == () and "sunny" in text_of(told)
     assert text_of(ask("long 1", functions=functions)) == "word1 "
-    assert ask(Entry("system", ("Be kind.",)), functions=functions).calls and ask(functions=functions).calls
+    assert ask(ConversationEntry("system", ("Be kind.",)), functions=functions).calls and ask(functions=functions).calls
     assert "sunny" in text_of(ask(result("sunny"), functions=functions))
 
 
@@ -304,5 +306,7 @@ def test_pieces(text: str) -> None:
 
 def test_count_tokens() -> None:
     """A prompt is estimated as UTF-8 bytes / 4, rounded up."""
-    conversation = Conversation(model="demo", entries=(Entry("user", ("你好",)),), stream=False, max_tokens=None)
+    conversation = Conversation(
+        model="demo", entries=(ConversationEntry("user", ("你好",)),), stream=False, max_tokens=None
+    )
     assert count_tokens(conversation) == 2

@@ -4,31 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, Ask, Call, read_ask, words_table
+from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, PromptAsk, ScriptedCall, read_ask, words_table
 
 
 @pytest.mark.parametrize(
     ("text", "ask"),
     [
-        ("hello", Ask(rest="hello")),
-        ("slow 3", Ask(scripted=True, delay_s=3)),
-        ("SLOW 0.25 please", Ask(scripted=True, delay_s=0.25, rest="please")),
-        ("drip 50, long 7", Ask(scripted=True, gap_s=0.05, events=7)),
-        ("error 429", Ask(scripted=True, status=429)),
-        ("  slow \t 3;drip\n20", Ask(scripted=True, delay_s=3, gap_s=0.02)),
-        ("cut\nhello", Ask(scripted=True, cut=True, rest="hello")),
-        ("think hello", Ask(scripted=True, thinking="field", rest="hello")),
-        ("think tag hello", Ask(scripted=True, thinking="tag", rest="hello")),
-        ("terminate", Ask(scripted=True, terminate=True)),
-        ("steps 12", Ask(scripted=True, rounds=12)),
-        ("risk_level high", Ask(scripted=True, risk_level="high")),
-        ("Summarise this", Ask(scripted=True, summary=True, rest="this")),
-        ("summarize", Ask(scripted=True, summary=True)),
-        ("malformed", Ask(scripted=True, broken=1)),
-        ("malformed 3", Ask(scripted=True, broken=3)),
+        ("hello", PromptAsk(rest="hello")),
+        ("slow 3", PromptAsk(scripted=True, delay_s=3)),
+        ("SLOW 0.25 please", PromptAsk(scripted=True, delay_s=0.25, rest="please")),
+        ("drip 50, long 7", PromptAsk(scripted=True, gap_s=0.05, events=7)),
+        ("error 429", PromptAsk(scripted=True, status=429)),
+        ("  slow \t 3;drip\n20", PromptAsk(scripted=True, delay_s=3, gap_s=0.02)),
+        ("cut\nhello", PromptAsk(scripted=True, cut=True, rest="hello")),
+        ("think hello", PromptAsk(scripted=True, thinking="field", rest="hello")),
+        ("think tag hello", PromptAsk(scripted=True, thinking="tag", rest="hello")),
+        ("terminate", PromptAsk(scripted=True, terminate=True)),
+        ("steps 12", PromptAsk(scripted=True, rounds=12)),
+        ("risk_level high", PromptAsk(scripted=True, risk_level="high")),
+        ("Summarise this", PromptAsk(scripted=True, summary=True, rest="this")),
+        ("summarize", PromptAsk(scripted=True, summary=True)),
+        ("malformed", PromptAsk(scripted=True, broken=1)),
+        ("malformed 3", PromptAsk(scripted=True, broken=3)),
     ],
 )
-def test_words(text: str, ask: Ask) -> None:
+def test_words(text: str, ask: PromptAsk) -> None:
     """Each word is read in any case, and what follows it is the rest."""
     assert read_ask(text) == ask
 
@@ -40,19 +40,19 @@ def test_words(text: str, ask: Ask) -> None:
 )  # fmt: skip
 def test_ordinary_text(text: str) -> None:
     """Text that only resembles a word, or stands after other text, is ordinary."""
-    assert read_ask(text) == Ask(rest=text)
+    assert read_ask(text) == PromptAsk(rest=text)
 
 
 def test_calls_are_kept_letter_for_letter() -> None:
     """Each `tool` adds a call with its JSON as written: spaces, repeated keys and `$step` too."""
     ask = read_ask('tool a.b {"x":  {"y": "}"}, "x": $step} tool c{} and so on')
-    assert ask.calls == (Call("a.b", '{"x":  {"y": "}"}, "x": $step}'), Call("c", "{}"))
+    assert ask.calls == (ScriptedCall("a.b", '{"x":  {"y": "}"}, "x": $step}'), ScriptedCall("c", "{}"))
     assert (ask.native, ask.wanted_rounds, ask.rest) == (False, 1, "and so on")
 
 
 def test_native_calls() -> None:
     """`native` adds a call and asks for the API's own form."""
-    assert read_ask("native  f{}") == Ask(scripted=True, native=True, calls=(Call("f", "{}"),))
+    assert read_ask("native  f{}") == PromptAsk(scripted=True, native=True, calls=(ScriptedCall("f", "{}"),))
 
 
 def test_limits() -> None:
@@ -66,7 +66,7 @@ def test_any_text_is_readable(text: str) -> None:
     """No text makes the reading fail, and the rest is always the end of the text."""
     ask = read_ask(text)
     assert text.strip().endswith(ask.rest)
-    assert ask.scripted or ask == Ask(rest=ask.rest)
+    assert ask.scripted or ask == PromptAsk(rest=ask.rest)
 
 
 def test_deep_nesting() -> None:

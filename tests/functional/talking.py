@@ -18,7 +18,7 @@ from aiohttp import WSMsgType, web
 from gateways import until
 
 from gateway.api.ops_pages import Handler, Route
-from gateway.config import Loaded, Settings, load
+from gateway.config import LoadedConfig, Settings, load
 from gateway.lanes.listener import Listener
 from gateway.lanes.router import Router
 from gateway.lanes.websocket import websocket
@@ -52,7 +52,7 @@ async def echo(request: web.Request) -> web.StreamResponse:
 class TalkingGateway(Gateway):
     """The whole gateway, and `page` at PAGE."""
 
-    def __init__(self, loaded: Loaded, *, page: Handler, sink: LogSink, metrics: Metrics) -> None:
+    def __init__(self, loaded: LoadedConfig, *, page: Handler, sink: LogSink, metrics: Metrics) -> None:
         super().__init__(loaded, load=lambda: loaded, sink=sink, metrics=metrics)
         self.page = page
 
@@ -99,7 +99,7 @@ async def talking(page: Handler = echo, *, config: Mapping[str, object] | None =
     upstream = {"name": "up", "base_url": "http://127.0.0.1:9"}
     content = {"upstreams": [upstream], "store": "sqlite:///:memory:", **(config or {})}
     settings = Settings.model_validate(content, context={"folder": folder})
-    loaded = Loaded(settings=settings, warnings=(), file=None, folder=folder)
+    loaded = LoadedConfig(settings=settings, warnings=(), file=None, folder=folder)
     sink = LogSink(log, as_json=True, secrets=(), dropped=metrics.log_line_dropped)
     gateway = TalkingGateway(loaded, page=page, sink=sink, metrics=metrics)
     await gateway.start()

@@ -16,7 +16,7 @@ from gateway.http.request_head import RequestHead, parse_request_head
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import take_back
 from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.router import AcceptLimits, Router, Timeouts
+from gateway.lanes.router import AcceptLimits, ClientTimeouts, Router
 from gateway.lanes.routes import Route
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.telemetry.metrics import Metrics, UpstreamTally
@@ -66,7 +66,7 @@ def router(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) ->
         "door": HostGuard.from_hosts(TEST_HOSTS),
         "own_paths": (b"/own",),
         "limits": AcceptLimits(),
-        "timeouts": Timeouts(),
+        "timeouts": ClientTimeouts(),
         **more,
     }
     return Router(**facts)  # type: ignore[arg-type]
@@ -120,7 +120,7 @@ async def assembled(
     pages: web.Application | None = None,
     own_paths: Sequence[bytes] = (b"/own",),
     limits: AcceptLimits | None = None,
-    timeouts: Timeouts | None = None,
+    timeouts: ClientTimeouts | None = None,
     keys: KeyRing | None = None,
     rcvbuf: int | None = None,
     recorded: Recorded | None = None,
@@ -145,7 +145,7 @@ async def assembled(
             metrics=metrics,
             own_paths=own_paths,
             limits=limits or AcceptLimits(),
-            timeouts=timeouts or Timeouts(),
+            timeouts=timeouts or ClientTimeouts(),
             recorded=recorded,
             unread=unread,
         )

@@ -10,7 +10,7 @@ from gateways import until
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
-from gateway.lanes.router import AcceptLimits, Timeouts
+from gateway.lanes.router import AcceptLimits, ClientTimeouts
 from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, ok, serve
 
@@ -32,7 +32,7 @@ async def silent(peer: Peer) -> None:
 
 async def test_a_connection_without_a_request_is_closed_in_time() -> None:
     """Silently: there is nothing to answer."""
-    async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
+    async with assembled(timeouts=ClientTimeouts(head_s=10)) as lane, lane.client() as client:
         await accepted(lane)
         lane.later(9)
         await breathe(10)
@@ -45,7 +45,7 @@ async def test_a_connection_without_a_request_is_closed_in_time() -> None:
 @pytest.mark.parametrize("stray", [b"\r\n", b"\r", b"\r\n\r\n"])
 async def test_an_empty_line_behind_a_request_begins_none(stray: bytes) -> None:
     """Old clients send one behind a body: no 408, no end before the idle time, and the next request is answered."""
-    async with assembled(timeouts=Timeouts(head_s=10, keepalive_s=75)) as lane, lane.client() as client:
+    async with assembled(timeouts=ClientTimeouts(head_s=10, keepalive_s=75)) as lane, lane.client() as client:
         await client.send(GET + stray)
         first = await client.read_response()
         await breathe(10)
@@ -64,7 +64,7 @@ async def test_an_empty_line_behind_a_request_begins_none(stray: bytes) -> None:
 @pytest.mark.parametrize("part", [b"G", GET[:-2], b"\r\nG"])
 async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
     """Counted from its first byte, however it drips: 408, and the end."""
-    async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
+    async with assembled(timeouts=ClientTimeouts(head_s=10)) as lane, lane.client() as client:
         await client.send(part)
         await accepted(lane)
         await breathe(10)
@@ -78,7 +78,7 @@ async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
 
 async def test_an_idle_connection_is_closed_in_time() -> None:
     """After its last answer, silently; that is no fault of anybody."""
-    async with assembled(timeouts=Timeouts(keepalive_s=75)) as lane, lane.client() as client:
+    async with assembled(timeouts=ClientTimeouts(keepalive_s=75)) as lane, lane.client() as client:
         for _ in range(2):
             await client.send(GET)
             await client.read_response()
@@ -107,7 +107,7 @@ async def test_a_client_that_does_not_read_is_ended() -> None:
         while True:
             await peer.send(bytes(1 << 16), timeout_s=None)
 
-    async with assembled(flood, timeouts=Timeouts(write_s=60)) as lane, lane.client(rcvbuf=8192) as client:
+    async with assembled(flood, timeouts=ClientTimeouts(write_s=60)) as lane, lane.client(rcvbuf=8192) as client:
         await client.send(GET)
         await accepted(lane)
         (connection,) = lane.listener.connections
@@ -132,7 +132,7 @@ async def test_a_client_that_reads_slowly_is_not_ended() -> None:
     async def until_blocked(*, since: float) -> None:
         await until(lambda: connection.blocked_since is not None and connection.blocked_since > since)
 
-    async with assembled(flood, timeouts=Timeouts(write_s=60)) as lane, lane.client(keep_bytes=0) as client:
+    async with assembled(flood, timeouts=ClientTimeouts(write_s=60)) as lane, lane.client(keep_bytes=0) as client:
         await client.send(GET)
         await accepted(lane)
         (connection,) = lane.listener.connections

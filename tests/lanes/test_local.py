@@ -8,7 +8,7 @@ from aiohttp import web
 from gateways import until, until_still
 
 from gateway.lanes.local import Facade
-from gateway.lanes.router import AcceptLimits, Timeouts
+from gateway.lanes.router import AcceptLimits, ClientTimeouts
 from gateway.lanes.websocket import websocket
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
@@ -265,7 +265,7 @@ async def test_a_body_that_stops_is_a_408() -> None:
     async def reads(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())
 
-    async with assembled(pages=pages(reads), timeouts=Timeouts(body_idle_s=60)) as lane, lane.client() as client:
+    async with assembled(pages=pages(reads), timeouts=ClientTimeouts(body_idle_s=60)) as lane, lane.client() as client:
         await client.send(upload(b"abc")[:-1])
         while not lane.listener.inflight:
             await asyncio.sleep(0)

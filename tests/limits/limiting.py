@@ -4,7 +4,7 @@ from collections import Counter as Counts
 from collections.abc import Callable, Mapping
 
 from gateway.contracts.allowance import Allowance
-from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.caller import Caller, KeyBounds
 from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.counter import Counter
 from gateway.limits.limiter import Limiter
@@ -75,5 +75,5 @@ class Workers:
 
 def caller(name: str = "ci", tenant: str = "team", **limits: object) -> Caller:
     """A caller with these limits; without any its key has none."""
-    bounds = Bounds(limits=Allowance(**limits) if limits else None)  # type: ignore[arg-type]
+    bounds = KeyBounds(limits=Allowance(**limits) if limits else None)  # type: ignore[arg-type]
     return Caller(name, tenant, frozenset(("context",)), bounds)

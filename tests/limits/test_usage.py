@@ -5,7 +5,7 @@ from gateway.limits.budgets import BudgetSums
 from gateway.limits.meters import Meters
 from gateway.limits.rule import LimitRule
 from gateway.limits.shared import SharedCounters
-from gateway.limits.usage import Used, list_rule_usage
+from gateway.limits.usage import LimitUsage, list_rule_usage
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, in_dollars
@@ -19,7 +19,7 @@ def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     rule = LimitRule("tenant", "t", allowance, meter, budgets, "t")
     rule.meter.take(1, 0, BEGAN_S)
     assert list(list_rule_usage(rule, BEGAN_S + 1.0)) == [
-        Used("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
-        Used("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),
-        Used("tenant", "t", None, "tokens_per_day", 100, 7, None, soft=True, over=0),
+        LimitUsage("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
+        LimitUsage("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),
+        LimitUsage("tenant", "t", None, "tokens_per_day", 100, 7, None, soft=True, over=0),
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.mcp.server_facts import Config, Endpoint, OAuth
+from gateway.mcp.server_facts import Config, OAuth, ServerEndpoint
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_a_tool_has_its_own_time_before_that_of_its_server(
 def test_secrets_do_not_show() -> None:
     """Settings that are logged by mistake show no credential."""
     credentials = OAuth(issuer="https://i", client_id="c", client_secret="canary")
-    endpoint = Endpoint(url="https://m/?key=canary", headers={"Authorization": "canary"}, oauth=credentials)
+    endpoint = ServerEndpoint(url="https://m/?key=canary", headers={"Authorization": "canary"}, oauth=credentials)
     assert "canary" not in repr(endpoint)

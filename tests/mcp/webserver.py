@@ -10,7 +10,7 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.mcp.server_facts import Channel, Config, Endpoint, OAuth
+from gateway.mcp.server_facts import Channel, Config, OAuth, ServerEndpoint
 from gateway.mcp.transport.http import HttpTransport
 from tests.mcp.mcp_host import Clock, Stand
 
@@ -90,7 +90,7 @@ class Site:
 
     def stands(self, *, oauth: OAuth | None = None, headers: dict[str, str] | None = None, **facts: Any) -> Stand:
         def make_channel(lost: Callable[[str], None]) -> Channel:
-            endpoint = Endpoint(url=self.url, headers=headers or {}, oauth=oauth)
+            endpoint = ServerEndpoint(url=self.url, headers=headers or {}, oauth=oauth)
             return HttpTransport(endpoint, lost=lost, clock=Clock())
 
         return Stand(Config(name="web", url="http://x.invalid", **facts), make_channel)

@@ -2,28 +2,28 @@
 
 import pytest
 
-from gateway.mcp_server.listing import Narrowing, Offer
+from gateway.mcp_server.listing import AccessFilter, ToolOffer
 from tests.mcp_server.serving import Era, both_eras, server, world
 
-ECHO = Offer("here.echo", "here__echo", "echo", "here", {})
-NOTE = Offer("demo_note", "demo_note", "demo_note", None, {})
+ECHO = ToolOffer("here.echo", "here__echo", "echo", "here", {})
+NOTE = ToolOffer("demo_note", "demo_note", "demo_note", None, {})
 
 
 @pytest.mark.parametrize(
     ("narrowing", "echo", "note", "service"),
     [
-        (Narrowing(), True, True, True),
-        (Narrowing(((), ())), True, True, True),
-        (Narrowing((("here.*",), ())), True, False, True),
-        (Narrowing((("here.*",), ("here.echo",))), True, False, False),
-        (Narrowing((("here.*",), ("there.*",))), False, False, False),
-        (Narrowing((), "here"), True, False, True),
-        (Narrowing((), "there"), False, False, False),
-        (Narrowing((("*",),)), True, True, True),
-        (Narrowing((("demo_note",),)), False, True, False),
+        (AccessFilter(), True, True, True),
+        (AccessFilter(((), ())), True, True, True),
+        (AccessFilter((("here.*",), ())), True, False, True),
+        (AccessFilter((("here.*",), ("here.echo",))), True, False, False),
+        (AccessFilter((("here.*",), ("there.*",))), False, False, False),
+        (AccessFilter((), "here"), True, False, True),
+        (AccessFilter((), "there"), False, False, False),
+        (AccessFilter((("*",),)), True, True, True),
+        (AccessFilter((("demo_note",),)), False, True, False),
     ],
 )
-def test_every_list_narrows(narrowing: Narrowing, echo: bool, note: bool, service: bool) -> None:
+def test_every_list_narrows(narrowing: AccessFilter, echo: bool, note: bool, service: bool) -> None:
     """An empty one does not; a service as a whole needs all of its tools."""
     assert (narrowing.allows(ECHO), narrowing.allows(NOTE)) == (echo, note)
     assert narrowing.allows_service("here") == service
@@ -52,8 +52,8 @@ def test_every_list_narrows(narrowing: Narrowing, echo: bool, note: bool, servic
 )
 def test_a_service_is_allowed_with_all_names_of_tools(patterns: list[str], whole: bool) -> None:
     """Not with those that look like its glob."""
-    assert Narrowing((patterns,)).allows_service("here") is whole
-    assert Narrowing((["*"], patterns)).allows_service("here") is whole
+    assert AccessFilter((patterns,)).allows_service("here") is whole
+    assert AccessFilter((["*"], patterns)).allows_service("here") is whole
 
 
 @both_eras

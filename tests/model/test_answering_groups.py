@@ -11,7 +11,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.caller import Caller, KeyBounds
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Reply
 from gateway.testing.raw_connection import Peer
@@ -307,7 +307,7 @@ async def test_a_fallback_answers_for_an_upstream_that_is_out() -> None:
         assert reply.by is not None and (reply.by.upstream, reply.by.model) == ("up1", "m")
         sent = [up.requests[0].values(b"authorization") for up in answering.upstreams[:2]]
         assert sent == [[b"Bearer sk-client"]] * 2  # neither has a key, which is the operator's word
-        bound = Caller("c", "t", frozenset(), Bounds(upstreams=("up0", "up2")))
+        bound = Caller("c", "t", frozenset(), KeyBounds(upstreams=("up0", "up2")))
         reply = await answering.core(replace(exchange(model="fast"), caller=bound))
         await told(reply)
         await reply.release()

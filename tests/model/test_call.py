@@ -9,7 +9,7 @@ import pytest
 from gateway.contracts.caller import LOCAL
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.model.listing import LIST_LIMIT_BYTES, Asking
+from gateway.model.listing import LIST_LIMIT_BYTES, ListingClient
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.scripts import chunk as framed
@@ -19,7 +19,7 @@ from tests.agent.models import HELLO, SECRET, Models, exchange, failure, models
 async def listing(answering: Models, *, header: bytes = b"", used: bytes = b"authorization") -> tuple[int, str, bytes]:
     """The list of models, for a client that puts its credential into the header `used`."""
     credential = used + b": sk-client\r\n"
-    return await answering.core.models(Asking(LOCAL, lines=header, credential=credential, header=used))
+    return await answering.core.models(ListingClient(LOCAL, lines=header, credential=credential, header=used))
 
 
 # The request.

@@ -6,14 +6,14 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.model.candidates import Candidates, ModelTable
-from gateway.model.upstream_client import Upstream
+from gateway.model.upstream_client import ModelUpstream
 from gateway.testing.clock import ManualClock
 from tests.upstream.groups import group_of, member
 
 
-def upstream(name: str, *models: str, api_key: bytes | None = None) -> Upstream:
+def upstream(name: str, *models: str, api_key: bytes | None = None) -> ModelUpstream:
     clock = ManualClock()
-    return Upstream(group_of(member("h", clock, api_key=api_key), clock=clock, name=name), models)
+    return ModelUpstream(group_of(member("h", clock, api_key=api_key), clock=clock, name=name), models)
 
 
 UPSTREAMS = (upstream("one", "gpt-*"), upstream("two", "claude-*", api_key=b"k"), upstream("three"))

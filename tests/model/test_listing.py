@@ -7,7 +7,7 @@ import pytest
 
 from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.storage.store import Json
-from gateway.model.listing import PAUSE_S, Asking
+from gateway.model.listing import PAUSE_S, ListingClient
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import Script
@@ -29,7 +29,7 @@ async def silent(peer: Peer) -> None:
 
 async def listed(answering: Models, *, caller: Caller = LOCAL) -> list[Json]:
     status, kind, content = await answering.core.models(
-        Asking(caller, lines=b"X-One: 1\r\n", credential=CREDENTIAL, header=b"authorization")
+        ListingClient(caller, lines=b"X-One: 1\r\n", credential=CREDENTIAL, header=b"authorization")
     )
     found = orjson.loads(content)
     assert (status, kind, found["object"]) == (200, "application/json", "list")

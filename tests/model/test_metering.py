@@ -9,7 +9,7 @@ import orjson
 import pytest
 from gateways import until
 
-from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.caller import Caller, KeyBounds
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.records import replace
@@ -133,7 +133,7 @@ async def test_the_ledger_hears_who_answered() -> None:
 async def test_a_call_that_is_refused_before_it_is_sent_names_its_model() -> None:
     """And its upstream, where the key may not use it; a name that can be none is no name."""
     found = Counted()
-    bound = Caller("c", "t", frozenset(("context",)), Bounds(models=("other-*",)))
+    bound = Caller("c", "t", frozenset(("context",)), KeyBounds(models=("other-*",)))
     async with models(FINE, metering=found.metering) as answering:
         for asked in (exchange(), exchange(model="m" * 201), exchange(model="a\x00b")):
             asked = replace(asked, caller=bound)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model.upstream_client import Target, Upstream
+from gateway.model.upstream_client import ModelUpstream, Target
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.upstream.endpoint import Endpoint
@@ -34,5 +34,5 @@ def test_whose_key_it_is() -> None:
     """The gateway's, or the client's."""
     clock = ManualClock()
     for key in (b"x", None):
-        upstream = Upstream(group_of(member("a", clock, api_key=key), clock=clock, name="one"), ("gpt-*",))
+        upstream = ModelUpstream(group_of(member("a", clock, api_key=key), clock=clock, name="one"), ("gpt-*",))
         assert (upstream.name, upstream.has_key) == ("one", key is not None)

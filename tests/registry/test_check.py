@@ -8,7 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.config import ConfigError, Loaded, load
+from gateway.config import ConfigError, LoadedConfig, load
 from gateway.registry.check import check_plugins
 
 FILE = Path("gateway.yaml")
@@ -19,7 +19,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def loaded(text: str, **environ: str) -> Loaded:
+def loaded(text: str, **environ: str) -> LoadedConfig:
     FILE.write_text(text)
     return load(FILE, environ=environ, flags={}, checks=(check_plugins,))
 

@@ -14,7 +14,7 @@ from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import answer_log
-from gateway.runs.answer_log import AnswerLogs, Recorded, build_end_entry, parse_end_entry
+from gateway.runs.answer_log import AnswerLogs, RecordedAnswer, build_end_entry, parse_end_entry
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import PARKED, STOPPING, LiveRun
 from gateway.runs.transcript import BEHIND_CHARS
@@ -69,7 +69,7 @@ class Office:
     def record(self, *, fence: int = 0, start: int = 0, logs: AnswerLogs | None = None) -> LiveRun:
         """Begin the run, which tells what is put into `said`, and record it."""
         run = self.runs.begin(exchange(), request_key(), self._answer, detached=True)
-        answer = Recorded(response_id="resp_1", tenant="acme", fence=fence, start=start)
+        answer = RecordedAnswer(response_id="resp_1", tenant="acme", fence=fence, start=start)
         (logs or self.logs).record(answer, run, over=self._over)
         return run
 
@@ -296,7 +296,7 @@ async def test_two_workers_on_one_log_do_not_mix() -> None:
         await until(lambda: desk.store.appended)
         late = desk.worker()
         with pytest.raises(answer_log.ConflictError):
-            await late.append(Recorded(response_id="resp_1", tenant="acme", fence=0), ["late"])
+            await late.append(RecordedAnswer(response_id="resp_1", tenant="acme", fence=0), ["late"])
         desk.say(None)
         assert await read(desk.logs) == ["one "]
 
@@ -392,7 +392,7 @@ async def test_closing_waits_for_what_was_said() -> None:
 async def test_a_reader_of_a_long_log_gets_it_in_steps() -> None:
     """Each of so many entries."""
     async with office() as desk:
-        answer = Recorded(response_id="resp_1", tenant="acme", fence=0)
+        answer = RecordedAnswer(response_id="resp_1", tenant="acme", fence=0)
         await desk.logs.append(answer, [*map(str, range(1200)), build_end_entry(5.0, None)])
         sizes = [len(chunks) async for chunks in desk.logs.read("resp_1", tenant="acme")]
         assert sizes == [500, 500, 201]
@@ -401,7 +401,7 @@ async def test_a_reader_of_a_long_log_gets_it_in_steps() -> None:
 async def test_another_tenant_reads_nothing() -> None:
     """As if there were no log."""
     async with office() as desk:
-        answer = Recorded(response_id="resp_1", tenant="acme", fence=0)
+        answer = RecordedAnswer(response_id="resp_1", tenant="acme", fence=0)
         await desk.logs.append(answer, ["one", build_end_entry(5.0, None)])
         reading = desk.logs.read("resp_1", tenant="other")
         assert await anext(reading) == []

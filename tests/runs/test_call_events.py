@@ -18,7 +18,7 @@ from gateway.runs.call_events import (
     build_tools_event,
     with_results,
 )
-from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from tests.plugins.stores.records import run, step
 from tests.tools.doubles import Source, spec
 from tests.tools.managed import Managed
@@ -31,8 +31,8 @@ async def catalog() -> Catalog:
     """Our tool `look`, and the service `time` with `now`."""
     service = Managed("time")
     service.becomes("running", now="1")
-    services = (Configured(service),)
-    return await load_catalog({"look": Configured(Source(spec()))}, further=lambda: services)
+    services = (ConfiguredSource(service),)
+    return await load_catalog({"look": ConfiguredSource(Source(spec()))}, further=lambda: services)
 
 
 def ended(number: int, state: StepState = "finished", **facts: object) -> StoredStep:
@@ -119,7 +119,7 @@ async def test_an_answer_begins_with_the_tools() -> None:
 
 async def test_a_named_service_that_does_not_run_is_told() -> None:
     """The client learns why the list is empty."""
-    services = (Configured(Managed("time")), Configured(Managed("other")))
+    services = (ConfiguredSource(Managed("time")), ConfiguredSource(Managed("other")))
     tools = await load_catalog({}, further=lambda: services)
     named = replace(SHOWN, services=("time",))
     failed = [{"service": "time", "error": "The service 'time' is not running just now."}]

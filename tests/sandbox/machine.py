@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gateway.sandbox.confinement import ACCEPTED, READ_ONLY, with_level
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
-from gateway.sandbox.run import Finished, run
+from gateway.sandbox.run import CommandResult, run
 from gateway.testing.processes import list_processes
 
 ROOT = Path(__file__).parents[2]
@@ -44,18 +44,18 @@ def order(
     return with_level(wanted, level=level)
 
 
-async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> Finished:
+async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> CommandResult:
     return await run(wanted, stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=flood_bytes)
 
 
 async def shell(
     cwd: Path, command: str, *, level: Level, timeout_s: float = 120.0, read_only: bool = False
-) -> Finished:
+) -> CommandResult:
     argv = ("/bin/sh", "-c", command)
     return await run_order(order(cwd, *argv, level=level, timeout_s=timeout_s, read_only=read_only))
 
 
-async def python(cwd: Path, code: str, *, level: Level, read_only: bool = False) -> Finished:
+async def python(cwd: Path, code: str, *, level: Level, read_only: bool = False) -> CommandResult:
     argv = (PYTHON, "-I", "-S", "-B", "-c", code)
     return await run_order(order(cwd, *argv, level=level, read_only=read_only))
 

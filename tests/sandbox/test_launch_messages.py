@@ -1,6 +1,6 @@
 """Orders and outcomes travel as lines and arrive as they were."""
 
-from gateway.sandbox.launch_messages import Order, Outcome, ProcessLimits
+from gateway.sandbox.launch_messages import CommandOutcome, Order, ProcessLimits
 
 
 def test_an_order_arrives_as_it_was_sent() -> None:
@@ -21,8 +21,8 @@ def test_an_order_arrives_as_it_was_sent() -> None:
 
 def test_an_outcome_arrives_as_it_was_sent() -> None:
     """With its detail."""
-    outcome = Outcome("not_started", 127, "'x': not found")
-    assert Outcome.from_line(outcome.to_line()) == outcome
+    outcome = CommandOutcome("not_started", 127, "'x': not found")
+    assert CommandOutcome.from_line(outcome.to_line()) == outcome
 
 
 def test_the_environment_of_a_command_is_built_from_nothing() -> None:

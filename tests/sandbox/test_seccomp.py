@@ -111,7 +111,7 @@ def test_calls_that_came_later_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("calls", [seccomp.ALWAYS, seccomp.METADATA, seccomp.TRUNCATE, seccomp.READ_ONLY])
-def test_no_call_is_listed_twice(calls: Sequence[seccomp.Refused]) -> None:
+def test_no_call_is_listed_twice(calls: Sequence[seccomp.RefusedSyscall]) -> None:
     """Two lines for one call would contradict each other unseen, unless each is about some of its uses."""
     for numbers in ([c.x86_64 for c in calls], [c.aarch64 for c in calls], [c.name for c in calls]):
         given = [number for number in numbers if number is not None]

@@ -14,7 +14,7 @@ import pytest
 from functional.through import ask, client_of, get, through
 from gateways import exchange, fetch, scrape, until
 
-from gateway.config import ConfigError, Loaded, Problem, Settings
+from gateway.config import ConfigError, LoadedConfig, Problem, Settings
 from gateway.plugins.tools.execute_command import ExecuteCommand
 from gateway.sandbox.launch_messages import Level
 from gateway.server.app import ADMIN, DATA, Gateway
@@ -26,10 +26,10 @@ from gateway.testing.upstream import FakeUpstream
 from tests.sandbox.machine import READ_ONLY_LEVELS
 
 
-def loaded(upstream_url: str, **sections: object) -> Loaded:
+def loaded(upstream_url: str, **sections: object) -> LoadedConfig:
     content = {"upstreams": [{"name": "up", "base_url": upstream_url}], "store": "sqlite:///:memory:", **sections}
     settings = Settings.model_validate(content, context={"folder": Path.cwd()})
-    return Loaded(settings=settings, warnings=(), file=None, folder=Path.cwd())
+    return LoadedConfig(settings=settings, warnings=(), file=None, folder=Path.cwd())
 
 
 async def test_a_reload_asked_for_during_a_reload_is_not_lost() -> None:
@@ -37,7 +37,7 @@ async def test_a_reload_asked_for_during_a_reload_is_not_lost() -> None:
     reading, go_on = threading.Event(), threading.Event()
     reads: list[str] = []
 
-    def load() -> Loaded:
+    def load() -> LoadedConfig:
         reads.append(newest[0])
         now = loaded(newest[0])
         reading.set()
@@ -67,7 +67,7 @@ async def test_a_reload_asked_for_during_a_reload_is_not_lost() -> None:
 async def test_a_reload_that_fails_changes_nothing_but_a_count(trouble: Exception) -> None:
     """Whatever went wrong: the old configuration serves, and the next reload works."""
 
-    def load() -> Loaded:
+    def load() -> LoadedConfig:
         if troubles:
             raise troubles.pop()
         return loaded(upstream.base_url)

@@ -10,7 +10,7 @@ import pytest
 from crash.disk import Disk
 from gateways import config, fetch, until
 
-from gateway.config import ConfigError, Loaded, load
+from gateway.config import ConfigError, LoadedConfig, load
 from gateway.server.bounded_load import BoundedLoad
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
@@ -18,15 +18,15 @@ from gateway.testing.upstream import FakeUpstream
 
 
 @pytest.fixture
-def loaded() -> Loaded:
+def loaded() -> LoadedConfig:
     return load(None, environ={}, flags={})
 
 
-def test_what_hangs_holds_up_no_later_load(loaded: Loaded) -> None:
+def test_what_hangs_holds_up_no_later_load(loaded: LoadedConfig) -> None:
     """It is told, also while it goes on; once it is through, a further load is one like any other."""
     answers = threading.Event()
 
-    def hangs() -> Loaded:
+    def hangs() -> LoadedConfig:
         answers.wait()
         return loaded
 
@@ -52,7 +52,7 @@ def test_a_process_that_ends_waits_for_nothing() -> None:
 def test_what_a_load_raises_is_raised() -> None:
     """As it is."""
 
-    def fails() -> Loaded:
+    def fails() -> LoadedConfig:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

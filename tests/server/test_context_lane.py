@@ -22,13 +22,13 @@ from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
-from gateway.server.context_lane import Assembled, WorkerServices, build_context_lane, make_servers, open_store
+from gateway.server.context_lane import LaneServices, WorkerServices, build_context_lane, make_servers, open_store
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
-from gateway.tools.active_config import Equipment, InUse
+from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.results import READ_RESULT, Results
 from gateway.usage.ledger import Ledger
 from tests.limits.limiting import in_dollars
@@ -42,7 +42,7 @@ def nothing_built() -> None:
     Toolbox.built.clear()
 
 
-async def assembled(folder: Path, store: SqliteStore | None = None, **content: object) -> Assembled:
+async def assembled(folder: Path, store: SqliteStore | None = None, **content: object) -> LaneServices:
     settings = Settings.model_validate(content, context={"folder": folder})
     store = store or SqliteStore(":memory:")
     return await build_context_lane(
@@ -57,7 +57,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             counters=ContextCounters(),
             clock=CLOCK,
             mcp_servers=make_servers(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
-            in_use=InUse(_nothing_yet),
+            in_use=ActiveEquipment(_nothing_yet),
             results=Results(),
             usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
             keys=KeysInUse(store, StoredKeys(), is_on=lambda: False, clock=CLOCK),

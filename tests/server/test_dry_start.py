@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, Loaded, load
+from gateway.config import ConfigError, LoadedConfig, load
 from gateway.registry.check import check_plugins
 from gateway.server.app import Gateway
 from gateway.server.dry_start import rehearse
@@ -37,13 +37,13 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.md").write_bytes(b"\xff")
 
 
-def loaded(text: str) -> Loaded:
+def loaded(text: str) -> LoadedConfig:
     file = Path("gateway.yaml")
     file.write_text(text)
     return load(file, environ={}, flags={}, checks=(check_plugins,))
 
 
-async def started(configuration: Loaded) -> None:
+async def started(configuration: LoadedConfig) -> None:
     """A worker that starts and ends."""
     sink = LogSink(io.StringIO(), as_json=True, secrets=(), dropped=lambda: None)
     gateway = Gateway(configuration, load=lambda: configuration, sink=sink, metrics=Metrics())

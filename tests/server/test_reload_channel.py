@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, Loaded, Problem, load
+from gateway.config import ConfigError, LoadedConfig, Problem, load
 from gateway.server.reload_channel import Handover
 
 
-def loaded(tmp_path: Path, count: int) -> Loaded:
+def loaded(tmp_path: Path, count: int) -> LoadedConfig:
     place = tmp_path / "gateway.yaml"
     upstreams = ", ".join(f"{{name: u{i}, base_url: 'http://u', api_key: secret-{i}}}" for i in range(count))
     place.write_text(f"upstreams: [{upstreams}]\n")

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 import pytest
 from gateways import Stopwatch, config, exchange, until
 
-from gateway.server.sockets import ListenError, Listening, listen, reachable, steer_to_successor, stop_steering
+from gateway.server.sockets import ListenError, ListeningSockets, listen, reachable, steer_to_successor, stop_steering
 from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
 
 
 @contextlib.contextmanager
-def listening(*, host: str = "127.0.0.1", port: int = 0, workers: int = 1, join: bool = False) -> Iterator[Listening]:
+def listening(
+    *, host: str = "127.0.0.1", port: int = 0, workers: int = 1, join: bool = False
+) -> Iterator[ListeningSockets]:
     found = listen(host, port, workers=workers, join=join)
     try:
         yield found

@@ -4,7 +4,7 @@ import pytest
 from agent.doubles import Clock
 from metrics_page import check_by_promtool, samples
 
-from gateway.contracts.storage.store import Standing, StoreError
+from gateway.contracts.storage.store import StoreBacklog, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.server.store_gauges import LOOK_S, STUCK_S, Backlog
 from gateway.telemetry.exposition import Exposition
@@ -75,6 +75,6 @@ async def test_looks_are_not_made_too_often() -> None:
 class Counting(SqliteStore):
     looks = 0
 
-    async def count_backlog(self, *, stuck_before_s: float) -> Standing:
+    async def count_backlog(self, *, stuck_before_s: float) -> StoreBacklog:
         self.looks += 1
         return await super().count_backlog(stuck_before_s=stuck_before_s)

@@ -3,10 +3,10 @@
 from metrics_page import check_by_promtool, samples
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from gateway.telemetry.metrics import Facts
+from gateway.telemetry.metrics import MetricFacts
 from gateway.telemetry.page_text import PageText
 
-FACTS = {"a": Facts("A: \\ and\nline", ("x",)), "h": Facts("H", ("x",), (0.5, 1)), "z": Facts("Z")}
+FACTS = {"a": MetricFacts("A: \\ and\nline", ("x",)), "h": MetricFacts("H", ("x",), (0.5, 1)), "z": MetricFacts("Z")}
 
 
 def test_counters_and_histograms() -> None:

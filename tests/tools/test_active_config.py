@@ -5,9 +5,9 @@ from typing import Literal
 
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.tools.active_config import Equipment, InUse
+from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.call_evaluator import Judge
-from gateway.tools.catalog import Configured, load_catalog
+from gateway.tools.catalog import ConfiguredSource, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
@@ -23,7 +23,7 @@ async def equipment(rule: Literal["deny", "confirm"], *, description: str = "x")
     def hold() -> Callable[[], Awaitable[None]]:
         return let_go
 
-    catalog = await load_catalog({"look": Configured(Source(spec(description=description)))})
+    catalog = await load_catalog({"look": ConfiguredSource(Source(spec(description=description)))})
     gate = Gate(Policy(trust_llm="always", default="confirm"), {}, rules={"look": rule})
     return Equipment(
         Judge(catalog, gate), Runner(Results(), counters=ContextCounters(), clock=Clock(ManualClock())), hold
@@ -33,7 +33,7 @@ async def equipment(rule: Literal["deny", "confirm"], *, description: str = "x")
 async def test_a_reload_changes_bindings_and_verdicts_at_once() -> None:
     """Of whoever asked before, too: policy and definition are those of this moment."""
     current = [await equipment("confirm")]
-    in_use = InUse(lambda: current[0])
+    in_use = ActiveEquipment(lambda: current[0])
     before = in_use.find_binding("look")
     assert (in_use.judge_edit("look", {}).decision, in_use.find_binding("nothing")) == ("confirm", None)
     current[0] = await equipment("deny")

@@ -11,7 +11,7 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
 from gateway.tools import call_evaluator as judging
 from gateway.tools.call_evaluator import Judge
-from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from gateway.tools.gate import Gate, Policy
 
 from .doubles import Doubts, ExaminingSource, Source, exchange, spec
@@ -37,7 +37,7 @@ class Whitelist:
 
 
 async def judge(*specs: ToolSpec, policy: Policy = TRUSTING, requires_approval: bool = False) -> Judge:
-    source = Configured(Source(*(specs or (LOOK,))), requires_approval)
+    source = ConfiguredSource(Source(*(specs or (LOOK,))), requires_approval)
     return Judge(await load_catalog({"look": source}), Gate(policy, {"look": Whitelist()}))
 
 
@@ -149,7 +149,7 @@ async def test_a_tool_that_has_changed_needs_a_person_until_it_is_accepted() -> 
     service = Managed("time")
     service.becomes("running", look="2", listen="1")
     service.accept({"look": "1", "listen": "1"})
-    further = Catalog((), [Configured(service)])
+    further = Catalog((), [ConfiguredSource(service)])
     made = Judge(further, Gate(TRUSTING, {}))
     planned = plan(made, "time.look", risk_level="low")
     assert (planned.verdict.decision, planned.verdict.basis, planned.verdict.rule) == (
@@ -185,7 +185,7 @@ async def hangs(call: ToolCall) -> Verdict | None:
 
 async def examining(engine: Doubts, *, policy: Policy = TRUSTING) -> tuple[Judge, ExaminingSource]:
     source = ExaminingSource(LOOK, doubts=engine)
-    return Judge(await load_catalog({"look": Configured(source)}), Gate(policy, {"look": Whitelist()})), source
+    return Judge(await load_catalog({"look": ConfiguredSource(source)}), Gate(policy, {"look": Whitelist()})), source
 
 
 async def test_an_engine_that_agrees_changes_nothing() -> None:

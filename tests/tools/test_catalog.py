@@ -7,20 +7,20 @@ import pytest
 
 from gateway.contracts.exchange import Exchange, Intent
 from gateway.contracts.tools import Service, ServiceSource, ToolSpec
-from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
+from gateway.tools.catalog import Catalog, CatalogError, ConfiguredSource, load_catalog
 
 from .doubles import Source, exchange, spec
 from .managed import Managed
 
 
 async def catalog(*names: str) -> Catalog:
-    return await load_catalog({f"s{i}": Configured(Source(spec(name))) for i, name in enumerate(names)})
+    return await load_catalog({f"s{i}": ConfiguredSource(Source(spec(name))) for i, name in enumerate(names)})
 
 
 async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
     """All of them, each as its source describes it."""
     tools = await load_catalog(
-        {"one": Configured(Source(spec("b"), spec("a", priority=3))), "two": Configured(Source(spec("c")))}
+        {"one": ConfiguredSource(Source(spec("b"), spec("a", priority=3))), "two": ConfiguredSource(Source(spec("c")))}
     )
     assert [tool.name for tool in tools.get_offered(exchange())] == ["b", "a", "c"]
     assert tools.get_offered(exchange())[1] == spec("a", priority=3)
@@ -39,9 +39,9 @@ async def test_the_operators_flags_add_to_what_a_tool_says_of_itself() -> None:
     """They never take anything back: no definition makes itself trusted, no configuration loses a tool's caution."""
     tools = await load_catalog(
         {
-            "plain": Configured(Source(spec("plain"))),
-            "asked": Configured(Source(spec("asked")), requires_approval=True, untrusted=True),
-            "wary": Configured(Source(spec("wary", requires_approval=True, untrusted=True))),
+            "plain": ConfiguredSource(Source(spec("plain"))),
+            "asked": ConfiguredSource(Source(spec("asked")), requires_approval=True, untrusted=True),
+            "wary": ConfiguredSource(Source(spec("wary", requires_approval=True, untrusted=True))),
         }
     )
     flags = {tool.name: (tool.requires_approval, tool.untrusted) for tool in tools.get_offered(exchange())}
@@ -106,7 +106,7 @@ async def test_the_version_changes_with_any_definition() -> None:
     same = [await catalog("a", "b") for _ in range(2)]
     assert same[0].version == same[1].version
     changed = ({"description": "x"}, {"parameters": {"type": "object", "required": ["x"]}}, {"untrusted": True})
-    others = [await load_catalog({"s": Configured(Source(spec("a", **facts), spec("b")))}) for facts in changed]
+    others = [await load_catalog({"s": ConfiguredSource(Source(spec("a", **facts), spec("b")))}) for facts in changed]
     others += [await catalog("a"), await catalog("b", "a")]
     versions = {one.version for one in (same[0], *others)}
     assert len(versions) == 1 + len(others)
@@ -115,7 +115,7 @@ async def test_the_version_changes_with_any_definition() -> None:
 async def test_each_source_is_listed_once() -> None:
     """However many tools it has: whoever closes them closes each once."""
     source = Source(spec("a"), spec("b"))
-    tools = await load_catalog({"s": Configured(source), "t": Configured(Source(spec("c")))})
+    tools = await load_catalog({"s": ConfiguredSource(source), "t": ConfiguredSource(Source(spec("c")))})
     assert [type(one) for one in tools.sources] == [Source, Source]
     assert tools.sources[0] is source
     assert not Catalog(()).sources
@@ -136,14 +136,14 @@ class Come:
     def __init__(self, *services: Managed) -> None:
         self.now = list(services)
 
-    def __call__(self) -> Sequence[Configured[ServiceSource]]:
-        return [Configured(service, untrusted=True) for service in self.now]
+    def __call__(self) -> Sequence[ConfiguredSource[ServiceSource]]:
+        return [ConfiguredSource(service, untrusted=True) for service in self.now]
 
 
 async def test_services_come_and_go() -> None:
     """Without another catalog; their tools are found as long as they run, and never offered."""
     come = Come()
-    tools = await load_catalog({"s": Configured(Source(spec("now")))}, further=come)
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=come)
     assert not tools.services() and tools.find("time__look", exchange()) is None
     come.now.append(running("time", "look"))
     entry = tools.find("time__look", exchange())
@@ -171,7 +171,7 @@ async def test_services_are_read_once_as_long_as_nothing_changes() -> None:
     """However often a request asks for them; a change is another sequence."""
     service = Counted("time")
     service.becomes("running", look="1")
-    now = [Configured(service, untrusted=True)]
+    now = [ConfiguredSource(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     for _ in range(9):
         assert (
@@ -186,7 +186,7 @@ async def test_services_are_read_once_as_long_as_nothing_changes() -> None:
 async def test_a_service_that_has_not_reported_its_end_yet() -> None:
     """A call of it finds that out, and the next question gets the truth."""
     service = running("time", "look")
-    now = [Configured(service, untrusted=True)]
+    now = [ConfiguredSource(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     assert tools.find_by_name("time.look") is not None
     service.state = "stopped"
@@ -206,7 +206,7 @@ async def test_a_tool_of_a_service_is_made_once() -> None:
     """However often a call is looked at; a definition that has changed counts at once, reported or not."""
     service = Steady("time")
     service.becomes("running", look="1")
-    now = [Configured(service, untrusted=True)]
+    now = [ConfiguredSource(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     first = tools.find("time__look", exchange())
     assert first is not None and tools.find_by_name("time.look") is first
@@ -237,7 +237,7 @@ async def test_services_that_a_request_names_are_offered() -> None:
     """Whole, behind ours; as far as they run and the request allows their tools."""
     git = running("git", "log", "push")
     further = Come(running("time", "look", "listen"), git, running("other", "x"))
-    tools = await load_catalog({"s": Configured(Source(spec("now"), spec("git.log")))}, further=further)
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("now"), spec("git.log")))}, further=further)
 
     def names(*services: str, only: tuple[str, ...] = ()) -> list[str]:
         return [tool.name for tool in tools.get_offered(replace(exchange(*only), services=services))]
@@ -252,7 +252,7 @@ async def test_services_that_a_request_names_are_offered() -> None:
 async def test_tools_of_services_are_not_copied_for_a_request() -> None:
     """As long as no service changes."""
     service = running("time", "look", "listen")
-    now = [Configured(service, untrusted=True)]
+    now = [ConfiguredSource(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
     asked = replace(exchange(), services=("time",))
     first, second = tools.get_offered(asked), tools.get_offered(asked)
@@ -264,7 +264,7 @@ async def test_tools_of_services_are_not_copied_for_a_request() -> None:
 
 async def test_a_request_may_have_no_tools() -> None:
     """None is offered, found or named as the nearest."""
-    tools = await load_catalog({"s": Configured(Source(spec("now")))}, further=Come(running("time", "look")))
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=Come(running("time", "look")))
     none = replace(exchange(), no_tools=True, services=("time",))
     assert not tools.get_offered(none) and not tools.get_entries(none) and tools.nearest("nox", none) == []
     assert tools.find("now", none) is None and tools.find("time.look", none) is None
@@ -276,7 +276,7 @@ async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
     """With its service; a definition that nobody accepted says nothing here either."""
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
-    tools = await load_catalog({"s": Configured(Source(spec("a.now")))}, further=Come(service))
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("a.now")))}, further=Come(service))
     listed = tools.get_entries(replace(exchange(), services=("time",)))
     assert [(entry.spec.name, entry.service and entry.service.name) for entry in listed] == [
         ("a.now", None),
@@ -291,7 +291,7 @@ async def test_a_tool_is_of_the_service_whose_name_it_begins_with() -> None:
     stopped = running("my", "x")
     stopped.becomes("stopped")
     further = Come(running("my.server", "a.b"), stopped)
-    tools = await load_catalog({"s": Configured(Source(spec("my.own")))}, further=further)
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("my.own")))}, further=further)
     of = {
         name: tools.find_service_name(name)
         for name in ("my.server.a.b", "my__server__a__b", "my.x", "my.own", "my__own", "z")
@@ -346,7 +346,7 @@ async def test_names_with_dots_are_whole() -> None:
 async def test_one_name_towards_models_is_one_tool() -> None:
     """Tools of the configuration win, then the first service; what is in their shadow cannot be reached at all."""
     further = Come(running("a__b", "c"), running("a", "b__c", "d"), running("now", "x"), running("a", "e"))
-    tools = await load_catalog({"s": Configured(Source(spec("now__x"), spec("a.d")))}, further=further)
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("now__x"), spec("a.d")))}, further=further)
     for wanted, inside in (("a__b__c", "a__b.c"), ("now__x", "now__x"), ("a__d", "a.d")):
         entry = tools.find(wanted, exchange())
         assert entry is not None and entry.spec.name == inside
@@ -359,7 +359,7 @@ async def test_one_name_towards_models_is_one_tool() -> None:
 async def test_services_of_the_configuration_come_first() -> None:
     """They are this catalog's own: it is asked who is to be closed."""
     own, other = running("time", "look"), running("time", "listen")
-    tools = await load_catalog({"s": Configured(own)}, further=Come(other))
+    tools = await load_catalog({"s": ConfiguredSource(own)}, further=Come(other))
     assert tools.find_by_name("time.look") is not None and tools.find_by_name("time.listen") is None
     assert tools.sources == [own]
 
@@ -367,7 +367,7 @@ async def test_services_of_the_configuration_come_first() -> None:
 async def test_tools_beside_services_are_offered_with_them() -> None:
     """And known by another version, so that no prompt without them is taken for one with them."""
     come = Come()
-    tools = await load_catalog({}, further=come, beside={"r": Configured(Source(spec("read")))})
+    tools = await load_catalog({}, further=come, beside={"r": ConfiguredSource(Source(spec("read")))})
     without = tools.version
     assert not tools.get_offered(exchange()) and tools.find("read", exchange()) is not None
     come.now.append(running("time"))
@@ -396,7 +396,7 @@ async def test_a_tool_of_a_service_imitates_no_other(
     """Of the gateway, of the operator, or of an earlier service; the log says so once."""
     box, odd = running("box", "delete", "list"), running(service, tool, "fine")
     come = Come(box, odd)
-    tools = await load_catalog({"s": Configured(Source(spec("read_file")))}, further=come)
+    tools = await load_catalog({"s": ConfiguredSource(Source(spec("read_file")))}, further=come)
     for _ in range(2):
         assert tools.find_by_name(f"{service}.{tool}") is None and tools.find_by_name(f"{service}.fine") is not None
         assert f"{service}.{tool}" not in tools.names() and f"{service}.{tool}" not in tools.in_use()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.auth.keyring import Key, KeyRing
-from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.caller import Caller, KeyBounds
 from gateway.tools.client_rights import ClientRights, all_allowed
 
 from .doubles import exchange
@@ -22,7 +22,7 @@ def rights(*callers: Caller, served: tuple[str, ...] = (), workflows: bool = Tru
 
 
 def caller(*scopes: str, name: str = "c", tenant: str = "t", tools: tuple[str, ...] = ()) -> Caller:
-    return Caller(name, tenant, frozenset(scopes), Bounds(tools=tools))
+    return Caller(name, tenant, frozenset(scopes), KeyBounds(tools=tools))
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway.tools.decision_rules import DecisionRules, Requirement
+from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 from tests.plugins.stores.records import approval
 
 RULES = DecisionRules(
     requirements=(
-        Requirement(approvals=2, tools=("execute_*",)),
-        Requirement(approvals=3, tools=("execute_sql",), levels=("high",)),
-        Requirement(approvals=2, levels=("medium", "high")),
+        ApprovalRequirement(approvals=2, tools=("execute_*",)),
+        ApprovalRequirement(approvals=3, tools=("execute_sql",), levels=("high",)),
+        ApprovalRequirement(approvals=2, levels=("medium", "high")),
     )
 )
 

@@ -15,7 +15,7 @@ from gateway.contracts.storage.store import Json
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.clock import ManualClock
 from gateway.tools.decision_rules import DecisionRules
-from gateway.tools.grants import Binding, RememberedDecisions
+from gateway.tools.grants import ApprovalBinding, RememberedDecisions
 from tests.agent.doubles import Clock
 
 BOSS = Caller("bob", "acme", frozenset(("approve",)))
@@ -26,8 +26,8 @@ ASKED = Exchange(id="run_1", body={"messages": []}, caller=ANN, chain="main", co
 class Judges:
     rules = DecisionRules()
 
-    def find_binding(self, tool: str) -> Binding | None:
-        return Binding(tool, "policy")
+    def find_binding(self, tool: str) -> ApprovalBinding | None:
+        return ApprovalBinding(tool, "policy")
 
     def judge_edit(self, tool: str, arguments: Json) -> Verdict:
         return Verdict("confirm", "default", tool, str(arguments))

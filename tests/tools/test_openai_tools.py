@@ -7,7 +7,7 @@ import orjson
 from gateway.contracts.exchange import Intent
 from gateway.contracts.risk import schema
 from gateway.contracts.storage.store import Json
-from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from gateway.tools.openai_tools import DESCRIPTION_CHARS, native_tools
 
 from .doubles import Source, exchange, spec
@@ -17,7 +17,7 @@ SCHEMA: Json = {"type": "object", "properties": {"x": {"type": "integer"}}, "req
 
 
 async def catalog(*sources: Source) -> Catalog:
-    return await load_catalog({f"s{i}": Configured(source) for i, source in enumerate(sources)})
+    return await load_catalog({f"s{i}": ConfiguredSource(source) for i, source in enumerate(sources)})
 
 
 async def test_each_tool_has_the_parameter_of_its_risk() -> None:
@@ -74,7 +74,7 @@ async def test_tools_of_services_come_once() -> None:
     """Whole if the request names the service; without their schema if only the user's message is about them."""
     service = Managed("time")
     service.becomes("running", look="1")
-    made = await load_catalog({}, further=lambda: [Configured(service, untrusted=True)])
+    made = await load_catalog({}, further=lambda: [ConfiguredSource(service, untrusted=True)])
     meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
     both = replace(meant, services=("time",))
     for asked in (meant, both):
@@ -88,7 +88,7 @@ async def test_a_manual_in_place_of_a_description_is_cut() -> None:
     service = Managed("time")
     service.becomes("running", look="1")
     service.spec = lambda tool: spec(tool, untrusted=True, description="word " * 3000)  # type: ignore[method-assign]
-    made = await load_catalog({}, further=lambda: [Configured(service, untrusted=True)])
+    made = await load_catalog({}, further=lambda: [ConfiguredSource(service, untrusted=True)])
     meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
     (told,) = native_tools(made, meant, besides=())
     assert len(told["function"]["description"]) <= DESCRIPTION_CHARS + 1

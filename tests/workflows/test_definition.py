@@ -4,7 +4,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from gateway.workflows.definition import Parameter, Workflow
+from gateway.workflows.definition import Workflow, WorkflowParameter
 
 TREE = {
     "name": "table-report",
@@ -34,7 +34,7 @@ def test_the_schema_is_a_form() -> None:
         "required": ["sql"],
         "additionalProperties": False,
     }
-    assert Parameter(type="boolean", default=False).build_schema("dry-run") == {
+    assert WorkflowParameter(type="boolean", default=False).build_schema("dry-run") == {
         "type": "boolean",
         "title": "Dry run",
         "default": False,
@@ -45,7 +45,7 @@ def test_what_is_not_said_has_its_default() -> None:
     """A parameter is an optional text; a workflow without parameters is complete."""
     workflow = Workflow.model_validate({"name": "w", "description": "x", "steps": [{"name": "a", "prompt": "hi"}]})
     assert (workflow.category, workflow.parameters, workflow.steps[0].with_) == ("general", {}, {})
-    plain = Parameter()
+    plain = WorkflowParameter()
     assert (plain.type, plain.required, plain.default, plain.enum) == ("string", False, None, None)
     assert workflow.schema()["properties"] == {}
 

@@ -25,7 +25,7 @@ import orjson
 from gateway.agent.fingerprint_text import TELLING_BYTES, telling_texts
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.store import Json
-from gateway.dialects.message_identity import Meaning, extract_approval_ids, is_random, parse_meaning
+from gateway.dialects.message_identity import MessageMeaning, extract_approval_ids, is_random, parse_meaning
 
 #: The keys of so many messages take about 3 ms, and of so many characters; a part of a message counts like so many.
 THREAD_MESSAGES, THREAD_CHARS, _PART_CHARS = 1000, 512 << 10, 64
@@ -242,12 +242,12 @@ def _is_long(messages: Sequence[Json]) -> bool:
     return chars >= THREAD_CHARS or len(messages) >= THREAD_MESSAGES
 
 
-def _encode_identity(meant: Meaning) -> bytes:
+def _encode_identity(meant: MessageMeaning) -> bytes:
     """Return the bytes that identify an answer: its calls or its text. Clients drop the text beside calls."""
     return _frame(b"c", meant.calls) if meant.calls else _frame(b"a", meant.text)
 
 
-def _select_asked_text(meant: Meaning, asked: bytes) -> bytes:
+def _select_asked_text(meant: MessageMeaning, asked: bytes) -> bytes:
     return b"" if not meant.calls and len(meant.text) >= TELLING_BYTES else asked
 
 

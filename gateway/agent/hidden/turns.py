@@ -25,7 +25,7 @@ from gateway.agent.hidden.answer_keys import (
 )
 from gateway.agent.hidden.answer_positions import HiddenTurnMap, find_places, put_back
 from gateway.agent.hidden.taint_marks import TaintMarks
-from gateway.agent.progress import Question, RunProgress
+from gateway.agent.progress import RunProgress, TurnQuestion
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.journal import StoredStep
@@ -104,7 +104,7 @@ class HiddenTurns:
         if progress.question is None:
             start = min(progress.start, len(hidden))
             ids = issued_keys(self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.answer_id)
-            progress.question = Question(keys.prefix, keys.place, start, len(hidden), replayed_text, ids)
+            progress.question = TurnQuestion(keys.prefix, keys.place, start, len(hidden), replayed_text, ids)
         progress.kept = len(hidden)
         await self._store_question(hidden, progress.question, ())
         await self.marks.mark_answer(keys, ())
@@ -161,7 +161,7 @@ class HiddenTurns:
         progress.shown = progress.asked_behind
         return ""
 
-    async def _store_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
+    async def _store_question(self, hidden: Sequence[Json], question: TurnQuestion, told: Sequence[Json]) -> None:
         keys = AnswerKeys(tuple(question.ids), question.prefix, question.place)
         await self._put(
             question.prefix, keys.ids, keys.by_meaning, hidden, start=question.start, split=question.split, told=told

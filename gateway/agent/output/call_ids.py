@@ -14,7 +14,7 @@ def new_call_id() -> str:
 
 
 @dataclass(slots=True)
-class _Told:
+class _ClientCall:
     """A call as its client gets it: `sent` is the id that came, `id` and `number` those that are told."""
 
     sent: str
@@ -29,8 +29,8 @@ class CallIds:
     __slots__ = ("_by_index", "_told", "_used")
 
     def __init__(self) -> None:
-        self._told: list[_Told] = []
-        self._by_index: dict[int, _Told] = {}
+        self._told: list[_ClientCall] = []
+        self._by_index: dict[int, _ClientCall] = {}
         self._used: set[str] = set()
 
     def assign_ids(self, pieces: Iterable[Any]) -> list[Any]:
@@ -52,14 +52,14 @@ class CallIds:
         if not is_named:
             return piece
         told = new_call_id() if not sent or sent in self._used else sent
-        begun = _Told(sent, told, len(self._told), bool(function.get("arguments")))
+        begun = _ClientCall(sent, told, len(self._told), bool(function.get("arguments")))
         self._told.append(begun)
         self._used.add(told)
         if index is not None:
             self._by_index[index] = begun
         return {**piece, "index": begun.number, "id": told}
 
-    def _find_call(self, index: int | None, *, sent: str, is_named: bool) -> _Told | None:
+    def _find_call(self, index: int | None, *, sent: str, is_named: bool) -> _ClientCall | None:
         """Return the call that a piece continues, as `NativeCalls` reads it."""
         if index is not None:
             known = self._by_index.get(index)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Outcome
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Outcome
 from gateway.contracts.storage.store import Json
 from gateway.tools.schema import find_problem
 
@@ -17,5 +17,5 @@ def exact(found: Outcome, schemas: Mapping[str, Json]) -> Outcome:
     for call in found.calls:
         schema = schemas.get(call.tool)
         if schema is not None and (problem := find_problem(schema, call.parameters)) is not None:
-            return Malformed(f"The arguments of {call.tool[:64]!r} do not fit: {problem}.")
+            return MalformedCall(f"The arguments of {call.tool[:64]!r} do not fit: {problem}.")
     return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.agent.output.tool_calls import CUTS, CallGroup, Malformed, Outcome, Prose, as_text
+from gateway.agent.output.tool_calls import CUTS, CallGroup, MalformedCall, Outcome, Prose, as_text
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import RISK_LEVEL
 from gateway.dialects.extra_message_fields import OF_CALLS, FieldAccumulator
@@ -19,7 +19,7 @@ _USUAL = OF_CALLS | {RISK_LEVEL}
 
 
 @dataclass(slots=True)
-class _Collected:
+class _CallBuilder:
     """A native call; `beside` is the strictest risk level that its pieces contained outside of the arguments."""
 
     index: int
@@ -34,17 +34,17 @@ class _Collected:
         """Return whether the model wrote any: an answer that was cut may end behind the name of its call."""
         return any(map(str.strip, self.arguments))
 
-    def build_call(self) -> FoundCall | Malformed:
+    def build_call(self) -> FoundCall | MalformedCall:
         """Return the call, with {} for empty arguments, or the reason why it cannot be read."""
         if not self.name.strip():
-            return Malformed("A tool call has no name.")
+            return MalformedCall("A tool call has no name.")
         text = "".join(self.arguments)
         try:
             arguments = strict_json.loads(text) if text.strip() else {}
         except strict_json.StrictJsonError as error:
-            return Malformed(f"The arguments of {self.name[:64]!r} are not valid JSON: {error}.")
+            return MalformedCall(f"The arguments of {self.name[:64]!r} are not valid JSON: {error}.")
         if not isinstance(arguments, dict):
-            return Malformed(f"The arguments of {self.name[:64]!r} must be a JSON object.")
+            return MalformedCall(f"The arguments of {self.name[:64]!r} must be a JSON object.")
         further = {} if self.further is None else self.further.whole()
         return FoundCall(
             self.name,
@@ -66,10 +66,10 @@ class NativeCalls:
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        self._calls: list[_Collected] = []
-        self._by_index: dict[int, _Collected] = {}
-        self._by_id: dict[str, _Collected] = {}
-        self._older: _Collected | None = None
+        self._calls: list[_CallBuilder] = []
+        self._by_index: dict[int, _CallBuilder] = {}
+        self._by_id: dict[str, _CallBuilder] = {}
+        self._older: _CallBuilder | None = None
 
     def feed(self, delta: object) -> None:
         """Add one piece of one call. It is whole, or continues a call by its `index`, its `id`, or neither."""
@@ -92,11 +92,11 @@ class NativeCalls:
         if not isinstance(function, dict) or self._size > self._limit:
             return
         if self._older is None:
-            self._older = _Collected(0)
+            self._older = _CallBuilder(0)
             self._size += _CALL_CHARS
         self._add(self._older, function, name=as_text(function.get("name")))
 
-    def _add(self, call: _Collected, function: Mapping[str, object], *, name: str) -> None:
+    def _add(self, call: _CallBuilder, function: Mapping[str, object], *, name: str) -> None:
         arguments = _arguments(function.get("arguments"))
         if name != call.name:  # some upstreams repeat it with every piece
             call.name += name
@@ -109,22 +109,22 @@ class NativeCalls:
     def outcome(self, *, finish_reason: str | None) -> Outcome:
         """Return the calls, or Prose if there are none. An id names one call: a later one with the same has none."""
         if self._size > self._limit:
-            return Malformed(f"The tool calls are longer than {self._limit} characters.")
+            return MalformedCall(f"The tool calls are longer than {self._limit} characters.")
         calls: list[FoundCall] = []
         ids: set[str | None] = set()
         older = [self._older] if self._older is not None and not self._calls else []
         for collected in sorted(self._calls, key=lambda call: call.index) or older:
             found = collected.build_call()
             cut = CUTS.get(finish_reason)
-            if cut is not None and (isinstance(found, Malformed) or not collected.has_arguments):
-                return Malformed(cut, cut=collected.name or None)
-            if isinstance(found, Malformed):
+            if cut is not None and (isinstance(found, MalformedCall) or not collected.has_arguments):
+                return MalformedCall(cut, cut=collected.name or None)
+            if isinstance(found, MalformedCall):
                 return found
             calls.append(replace(found, id=None) if found.id in ids else found)
             ids.add(found.id)
         return CallGroup(tuple(calls)) if calls else Prose()
 
-    def _call(self, index: object, *, id: str, name: str) -> _Collected:  # noqa: A002
+    def _call(self, index: object, *, id: str, name: str) -> _CallBuilder:  # noqa: A002
         if isinstance(index, int):
             known = self._by_index.get(index)
             # Parallel calls that all have the index 0: a new one brings an id and a name of its own.
@@ -134,14 +134,14 @@ class NativeCalls:
         elif known := self._by_id.get(id) if id else self._find_open_call(name):
             return known
         number = index if isinstance(index, int) else max(self._by_index, default=-1) + 1
-        call = self._by_index[number] = _Collected(number, id)
+        call = self._by_index[number] = _CallBuilder(number, id)
         self._calls.append(call)
         self._size += _CALL_CHARS
         if id:
             self._by_id[id] = call
         return call
 
-    def _find_open_call(self, name: str) -> _Collected | None:
+    def _find_open_call(self, name: str) -> _CallBuilder | None:
         """Return the call that a piece without index and id belongs to."""
         last = self._calls[-1] if self._calls else None
         return None if last and name and last.arguments else last

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from gateway.agent.output.example_detection import announces_example
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Outcome, Prose
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Outcome, Prose
 from gateway.contracts.calls import FoundCall
 
 #: More calls in tags of their own are no group.
 GROUP_CALLS = 32
-_SEVERAL = Malformed("One tool call per answer; several belong into one JSON array.")
+_SEVERAL = MalformedCall("One tool call per answer; several belong into one JSON array.")
 
 
 class ScanResult:
@@ -23,7 +23,7 @@ class ScanResult:
         self._known: set[str] = set()
         self._tagged = True
         self._several = False
-        self._malformed: Malformed | None = None
+        self._malformed: MalformedCall | None = None
         self._announced: list[str] = []  # the text before each call
         self._is_doubted = False
 
@@ -35,9 +35,9 @@ class ScanResult:
         """Doubt the calls so far, if there are any: they may be thought."""
         self._is_doubted = self._is_doubted or self.has_calls
 
-    def take(self, outcome: CallGroup | Malformed, *, tagged: bool, before: str) -> None:
+    def take(self, outcome: CallGroup | MalformedCall, *, tagged: bool, before: str) -> None:
         """Record a call, a group, or an attempt. `before` is the text in front of it."""
-        if isinstance(outcome, Malformed):
+        if isinstance(outcome, MalformedCall):
             self._malformed = outcome
             return
         spelled = repr(outcome)  # for Python, 1 and true are the same
@@ -52,7 +52,7 @@ class ScanResult:
 
     def outcome(self, native: Outcome, *, before_native: str) -> Outcome:
         """Return the outcome of the answer. Native calls go before those in the text."""
-        if isinstance(native, Malformed):
+        if isinstance(native, MalformedCall):
             return native
         found = native.calls if isinstance(native, CallGroup) else ()
         if not found:

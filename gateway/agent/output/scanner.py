@@ -51,11 +51,11 @@ from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.scan_result import ScanResult
-from gateway.agent.output.tool_calls import CUTS, CallGroup, HasTool, Malformed, Outcome, Prose
+from gateway.agent.output.tool_calls import CUTS, CallGroup, HasTool, MalformedCall, Outcome, Prose
 from gateway.agent.output.visible_text import LINE_CHARS, VisibleText
 from gateway.contracts.calls import FoundCall
 
-__all__ = ["AnswerScanner", "CallGroup", "FoundCall", "Malformed", "Outcome", "Prose"]
+__all__ = ["AnswerScanner", "CallGroup", "FoundCall", "MalformedCall", "Outcome", "Prose"]
 
 #: Text that needs a look: code, tags, and braces that a part of a call may follow. One set of characters stands in
 #: front, because ordinary text is searched for a set several times as fast as for alternatives.
@@ -96,7 +96,7 @@ class AnswerScanner:
         self._coded = 0  # length of the run of backticks in front of the attempt
         self._thought_end = reasoning_tags.END
         self._attempt: Candidate | None = None
-        self._closed: CallGroup | Malformed | None = None  # what the attempt is if it stands in no code
+        self._closed: CallGroup | MalformedCall | None = None  # what the attempt is if it stands in no code
         self._taken = ScanResult()
         self._native = NativeCalls(limit=self._limit)
 
@@ -364,7 +364,7 @@ class AnswerScanner:
             return self._wait(data, end)
         return end
 
-    def _decide_in_code(self, attempt: Candidate, outcome: CallGroup | Malformed, data: str, at: int) -> int:
+    def _decide_in_code(self, attempt: Candidate, outcome: CallGroup | MalformedCall, data: str, at: int) -> int:
         """Decide after an attempt in code: it stays code if its backticks close or its block contains more."""
         if self._mode == "code":
             window = data[at : at + 2 * HEAD_CHARS]
@@ -411,30 +411,30 @@ class AnswerScanner:
             self._read(text[ends[-1].end() :])
         elif self._view.tagged or tool_calls.looks_like_call(text):
             tool = None if cut is None else tool_calls.cut_tool(text, named=self._view.tagged)
-            self._take(Malformed(cut or _INCOMPLETE, cut=tool))
+            self._take(MalformedCall(cut or _INCOMPLETE, cut=tool))
         else:
             self._view.show(text[0])
             go_on = self._read if again else self._view.show
             go_on(text[1:])
 
     def _decide_broken(self, text: str, reason: str) -> None:
-        self._decide(text, Malformed(reason) if tool_calls.looks_like_call(text) else Prose())
+        self._decide(text, MalformedCall(reason) if tool_calls.looks_like_call(text) else Prose())
 
     def _decide(self, text: str, outcome: Outcome) -> None:
         self._attempt, self._coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
-            outcome = Malformed(_NO_CALL)
+            outcome = MalformedCall(_NO_CALL)
         if isinstance(outcome, Prose) or self._view.is_thought(self._taken):
             self._view.show(text)
         else:
             self._take(outcome)
 
-    def _take(self, outcome: CallGroup | Malformed) -> None:
+    def _take(self, outcome: CallGroup | MalformedCall) -> None:
         self._taken.take(outcome, tagged=self._view.tagged, before=self._view.get_shown_tail())
         self._view.held, self._view.tagged, self._view.after_call = "", False, True
         self._view.fence_called = self._fence is not None
         self._view.line = "{"
-        if isinstance(outcome, Malformed):
+        if isinstance(outcome, MalformedCall):
             self._mode = "drop"
 
 

@@ -57,7 +57,7 @@ class CallGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedCall:
     """An attempt that cannot be read; `reason` is for the model.
 
     `cut` is the tool of a call that the end of the answer cut off, if its name was whole.
@@ -67,7 +67,7 @@ class Malformed:
     cut: str | None = None
 
 
-Outcome = Prose | CallGroup | Malformed
+Outcome = Prose | CallGroup | MalformedCall
 
 
 def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTool | None = None) -> Outcome:
@@ -79,16 +79,16 @@ def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTo
         value = strict_json.loads(text)
     except strict_json.StrictJsonError as error:
         meant = meant and looks_like_call(text, whole=True)
-        return Malformed(f"The tool call is not valid JSON: {error}.") if meant else Prose()
+        return MalformedCall(f"The tool call is not valid JSON: {error}.") if meant else Prose()
     items = value if isinstance(value, list) else [value]
     judged = [judge_object(item, named=named, has_tool=has_tool) for item in items]
     if not judged or all(isinstance(one, Prose) for one in judged):
         return Prose()
     for one in judged:
-        if isinstance(one, Malformed):
+        if isinstance(one, MalformedCall):
             return one
     if any(isinstance(one, Prose) for one in judged):
-        return Malformed("An array of tool calls holds something that is none.")
+        return MalformedCall("An array of tool calls holds something that is none.")
     return CallGroup(tuple(call for one in judged if isinstance(one, CallGroup) for call in one.calls))
 
 
@@ -99,20 +99,20 @@ def judge_object(value: object, *, named: bool = False, has_tool: HasTool | None
     present = [key for key in _TAUGHT if key in value]
     bare = named and "name" in value and "arguments" in value
     if value.get("tool_call") is not None:
-        return Malformed(_TWO_FORMATS) if present or bare else _mcp_call(value["tool_call"], value)
+        return MalformedCall(_TWO_FORMATS) if present or bare else _mcp_call(value["tool_call"], value)
     if bare:
-        return Malformed(_TWO_FORMATS) if present else _mcp_call(value, {})
+        return MalformedCall(_TWO_FORMATS) if present else _mcp_call(value, {})
     if len(present) < 2 and not _names_tool_alone(value, has_tool):
         return Prose()
     if "arguments" in value:
-        return Malformed(_TWO_FORMATS)
+        return MalformedCall(_TWO_FORMATS)
     tool, parameters, terminate = (value.get(key) for key in _TAUGHT)
     if not isinstance(tool, str) or not tool.strip():
-        return Malformed("'tool' must be the name of a tool, as text.")
+        return MalformedCall("'tool' must be the name of a tool, as text.")
     if "parameters" not in value or not isinstance(parameters, dict):
-        return Malformed("'parameters' must be there and be a JSON object.")
+        return MalformedCall("'parameters' must be there and be a JSON object.")
     if not isinstance(terminate, bool):
-        return Malformed("'terminate' must be there and be true or false.")
+        return MalformedCall("'terminate' must be there and be true or false.")
     return CallGroup((FoundCall(tool, parameters, terminate, beside=find_outer_level(value)),))
 
 
@@ -157,12 +157,12 @@ def looks_like_call(text: str, *, whole: bool = False) -> bool:
 def _mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
     named: Mapping[str, object] = call if isinstance(call, dict) else {}
     if any(key in named for key in (*_TAUGHT, "tool_call")):
-        return Malformed(_TWO_FORMATS)
+        return MalformedCall(_TWO_FORMATS)
     name, arguments = named.get("name"), named.get("arguments")
     if not isinstance(name, str) or not name.strip():
-        return Malformed("'tool_call' must be an object whose 'name' is the name of a tool, as text.")
+        return MalformedCall("'tool_call' must be an object whose 'name' is the name of a tool, as text.")
     if not isinstance(arguments, dict):
-        return Malformed("'tool_call' must have 'arguments', a JSON object.")
+        return MalformedCall("'tool_call' must have 'arguments', a JSON object.")
     return CallGroup((FoundCall(name, arguments, terminate=False, beside=find_outer_level(around, named)),))
 
 

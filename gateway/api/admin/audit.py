@@ -38,7 +38,7 @@ class AuditPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """The result of one piece of work. `problem`: the first line that is not as it was written, None if none was found.
 
     `complete`: the end of the log, or a problem, was reached.
@@ -60,27 +60,27 @@ class AuditVerifier:
         self._turn = asyncio.Lock()
         self._at = self._furthest = AuditPosition()
 
-    async def verify_next(self, *, anew: bool = False) -> Finding:
+    async def verify_next(self, *, anew: bool = False) -> AuditFinding:
         """Verify lines for `work_s` seconds. `anew`: begin with the first line. Raises StoreError."""
         async with self._turn:
             until_s = self._clock.monotonic() + self._work_s
             if anew:
                 self._at = AuditPosition()
             elif (problem := await self._find_position_problem(self._at)) is not None:
-                return Finding(self._at, problem, complete=True)
+                return AuditFinding(self._at, problem, complete=True)
             while True:
                 rows = await self._store.audit(after=self._at.seq or _START, limit=self._batch)
                 if not rows:
-                    return Finding(self._at, self._cut_off(), complete=True)
+                    return AuditFinding(self._at, self._cut_off(), complete=True)
                 if (problem := self._find_rows_problem(rows)) is not None:
-                    return Finding(self._at, problem, complete=True)
+                    return AuditFinding(self._at, problem, complete=True)
                 self._at = AuditPosition(rows[-1].seq, rows[-1].hash)
                 if self._at.seq > self._furthest.seq:
                     self._furthest = self._at
                 if self._clock.monotonic() >= until_s:
                     rest = await self._store.audit(after=self._at.seq, limit=1)
                     problem = None if rest else self._cut_off()
-                    return Finding(self._at, problem, complete=not rest)
+                    return AuditFinding(self._at, problem, complete=not rest)
                 await asyncio.sleep(0)
 
     async def _find_position_problem(self, place: AuditPosition) -> str | None:
@@ -142,7 +142,7 @@ class AuditPages:
         return json_answer(finding_view(await self._verifier.verify_next(anew=begin is not None)))
 
 
-def finding_view(finding: Finding) -> Json:
+def finding_view(finding: AuditFinding) -> Json:
     """Return the answer. `verified` is true only once the whole log is, up to its end."""
     return {
         "object": "audit.verification",

@@ -20,10 +20,10 @@ from gateway.api.request import (
     require_object,
 )
 from gateway.api.views import json_answer, page_answer
-from gateway.auth.issuing import Issued, KeyIssuer
+from gateway.auth.issuing import IssuedKey, KeyIssuer
 from gateway.auth.key_policy import key_view, parse_terms, terms_view
 from gateway.config import Settings
-from gateway.config.schema.keys import Key
+from gateway.config.schema.keys import KeySettings
 from gateway.config.values.units import parse_duration
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -127,7 +127,7 @@ class KeyPages:
             raise GatewayError("key_is_configured", "This key is in the configuration: change it there, and reload.")
         return key_id
 
-    def _build_issued_answer(self, issued: Issued) -> web.Response:
+    def _build_issued_answer(self, issued: IssuedKey) -> web.Response:
         answer = json_answer({**self._view(issued.key), "key": issued.text}, status=HTTPStatus.CREATED)
         answer.headers["Cache-Control"] = "no-store"
         return answer
@@ -135,7 +135,7 @@ class KeyPages:
     def _view(self, key: StoredKey) -> Json:
         return key_view(key, now_s=self._clock.time())
 
-    def _configured_view(self, key: Key) -> Json:
+    def _configured_view(self, key: KeySettings) -> Json:
         has_ended = key.expires is not None and key.expires.timestamp() <= self._clock.time()
         facts = ("hint", "created_at", "created_by", "revoked_at", "revoked_by", "rotated_from", "used_at")
         state = "expired" if has_ended else "valid"

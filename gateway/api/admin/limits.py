@@ -10,7 +10,7 @@ from gateway.api.request import VIEWING, Authorise, parse_query
 from gateway.api.views import list_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.storage.store import Json
-from gateway.limits.usage import Used
+from gateway.limits.usage import LimitUsage
 
 LIMITS: Final = "/context/limits"
 
@@ -18,7 +18,7 @@ LIMITS: Final = "/context/limits"
 class LimitPages:
     """The page of one worker. `used` returns what is used of the limits that a caller may see."""
 
-    def __init__(self, used: Callable[[Caller], list[Used]], *, authorise: Authorise) -> None:
+    def __init__(self, used: Callable[[Caller], list[LimitUsage]], *, authorise: Authorise) -> None:
         self._used = used
         self._authorise = authorise
 
@@ -32,7 +32,7 @@ class LimitPages:
         return list_answer([limit_view(one) for one in self._used(caller)])
 
 
-def limit_view(used: Used) -> Json:
+def limit_view(used: LimitUsage) -> Json:
     """Return a limit. `resets_in_s` is None where that depends on requests, a day or a month."""
     return {
         "scope": used.scope,

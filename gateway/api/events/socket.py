@@ -17,7 +17,15 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out
 from gateway.api.events.subscribers import WAITING_MOST, Audience, Outbox, encode_event
 from gateway.api.ops_pages import Route
-from gateway.api.request import VIEWING, Body, parse_json, parse_query, parse_query_number, read_user, validate_body
+from gateway.api.request import (
+    VIEWING,
+    RequestBody,
+    parse_json,
+    parse_query,
+    parse_query_number,
+    read_user,
+    validate_body,
+)
 from gateway.api.views import decided_view, error_view
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
@@ -33,7 +41,7 @@ MESSAGE_LIMIT_BYTES = 1 << 20
 BATCH, CLOSE_S = 500, 2.0
 
 
-class Ping(Body):
+class Ping(RequestBody):
     """A request for a pong."""
 
     type: Literal["ping"]

@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.aio.cooperative import aside
-from gateway.api.context_request import ContextRequests, Entered
+from gateway.api.context_request import AdmittedRequest, ContextRequests
 from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation
 from gateway.api.views import json_answer
@@ -83,7 +83,7 @@ class CompactionPage:
             )
 
     async def _summary(
-        self, requests: ContextRequests, entered: Entered, asked: ResponseAsked, *, run_id: str
+        self, requests: ContextRequests, entered: AdmittedRequest, asked: ResponseAsked, *, run_id: str
     ) -> ResponseAnswer:
         """Return the model's answer. Raises GatewayError."""
         lane, core, head = entered.lane, entered.core, entered.head

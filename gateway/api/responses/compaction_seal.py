@@ -37,7 +37,7 @@ class Seal:
 
 
 @dataclass(slots=True)
-class Sealing:
+class SealFactory:
     """The seals of one store. Its secret never changes, and is read once."""
 
     store: Store

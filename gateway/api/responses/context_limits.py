@@ -18,7 +18,7 @@ _WAY_OUT: Final = "compact it before it is so long (POST /responses/compact), be
 
 
 @dataclass(slots=True, kw_only=True)
-class Bounds:
+class ContextLimits:
     """The bounds of one request, and what it has of them so far.
 
     `own` is its body as it was read, `own_bytes` the size of that. `references` are the places and ids of items that it

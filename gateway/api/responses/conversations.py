@@ -13,8 +13,8 @@ from gateway.aio.cooperative import aside
 from gateway.api.json_body import check_values, read_content
 from gateway.api.ops_pages import Route
 from gateway.api.request import Authorise, build_stale_cursor_error, parse_query, parse_query_choice
-from gateway.api.responses.compaction_seal import Sealing
-from gateway.api.responses.context_limits import Bounds
+from gateway.api.responses.compaction_seal import SealFactory
+from gateway.api.responses.context_limits import ContextLimits
 from gateway.api.responses.conversation_items_create import check_added, depends_on_earlier
 from gateway.api.responses.creating import no_conversation
 from gateway.api.responses.lists import items_answer, items_limit, query_of_items
@@ -45,7 +45,7 @@ class ConversationPages:
     """The pages of conversations. `limits` returns those of a request, in bytes and in values."""
 
     kept: KeptResponses
-    sealing: Sealing
+    sealing: SealFactory
     authorise: Authorise
     limits: Callable[[], tuple[int, int]]
 
@@ -145,7 +145,7 @@ class ConversationPages:
 
     async def _read_request(
         self, request: web.Request, caller: Caller, *known: str, conversation: StoredConversation | None = None
-    ) -> "_Wanted":
+    ) -> "_ConversationBody":
         """Return the body of a request, checked, with the items that it refers to: they go behind a conversation.
 
         Raises GatewayError, StoreError.
@@ -155,7 +155,7 @@ class ConversationPages:
         wanted = await aside(partial(_parse_body, content or b"{}", known), content=content)
         references = [(f"items[{i}]", one["id"]) for i, one in enumerate(wanted.items) if one["type"] == REFERENCE]
         limit_bytes, limit_values = self.limits()
-        bounds = Bounds(
+        bounds = ContextLimits(
             own=wanted.items,
             own_bytes=len(content),
             references=references,
@@ -172,7 +172,7 @@ class ConversationPages:
         seal = await self.sealing.get_seal(caller.tenant)
         check = partial(check_added, items, earlier, unseal=seal.unseal_summary)
         await aside(check, content=content, more_bytes=bounds.size_bytes)
-        return _Wanted(build_input_items(items, response_id="resp_" + secrets.token_hex(12)), wanted.metadata)
+        return _ConversationBody(build_input_items(items, response_id="resp_" + secrets.token_hex(12)), wanted.metadata)
 
     async def _put(self, conversation: StoredConversation, items: Sequence[Json]) -> None:
         if items:
@@ -201,14 +201,14 @@ class ConversationPages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ConversationBody:
     """The body of a request, checked."""
 
     items: Sequence[Json]
     metadata: Json | None
 
 
-def _parse_body(content: bytes, known: Sequence[str]) -> _Wanted:
+def _parse_body(content: bytes, known: Sequence[str]) -> _ConversationBody:
     """Return what a body asks for. Raises GatewayError."""
     body = json_object(content)
     check("", body, {name: _FIELDS[name] for name in known}, closed=True)
@@ -216,7 +216,7 @@ def _parse_body(content: bytes, known: Sequence[str]) -> _Wanted:
     items = body.get("items") or []
     if len(items) > ITEMS_MOST:
         refuse("items", f"a list of at most {ITEMS_MOST} items")
-    return _Wanted([check_item(f"items[{i}]", item) for i, item in enumerate(items)], body.get("metadata"))
+    return _ConversationBody([check_item(f"items[{i}]", item) for i, item in enumerate(items)], body.get("metadata"))
 
 
 def _view(conversation: StoredConversation) -> Json:

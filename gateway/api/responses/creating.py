@@ -11,10 +11,10 @@ import orjson
 from aiohttp import web
 
 from gateway.aio.cooperative import aside
-from gateway.api.context_request import ContextRequests, Entered
+from gateway.api.context_request import AdmittedRequest, ContextRequests
 from gateway.api.responses.approval_followup import as_begun
-from gateway.api.responses.compaction_seal import Sealing
-from gateway.api.responses.context_limits import Bounds
+from gateway.api.responses.compaction_seal import SealFactory
+from gateway.api.responses.context_limits import ContextLimits
 from gateway.api.responses.idempotency import Repeats
 from gateway.api.responses.response_rows import API, not_found, read_items
 from gateway.api.responses.response_store import KeptResponses
@@ -60,7 +60,7 @@ class ResponseDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun(ResponseDraft):
+class StartedResponse(ResponseDraft):
     """A response that has begun. `again`: in the background, with an earlier request that had the same key."""
 
     run: LiveRun
@@ -75,7 +75,7 @@ class Creation:
 
     requests: ContextRequests
     kept: KeptResponses
-    sealing: Sealing
+    sealing: SealFactory
 
     @property
     def taints(self) -> Taints:
@@ -85,12 +85,12 @@ class Creation:
     async def begin(
         self,
         request: web.Request,
-        entered: Entered,
+        entered: AdmittedRequest,
         wanted: ResponseRequest,
         content: bytes,
         *,
         local: Local = NOTHING_LOCAL,
-    ) -> Begun:
+    ) -> StartedResponse:
         """Begin the response that a request asks for. `local` are responses that only this connection knows.
 
         Raises UntoldError: its run may have acted, or may do so yet. Raises GatewayError, StoreError, AnsweredBefore:
@@ -110,7 +110,7 @@ class Creation:
 
     async def _begin_response(
         self,
-        entered: Entered,
+        entered: AdmittedRequest,
         asked: ResponseAsked,
         facts: ResponseFacts,
         earlier: Sequence[Json],
@@ -119,7 +119,7 @@ class Creation:
         run: LiveRun,
         request_key: RequestKey,
         put: Put,
-    ) -> Begun:
+    ) -> StartedResponse:
         """Return the response that a run answers. Raises GatewayError, StoreError, AnsweredBefore; the run goes on."""
         wanted = asked.request
         background = wanted.background and not run.is_apart  # its answer is there, and no run that a log belongs to
@@ -149,7 +149,7 @@ class Creation:
             repeats = not await self._record(draft.row, run, put)
         elif wanted.stores and goes_on:  # only a row leads from the response to its run
             await put(draft.row)
-        return Begun(
+        return StartedResponse(
             run=run,
             request_key=request_key,
             answer=draft.answer,
@@ -160,14 +160,14 @@ class Creation:
             again=repeats,
         )
 
-    def hold_response(self, begun: Begun, *, streams: bool) -> AbstractContextManager[None]:
+    def hold_response(self, begun: StartedResponse, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it. `streams`: event by event."""
         if begun.keep is None:
             return nullcontext()
         return self.kept.hold_response(begun.row, begun.run, streams=streams)
 
     async def prepare_response(
-        self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
+        self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
     ) -> ResponseDraft:
         """Return a response for which no model is asked. Others go on from what its request says.
 
@@ -221,7 +221,7 @@ class Creation:
         return as_begun(facts, orjson.loads(stored.request), narrowings=found, own=own if own in found else None)
 
     async def resolve_request(
-        self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
+        self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
     ) -> tuple[Sequence[Json], ResponseAsked]:
         """Return the items that a request goes on from, and the request as the lane gets it.
 
@@ -229,7 +229,7 @@ class Creation:
         """
         tenant = entered.caller.tenant
         lane = entered.lane
-        bounds = Bounds(
+        bounds = ContextLimits(
             own=[wanted.fields, wanted.input],
             own_bytes=len(content),
             references=wanted.references,
@@ -264,12 +264,14 @@ class Creation:
                     param="previous_response_id",
                 )
 
-    async def parse_request(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
+    async def parse_request(self, entered: AdmittedRequest, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
         wanted = await aside(partial(parse_request_body, body, needs_model=False), content=content)
         return (await self.resolve_request(entered, wanted, content))[1]
 
-    async def _earlier(self, wanted: ResponseRequest, bounds: Bounds, *, tenant: str, local: Local) -> Sequence[Json]:
+    async def _earlier(
+        self, wanted: ResponseRequest, bounds: ContextLimits, *, tenant: str, local: Local
+    ) -> Sequence[Json]:
         """Return the items that a request goes on from. Raises GatewayError, StoreError."""
         before = wanted.previous_response_id
         if before is not None:
@@ -286,7 +288,7 @@ class Creation:
             return ()
         return await self._conversation(wanted.conversation_id, bounds, tenant=tenant)
 
-    async def _conversation(self, conversation_id: str, bounds: Bounds, *, tenant: str) -> Sequence[Json]:
+    async def _conversation(self, conversation_id: str, bounds: ContextLimits, *, tenant: str) -> Sequence[Json]:
         store, param = self.kept.store, "conversation"
         if await store.conversation(conversation_id, tenant=tenant) is None:
             raise no_conversation()
@@ -308,7 +310,7 @@ class Creation:
 
     async def _draft(
         self,
-        entered: Entered,
+        entered: AdmittedRequest,
         asked: ResponseAsked,
         facts: ResponseFacts,
         earlier: Sequence[Json],

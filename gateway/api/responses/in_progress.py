@@ -28,7 +28,7 @@ LOOK_S: Final = 5.0
 
 
 @dataclass(slots=True)
-class Open:
+class OpenResponse:
     """One response under way. `streams`: its client has its id before its end."""
 
     row: StoredResponse
@@ -60,19 +60,19 @@ class Open:
 
 
 #: Stores a response whose run has ended. Raises UnwrittenError.
-End: TypeAlias = Callable[[Open], Awaitable[None]]
+End: TypeAlias = Callable[[OpenResponse], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class OpenResponses:
     """The responses under way in one worker."""
 
-    _open: dict[str, Open] = field(default_factory=dict)
+    _open: dict[str, OpenResponse] = field(default_factory=dict)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
     _timer: asyncio.TimerHandle | None = None
     _closing: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def find(self, response_id: str, *, tenant: str) -> Open | None:
+    def find(self, response_id: str, *, tenant: str) -> OpenResponse | None:
         """Return a response under way. None: it is none of this worker, or of another tenant."""
         one = self._open.get(response_id)
         return one if one is not None and one.row.tenant == tenant else None
@@ -82,7 +82,7 @@ class OpenResponses:
         """Hold a response while a client reads it. `end` stores it if the client leaves before that is done."""
         one = self._open.get(row.id)
         if one is None or one.run is not run:
-            one = self._open[row.id] = Open(row, run, streams)
+            one = self._open[row.id] = OpenResponse(row, run, streams)
         one.streams |= streams
         one.clients += 1
         if self._timer is None:
@@ -112,7 +112,7 @@ class OpenResponses:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def _close_answered(self, one: Open, end: End) -> None:
+    def _close_answered(self, one: OpenResponse, end: End) -> None:
         """Leave a response whose client was answered. One whose answer the store did not take stays open until then."""
         is_owed = (one.run.untold and one.run.done) or (one.told is not None and one.may_be_found)
         if is_owed and not one.is_stored and one.clients == 1:
@@ -120,12 +120,12 @@ class OpenResponses:
         else:
             self._leave(one)
 
-    def _leave(self, one: Open) -> None:
+    def _leave(self, one: OpenResponse) -> None:
         one.clients -= 1
         if one.clients <= 0 and self._open.get(one.row.id) is one:
             del self._open[one.row.id]
 
-    def _end_later(self, one: Open, end: End, *, then: Callable[[Open], None] | None = None) -> None:
+    def _end_later(self, one: OpenResponse, end: End, *, then: Callable[[OpenResponse], None] | None = None) -> None:
         async def store_once_ended() -> None:
             await one.run.wait_until_ended()
             is_told = False

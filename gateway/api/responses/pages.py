@@ -14,7 +14,7 @@ from gateway.aio.cooperative import aside
 from gateway.api.ops_pages import Route
 from gateway.api.request import Authorise, get_via, parse_query, parse_query_choice, parse_query_number
 from gateway.api.responses.background_stream import ResponseStreams
-from gateway.api.responses.creating import Begun, Creation
+from gateway.api.responses.creating import Creation, StartedResponse
 from gateway.api.responses.idempotency import AnsweredBefore, of_first
 from gateway.api.responses.lists import page_of_items, query_of_items
 from gateway.api.responses.response_store import KeptResponses
@@ -77,7 +77,7 @@ class ResponsePages:
             requests.resumption.forget_answered_question(run, begun.request_key)
             return response
 
-    async def _in_background(self, request: web.Request, begun: Begun) -> web.StreamResponse:
+    async def _in_background(self, request: web.Request, begun: StartedResponse) -> web.StreamResponse:
         """Return a response that has begun, or its events as they come. The client may leave at any time."""
         run, row = begun.run, begun.row
         headers = {"X-Context-Run-Id": run.exchange.id, "x-request-id": run.request_id}

@@ -17,7 +17,7 @@ from typing import Final
 import orjson
 
 from gateway.aio.cooperative import aside
-from gateway.api.responses.in_progress import Open, OpenResponses, get_run_error
+from gateway.api.responses.in_progress import OpenResponse, OpenResponses, get_run_error
 from gateway.api.responses.response_rows import (
     build_added_items,
     build_row,
@@ -42,7 +42,7 @@ from gateway.dialects.responses.output.gateway_calls import question_item
 from gateway.dialects.responses.response_metadata import ResponseFacts
 from gateway.runs.answer_log import (
     AnswerLogs,
-    Recorded,
+    RecordedAnswer,
     build_end_entry,
     find_missing_chunks,
     has_end,
@@ -206,7 +206,7 @@ class KeptResponses:
         """Return what holds a response while a client reads it: it is found, and stored if the client leaves."""
         return self.under_way.hold_response(row, run, streams=streams, end=self._end)
 
-    async def _end(self, one: Open) -> None:
+    async def _end(self, one: OpenResponse) -> None:
         """Store a response whose run has ended before its client had all of it.
 
         One that its client was told as failed is stored so. Another that failed is left to the record of its run, if
@@ -281,7 +281,7 @@ class KeptResponses:
 
         A response that is not stored yet is stored first, once the store works.
         """
-        answer = Recorded(response_id=row.id, tenant=row.tenant, fence=fence, start=start)
+        answer = RecordedAnswer(response_id=row.id, tenant=row.tenant, fence=fence, start=start)
 
         async def finish_response() -> None:
             await self._finish_from_log(row, await self.logs.entries(row.id, tenant=row.tenant))
@@ -332,7 +332,7 @@ class KeptResponses:
             row = await self._of_run(response_id, tenant=tenant)
         if row is None or is_hidden(row):
             return None
-        return row if one is not None or row.output is not None else await self._finish_if_over(row)
+        return row if one is not None or row.output is not None else await self._finish_if_ended(row)
 
     async def _of_run(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return the response of the stored run that began with its request; None: there is none."""
@@ -340,7 +340,7 @@ class KeptResponses:
         run = None if run_id is None else await self.store.run(run_id, tenant=tenant)
         return None if run is None else await aside(partial(build_row, run, response_id), content=run.request)
 
-    async def _finish_if_over(self, row: StoredResponse) -> StoredResponse:
+    async def _finish_if_ended(self, row: StoredResponse) -> StoredResponse:
         """Return a response whose turn is over as it ended, and store that if the store can.
 
         One that goes on is returned as it is.
@@ -408,7 +408,7 @@ class KeptResponses:
         """Append the end of an answer whose worker did not write it, unless somebody has just done so."""
         if has_end(entries):
             return
-        answer = Recorded(response_id=row.id, tenant=row.tenant, fence=run.fence, start=len(entries))
+        answer = RecordedAnswer(response_id=row.id, tenant=row.tenant, fence=run.fence, start=len(entries))
         try:
             await self.logs.append(answer, chunks)
         except ConflictError:

@@ -23,10 +23,10 @@ import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from gateway.aio.cooperative import aside
-from gateway.api.context_request import Entered
+from gateway.api.context_request import AdmittedRequest
 from gateway.api.json_body import check_values, is_text
 from gateway.api.ops_pages import REQUEST_ID, Route
-from gateway.api.responses.creating import Begun, Creation, ResponseDraft
+from gateway.api.responses.creating import Creation, ResponseDraft, StartedResponse
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json, StoreError, UntoldError, unwritten
@@ -167,7 +167,7 @@ class _Connection:
                 text = "The gateway's store failed, so nothing was done: its log has this request id."
                 raise unwritten(error, text) from None
 
-    async def _create(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
+    async def _create(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> bool:
         creation = self._creation
         begun = await creation.begin(self._request, entered, wanted, content, local=self._remembered)
         with creation.hold_response(begun, streams=True):
@@ -177,7 +177,7 @@ class _Connection:
         failed: bool = begun.answer.resource()["status"] == "failed"
         return failed
 
-    async def _prepare(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
+    async def _prepare(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> bool:
         """Answer with an empty response, from which the next message goes on with what is new alone."""
         draft = await self._creation.prepare_response(entered, wanted, content, local=self._remembered)
         frames = draft.answer.stream().render_without_model()
@@ -187,7 +187,7 @@ class _Connection:
         self._remember(draft)
         return False
 
-    async def _relay(self, entered: Entered, begun: Begun) -> None:
+    async def _relay(self, entered: AdmittedRequest, begun: StartedResponse) -> None:
         """Send the events of a run as they come, as `ContextLane.answer` sends them over HTTP."""
         lane, run, stream = entered.lane, begun.run, begun.answer.stream()
         whole = False
@@ -257,7 +257,7 @@ class _Listener:
         await self._connection._send_all(owed)
 
 
-async def _check_handshake(entered: Entered) -> None:
+async def _check_handshake(entered: AdmittedRequest) -> None:
     """Refuse a handshake whose headers no message could be answered with. Raises GatewayError."""
     if entered.head.value(b"idempotency-key") is not None:
         raise GatewayError(

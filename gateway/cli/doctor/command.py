@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from gateway.cli.commands import Commands, add_command, configuration, print_now
-from gateway.config import Loaded
+from gateway.config import LoadedConfig
 
 _TIMEOUT_S: Final = 15.0
 
@@ -28,7 +28,7 @@ def _examine(args: argparse.Namespace) -> int:
     return asyncio.run(_print(loaded, timeout_s=args.timeout, as_json=args.json))
 
 
-async def _print(loaded: Loaded, *, timeout_s: float, as_json: bool) -> int:
+async def _print(loaded: LoadedConfig, *, timeout_s: float, as_json: bool) -> int:
     # Imported here: it builds a whole lane, and `gateway --help` only lists the commands.
     from gateway.cli.doctor.examination import examine
 

@@ -14,7 +14,7 @@ from typing import Final
 from gateway import __version__
 from gateway.cli.doctor.findings import Finding
 from gateway.cli.operator.remote import build_connection
-from gateway.config import Loaded, Settings
+from gateway.config import LoadedConfig, Settings
 from gateway.contracts.storage.store import StoreAddress
 from gateway.registry.stores import store_address
 
@@ -28,7 +28,7 @@ _ANSWER_S: Final = 2.0
 _LIBRARIES: Final = ("aiohttp", "uvloop", "orjson", "pydantic", "mcp", "opentelemetry-sdk", "asyncpg")
 
 
-def examine_machine(loaded: Loaded, *, now_s: float) -> Iterator[Finding]:
+def examine_machine(loaded: LoadedConfig, *, now_s: float) -> Iterator[Finding]:
     """Yield what the machine lacks or has, without asking another one. `now_s` is Unix time."""
     settings = loaded.settings
     yield _versions()

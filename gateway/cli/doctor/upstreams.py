@@ -23,7 +23,7 @@ _SKEW_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Probed:
+class _ProbeResult:
     finding: Finding
     ahead_s: float | None = None  # how far this machine's clock is ahead of the server's
 
@@ -48,20 +48,20 @@ async def examine_upstreams(settings: Settings, *, timeout_s: float) -> AsyncIte
         yield _clock(skews)
 
 
-async def _probe(about: str, member: Member, *, timeout_s: float) -> _Probed:
+async def _probe(about: str, member: Member, *, timeout_s: float) -> _ProbeResult:
     call, began_s = UpstreamCall(member.pool, method=b"GET"), time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):
             head = await call.send(check_request(member.pool.endpoint, HealthRules().path))
     except TimeoutError:
         text = f"no answer within {timeout_s:g} s"
-        return _Probed(Finding("fail", about, text, "is it loading a model? Try again with --timeout 60"))
+        return _ProbeResult(Finding("fail", about, text, "is it loading a model? Try again with --timeout 60"))
     except GatewayError as error:
-        return _Probed(Finding("fail", about, error.message))
+        return _ProbeResult(Finding("fail", about, error.message))
     finally:
         call.close()
     took = f"in {(time.monotonic() - began_s) * 1000:.0f} ms"
-    return _Probed(_judge(about, head, took, has_key=member.pool.endpoint.api_key is not None), _ahead_s(head))
+    return _ProbeResult(_judge(about, head, took, has_key=member.pool.endpoint.api_key is not None), _ahead_s(head))
 
 
 def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Finding:

@@ -23,7 +23,7 @@ _LIMITS: Final = frozenset(("budget_duration", "max_budget", "rpm", "tpm"))
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class UpstreamServer:
     """A server and the key for it: `key` is a reference to a variable, or None."""
 
     provider: str
@@ -38,7 +38,7 @@ class Deployment:
 
     name: str
     model: str
-    server: Server
+    server: UpstreamServer
     weight: int
     concurrent: int | None
 
@@ -156,7 +156,7 @@ def _deployment(
         _number(params, name, bound, place, note)
         for name, bound in (("weight", 1000), ("max_parallel_requests", 10**6))
     )
-    server = Server(kind, base_url, key, provider.header if key is not None else None)
+    server = UpstreamServer(kind, base_url, key, provider.header if key is not None else None)
     return Deployment(
         name,
         model,

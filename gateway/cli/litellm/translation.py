@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.approvals.escaping import escape_line
-from gateway.cli.litellm.deployments import Deployment, Secrets, Server, is_line, is_whole, parse_deployments
+from gateway.cli.litellm.deployments import Deployment, Secrets, UpstreamServer, is_line, is_whole, parse_deployments
 from gateway.cli.litellm.destinations import Surroundings, escape_variables, find_variable
 from gateway.cli.litellm.mcp_servers import translate_mcp_servers
 from gateway.cli.litellm.remarks import collect_remarks
@@ -102,7 +102,7 @@ class _Upstreams:
     def __init__(self, shared: Mapping[str, Any], balance: str | None) -> None:
         self._shared = shared
         self._balance = balance
-        self._names: dict[tuple[Server, ...], str] = {}
+        self._names: dict[tuple[UpstreamServer, ...], str] = {}
         self._written: dict[str, dict[str, Any]] = {}
         self._models: defaultdict[str, list[str]] = defaultdict(list)
         self._limited: dict[str, str] = {}
@@ -173,7 +173,7 @@ class _Upstreams:
             self._limited.setdefault(known, limited[0])
         return known
 
-    def _add(self, servers: tuple[Server, ...], ones: Sequence[Deployment]) -> str:
+    def _add(self, servers: tuple[UpstreamServer, ...], ones: Sequence[Deployment]) -> str:
         name = self._new_name(servers[0].provider if len(servers) == 1 else ones[0].name)
         self._names[servers] = name
         header = {} if servers[0].header is None else {"auth_header": servers[0].header}

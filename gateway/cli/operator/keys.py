@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from gateway.aio.clock import SystemClock
-from gateway.auth.issuing import Issued, KeyIssuer
+from gateway.auth.issuing import IssuedKey, KeyIssuer
 from gateway.auth.key_policy import key_view, parse_terms
 from gateway.cli.commands import (
     CommandError,
@@ -22,7 +22,7 @@ from gateway.cli.commands import (
 from gateway.cli.formatting import View, format_time, list_lines, word
 from gateway.cli.operator.arguments import URL_HELP, add_asking, build_remote, json_option
 from gateway.cli.operator.remote import Remote
-from gateway.config import Loaded
+from gateway.config import LoadedConfig
 from gateway.config.values.times import resolve_time
 from gateway.config.values.units import parse_duration
 from gateway.contracts.errors import GatewayError
@@ -105,7 +105,7 @@ def _rotate(args: argparse.Namespace) -> Iterator[str]:
     except ValueError as error:
         raise WrongUsage(f"--grace: {error}") from None
 
-    async def rotate(issuer: KeyIssuer, store: KeyStore) -> Issued:
+    async def rotate(issuer: KeyIssuer, store: KeyStore) -> IssuedKey:
         tenant = await _get_tenant(store, args.id)
         return await issuer.rotate(args.id, tenant=tenant, grace_s=grace_s, by=None, via="cli")
 
@@ -207,7 +207,7 @@ def _still_valid(key_id: str, until: str) -> str:
     return f"{key_id}  is still valid until {until}: the key of this name before its rotation; revoke it as well"
 
 
-def _issued_lines(issued: Issued, as_json: bool) -> Iterator[str]:
+def _issued_lines(issued: IssuedKey, as_json: bool) -> Iterator[str]:
     return _format_key({**key_view(issued.key, now_s=issued.key.created_s), "key": issued.text}, as_json)
 
 
@@ -222,7 +222,7 @@ def _on_store(args: argparse.Namespace, work: Callable[[KeyIssuer, KeyStore], Aw
         raise CommandError(f"the store cannot be used: {error}") from None
 
 
-async def _run_with_store(loaded: Loaded, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
+async def _run_with_store(loaded: LoadedConfig, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
     store = build_store(loaded.settings, folder=loaded.folder)
     try:
         await store.open()

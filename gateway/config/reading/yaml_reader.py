@@ -151,7 +151,7 @@ class _UnusableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchored:
+class _AnchorValue:
     """The value that an alias stands for, and the cost of using it."""
 
     value: object
@@ -166,7 +166,7 @@ class _Reader:
         self._source = source
         self._events = events
         self._environ = environ
-        self._anchors: dict[str, _Anchored | None] = {}
+        self._anchors: dict[str, _AnchorValue | None] = {}
         self._aliases = 0
         self._values = 0
         self._deepest = 0
@@ -194,7 +194,7 @@ class _Reader:
         values_before, deepest_before = self._values - 1, self._deepest
         self._deepest = len(path)
         value = self._content(event, path)
-        self._anchors[event.anchor] = _Anchored(value, self._values - values_before, self._deepest - len(path))
+        self._anchors[event.anchor] = _AnchorValue(value, self._values - values_before, self._deepest - len(path))
         self._deepest = max(self._deepest, deepest_before)
         return value
 

@@ -59,7 +59,7 @@ class Notify(Section):
     )
 
 
-class Requirement(Section):
+class RequirementSettings(Section):
     approvals: Annotated[int, limit_count(2, 9)] = Field(description="Keys that must approve such a call.")
     tools: tuple[Text, ...] = Field(default=(), description="Tools, as names and globs; empty: all.")
     risk: tuple[Literal["low", "medium", "high"], ...] = Field(
@@ -67,7 +67,7 @@ class Requirement(Section):
     )
 
 
-class Approvals(Section):
+class ApprovalsSettings(Section):
     mode: ApprovalMode = Field(
         default="turn",
         description="How a client waits. `turn`: the answer ends with the question. `hold`: the stream stays open "
@@ -99,7 +99,7 @@ class Approvals(Section):
         alias="self",
         description="Whether a key that begins a run may approve its calls, or only reject them (`refuse`).",
     )
-    require: tuple[Requirement, ...] = Field(
+    require: tuple[RequirementSettings, ...] = Field(
         default=(),
         description=(
             "Calls that several keys must approve if they need an approval. If several entries fit, the highest "

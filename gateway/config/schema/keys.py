@@ -12,7 +12,7 @@ from gateway.config.values.networks import Network
 from gateway.config.values.scalars import ApprovalMode, CallerName, Flag, Label, Name, ShownName, Text, parse_text
 from gateway.config.values.times import Time
 from gateway.config.values.units import DurationOrZero
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 
 Scope = Literal["passthrough", "context", "tools", "approve", "admin", "metrics"]
 
@@ -26,7 +26,7 @@ def _parse_sha256(value: object) -> str:
     return text.lower()
 
 
-Sha256 = Annotated[str, Value(kind="64 hexadecimal digits", parse=_parse_sha256)]
+Sha256 = Annotated[str, ValueType(kind="64 hexadecimal digits", parse=_parse_sha256)]
 
 
 class KeyTerms(Section):
@@ -71,7 +71,7 @@ class KeyTerms(Section):
         return self.tenant or self.name
 
 
-class Key(KeyTerms):
+class KeySettings(KeyTerms):
     sha256: Sha256 = Field(description="SHA-256 of the key; the configuration never holds the key itself.")
 
 

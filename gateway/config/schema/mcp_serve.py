@@ -9,7 +9,7 @@ from gateway.config.schema.section import Section
 from gateway.config.schema.serve_oauth import ServeOAuth
 from gateway.config.values.scalars import Text, build_text_parser, limit_count
 from gateway.config.values.units import Duration
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,4}\Z")
 #: Pages of the gateway and of its upstreams stand below these.
@@ -27,7 +27,7 @@ def parse_serve_path(value: object) -> str:
     return path
 
 
-ServePath = Annotated[str, Value(kind="path", parse=parse_serve_path)]
+ServePath = Annotated[str, ValueType(kind="path", parse=parse_serve_path)]
 
 
 class ServeSessions(Section):

@@ -6,16 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.schema.approvals import Approvals, Risk
+from gateway.config.schema.approvals import ApprovalsSettings, Risk
 from gateway.config.schema.context import Chains, Context, Prompts, WorkflowsSettings
 from gateway.config.schema.http import Admin, LimitsSettings, Passthrough
-from gateway.config.schema.keys import Key, RuntimeKeys
+from gateway.config.schema.keys import KeySettings, RuntimeKeys
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import ToolsSettings
-from gateway.config.schema.tracing import Tracing
-from gateway.config.schema.upstreams import Upstream
+from gateway.config.schema.tracing import TracingSettings
+from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.config.schema.usage import UsageSettings
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, Label, limit_count
@@ -28,7 +28,7 @@ DEFAULT_STORE = Secret("sqlite:///./gateway.db")
 SCRATCH_STORE = "sqlite:///:memory:"
 
 
-class Metrics(Section):
+class MetricsSettings(Section):
     enabled: Flag = Field(default=True, description="Collect metrics, and serve `/metrics`.")
     public: Flag = Field(
         default=False,
@@ -36,7 +36,7 @@ class Metrics(Section):
     )
 
 
-class Logging(Section):
+class LoggingSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level to log.")
     format: Literal["auto", "json", "text"] = Field(
         default="auto", description="One JSON object per line, or text; auto: text on a terminal, else JSON."
@@ -44,7 +44,7 @@ class Logging(Section):
     access: Flag = Field(default=False, description="One line per request; bodies are never logged.")
 
 
-class Console(Section):
+class ConsoleSettings(Section):
     enabled: Flag = Field(default=True, description="Serve the console at `/console`.")
     url: BaseUrl | None = Field(
         default=None,
@@ -72,7 +72,7 @@ class Settings(Section):
     )
     workers: Annotated[int, limit_count(1, 256)] = Field(default=1, description="Worker processes.")
     admin: Admin = Field(default_factory=Admin, description="The address of the pages for operators.")
-    upstreams: tuple[Upstream, ...] = Field(
+    upstreams: tuple[UpstreamSettings, ...] = Field(
         default=(), description="Servers that requests go to, the first by default; empty: the built-in demo model."
     )
     models: Mapping[Label, ModelAlias] = Field(
@@ -81,7 +81,7 @@ class Settings(Section):
     passthrough: Passthrough = Field(
         default_factory=Passthrough, description="Requests that the gateway relays unchanged."
     )
-    keys: tuple[Key, ...] = Field(
+    keys: tuple[KeySettings, ...] = Field(
         default=(),
         description="Keys of the clients; empty, and no `runtime_keys`: everybody on this machine may use the gateway.",
     )
@@ -89,7 +89,7 @@ class Settings(Section):
     public_url: BaseUrl | None = Field(
         default=None, description="URL under which people reach the gateway; null: approvals are shown without a link."
     )
-    console: Console = Field(default_factory=Console, description="The pages for people, in a browser.")
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings, description="The pages for people, in a browser.")
     allowed_hosts: tuple[HostName, ...] = Field(
         default=(),
         description="Further hosts that are the gateway's, besides localhost and `listen`: for our own routes, and "
@@ -116,8 +116,8 @@ class Settings(Section):
         description="Tools that the model may call; a tool that is not named here is off.",
     )
     risk: Risk = Field(default_factory=Risk, description="Rules for the tool calls that run without an approval.")
-    approvals: Approvals = Field(
-        default_factory=Approvals, description="Approvals: how clients wait, how long, and where webhooks go."
+    approvals: ApprovalsSettings = Field(
+        default_factory=ApprovalsSettings, description="Approvals: how clients wait, how long, and where webhooks go."
     )
     mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
     workflows: WorkflowsSettings = Field(default_factory=WorkflowsSettings, description="Workflows that users start.")
@@ -128,9 +128,11 @@ class Settings(Section):
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
     usage: UsageSettings = Field(default_factory=UsageSettings, description="Tokens and costs, by who used them.")
-    metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
-    logging: Logging = Field(default_factory=Logging, description="Logs.")
-    tracing: Tracing = Field(default_factory=Tracing, description="Traces, for an OpenTelemetry collector.")
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings, description="Metrics.")
+    logging: LoggingSettings = Field(default_factory=LoggingSettings, description="Logs.")
+    tracing: TracingSettings = Field(
+        default_factory=TracingSettings, description="Traces, for an OpenTelemetry collector."
+    )
 
     @property
     def is_keyless(self) -> bool:

@@ -14,7 +14,7 @@ from gateway.config.values.units import Share
 TRACES = "/v1/traces"
 
 
-class Tracing(Section):
+class TracingSettings(Section):
     endpoint: BaseUrl | None = Field(
         default=None,
         description="URL of an OTLP receiver (HTTP), such as `http://127.0.0.1:4318`; null: no traces. Needs the extra "

@@ -10,7 +10,7 @@ from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, PathPrefix, parse_prefix
 from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, limit_count
 from gateway.config.values.units import Duration, Share, limit_size
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 from gateway.upstream.endpoint import QuirkName
 
 _STATUS = re.compile(r"[45][0-9][0-9]\Z")
@@ -23,7 +23,7 @@ def _parse_reason(value: object) -> str:
     return text
 
 
-RetryReason = Annotated[str, Value(kind="connect, reset, timeout or status", parse=_parse_reason)]
+RetryReason = Annotated[str, ValueType(kind="connect, reset, timeout or status", parse=_parse_reason)]
 
 
 class Tls(Section):
@@ -42,7 +42,7 @@ class Tls(Section):
     )
 
 
-class Timeouts(Section):
+class TimeoutsSettings(Section):
     connect: Duration = Field(default=5.0, description="Longest wait for a connection, TLS included.")
     first_byte: Duration = Field(
         default=600.0, description="Longest wait for the head of the response; interim ones (1xx) are none."
@@ -50,7 +50,7 @@ class Timeouts(Section):
     idle: Duration = Field(default=300.0, description="Longest pause within a response.")
 
 
-class Endpoint(Section):
+class EndpointSettings(Section):
     url: BaseUrl = Field(description="URL of the server, as in `base_url`.")
     name: Name | None = Field(
         default=None, description="Name in metrics and logs, used once in the upstream; null: host and port of `url`."
@@ -67,7 +67,7 @@ class Endpoint(Section):
     )
 
 
-class Breaker(Section):
+class BreakerSettings(Section):
     failures: Annotated[int, limit_count(0, 1000)] = Field(
         default=5,
         description=(
@@ -84,7 +84,7 @@ class Breaker(Section):
 
 
 class Health(Section):
-    path: Annotated[str, Value(kind="path", parse=parse_prefix)] = Field(
+    path: Annotated[str, ValueType(kind="path", parse=parse_prefix)] = Field(
         default="/models",
         description=(
             "Path below the endpoint's URL, asked for with its key. An answer below 500 is a good one; 404, and 401, "
@@ -128,7 +128,7 @@ class Queue(Section):
     wait: Duration = Field(default=5.0, description="Longest wait; then the request gets 503.")
 
 
-class Upstream(Section):
+class UpstreamSettings(Section):
     name: Name = Field(description="Name in metrics, logs and `context.upstream`; used once.")
     base_url: BaseUrl | None = Field(
         default=None,
@@ -137,7 +137,7 @@ class Upstream(Section):
             "prefix names a part of the API, such as `/v1/embeddings`. Either this or `endpoints`."
         ),
     )
-    endpoints: tuple[Endpoint, ...] = Field(
+    endpoints: tuple[EndpointSettings, ...] = Field(
         default=(), description="Servers that share the requests of this upstream; they replace `base_url`."
     )
     api_key: Credential | None = Field(
@@ -171,7 +171,7 @@ class Upstream(Section):
         description="Name of the provider in traces, such as `anthropic`, `azure.ai.openai` or `mistral_ai` "
         "(`gen_ai.provider.name`).",
     )
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="Longest waits for this upstream.")
+    timeouts: TimeoutsSettings = Field(default_factory=TimeoutsSettings, description="Longest waits for this upstream.")
     tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")
     balance: Literal["weighted", "least_loaded", "sticky"] = Field(
         default="weighted",
@@ -181,7 +181,7 @@ class Upstream(Section):
             "its prompt cache is warm."
         ),
     )
-    breaker: Breaker | None = Field(
+    breaker: BreakerSettings | None = Field(
         default=None,
         description=(
             "When an endpoint that fails gets no requests; null: as below if there is another endpoint or a fallback, "

@@ -8,13 +8,13 @@ from pydantic import Field
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import ExistingFile, Flag, build_text_parser, limit_count, parse_label
 from gateway.config.values.units import limit_amount
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 
 Amount = Annotated[float, limit_amount(1_000_000, kind="number", example="a number such as 0.15")]
-Glob = Annotated[str, Value(kind="glob", parse=parse_label)]
+Glob = Annotated[str, ValueType(kind="glob", parse=parse_label)]
 Currency = Annotated[
     str,
-    Value(
+    ValueType(
         kind="three letters",
         parse=build_text_parser(re.compile(r"[A-Z]{3}\Z"), "expected the three letters of a currency, such as USD"),
     ),

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.values.scalars import build_text_parser, parse_text
 from gateway.config.values.secret import Secret
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})\Z")
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.(?!-)[A-Za-z0-9_-]{1,63})*\.?\Z")
@@ -189,16 +189,16 @@ def parse_secret_url(value: object) -> Secret:
     return secret
 
 
-ListenAddress = Annotated[Address, Value(kind="host:port", parse=parse_address, write=str)]
-BaseUrl = Annotated[str, Value(kind="http(s) URL", parse=parse_base_url)]
-PathPrefix = Annotated[str, Value(kind="path prefix", parse=parse_prefix)]
-HostName = Annotated[str, Value(kind="host", parse=parse_host)]
-Origin = Annotated[str, Value(kind="origin", parse=parse_origin)]
-HeaderName = Annotated[str, Value(kind="header name", parse=parse_header_name)]
-CredentialHeader = Annotated[str, Value(kind="header name", parse=parse_credential_header)]
-SecretText = Annotated[Secret, Value(kind="secret", parse=parse_secret, write=str)]
-VariableValue = Annotated[Secret, Value(kind="secret", parse=parse_variable, write=str)]
-Credential = Annotated[Secret, Value(kind="secret", parse=parse_credential, write=str)]
-HeaderValue = Annotated[Secret, Value(kind="secret", parse=parse_header_value, write=str)]
-SecretUrl = Annotated[Secret, Value(kind="secret http(s) URL", parse=parse_secret_url, write=str)]
-StoreUrl = Annotated[Secret, Value(kind="secret database URL", parse=parse_store, write=str)]
+ListenAddress = Annotated[Address, ValueType(kind="host:port", parse=parse_address, write=str)]
+BaseUrl = Annotated[str, ValueType(kind="http(s) URL", parse=parse_base_url)]
+PathPrefix = Annotated[str, ValueType(kind="path prefix", parse=parse_prefix)]
+HostName = Annotated[str, ValueType(kind="host", parse=parse_host)]
+Origin = Annotated[str, ValueType(kind="origin", parse=parse_origin)]
+HeaderName = Annotated[str, ValueType(kind="header name", parse=parse_header_name)]
+CredentialHeader = Annotated[str, ValueType(kind="header name", parse=parse_credential_header)]
+SecretText = Annotated[Secret, ValueType(kind="secret", parse=parse_secret, write=str)]
+VariableValue = Annotated[Secret, ValueType(kind="secret", parse=parse_variable, write=str)]
+Credential = Annotated[Secret, ValueType(kind="secret", parse=parse_credential, write=str)]
+HeaderValue = Annotated[Secret, ValueType(kind="secret", parse=parse_header_value, write=str)]
+SecretUrl = Annotated[Secret, ValueType(kind="secret http(s) URL", parse=parse_secret_url, write=str)]
+StoreUrl = Annotated[Secret, ValueType(kind="secret database URL", parse=parse_store, write=str)]

@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated
 
 from gateway.config.values.scalars import parse_text
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 
 _EXPECTED = "expected a network such as 10.0.0.0/8 or 2001:db8::/32, or one address"
 
@@ -23,4 +23,4 @@ def parse_network(value: object) -> IPv4Network | IPv6Network:
     return network
 
 
-Network = Annotated[IPv4Network | IPv6Network, Value(kind="network", parse=parse_network, write=str)]
+Network = Annotated[IPv4Network | IPv6Network, ValueType(kind="network", parse=parse_network, write=str)]

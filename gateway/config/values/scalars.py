@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import MaskedText, mask
-from gateway.config.values.value import PathLeaf, Value, between, describe_kind
+from gateway.config.values.value import PathLeaf, ValueType, between, describe_kind
 from gateway.file_access import refused_access
 from gateway.text.names import reserved_for_callers, unfit
 
@@ -53,10 +53,10 @@ def parse_count(value: object) -> int:
     return value
 
 
-def limit_count(low: int, high: int) -> Value:
+def limit_count(low: int, high: int) -> ValueType:
     """Return the type of a whole number from `low` to `high`."""
     parse = between(low, high, parse_count)
-    return Value(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
+    return ValueType(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
 
 
 def build_text_parser(pattern: re.Pattern[str], message: str) -> Callable[[object], str]:
@@ -133,14 +133,14 @@ def parse_existing_file(value: object, folder: Path) -> Path:
     return path
 
 
-Text = Annotated[str, Value(kind="text", parse=parse_free_text, write=mask)]
-Flag = Annotated[bool, Value(kind="true or false", parse=parse_flag, json_type="boolean")]
-Name = Annotated[str, Value(kind="name", parse=parse_name)]
-Label = Annotated[str, Value(kind="name", parse=parse_label)]
+Text = Annotated[str, ValueType(kind="text", parse=parse_free_text, write=mask)]
+Flag = Annotated[bool, ValueType(kind="true or false", parse=parse_flag, json_type="boolean")]
+Name = Annotated[str, ValueType(kind="name", parse=parse_name)]
+Label = Annotated[str, ValueType(kind="name", parse=parse_label)]
 #: Of a tenant.
-ShownName = Annotated[str, Value(kind="name", parse=parse_shown_name)]
-CallerName = Annotated[str, Value(kind="name", parse=parse_caller_name)]
-VariableName = Annotated[str, Value(kind="name", parse=parse_variable_name)]
+ShownName = Annotated[str, ValueType(kind="name", parse=parse_shown_name)]
+CallerName = Annotated[str, ValueType(kind="name", parse=parse_caller_name)]
+VariableName = Annotated[str, ValueType(kind="name", parse=parse_variable_name)]
 ApprovalMode = Literal["turn", "hold", "reject"]
 FilePath = Annotated[Path, PathLeaf(kind="path", parse=parse_path)]
 ExistingFile = Annotated[Path, PathLeaf(kind="file", parse=parse_existing_file)]

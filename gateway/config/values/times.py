@@ -6,7 +6,7 @@ from typing import Annotated
 
 from gateway.config.values.scalars import parse_text
 from gateway.config.values.units import parse_duration
-from gateway.config.values.value import Value
+from gateway.config.values.value import ValueType
 
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
@@ -45,4 +45,4 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-Time = Annotated[datetime, Value(kind="time with its zone", parse=parse_time, write=format_time)]
+Time = Annotated[datetime, ValueType(kind="time with its zone", parse=parse_time, write=format_time)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from gateway.config.values.value import REFERENCE, Value, between, describe_kind
+from gateway.config.values.value import REFERENCE, ValueType, between, describe_kind
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -95,8 +95,8 @@ _DURATION_PATTERN = r"^[0-9.]+(ms|s|m|h)?$|" + REFERENCE
 _SIZE_PATTERN = r"^[0-9]+(B|KiB|MiB|GiB)?$|" + REFERENCE
 
 
-def _duration(kind: str, parse: Callable[[object], float]) -> Value:
-    return Value(kind=kind, parse=parse, write=format_duration, json_type="number", pattern=_DURATION_PATTERN)
+def _duration(kind: str, parse: Callable[[object], float]) -> ValueType:
+    return ValueType(kind=kind, parse=parse, write=format_duration, json_type="number", pattern=_DURATION_PATTERN)
 
 
 Duration = Annotated[float, _duration("duration", parse_positive_duration)]
@@ -104,11 +104,13 @@ DurationOrZero = Annotated[float, _duration("duration, 0 allowed", parse_duratio
 
 Share = Annotated[
     float,
-    Value(kind="share", parse=parse_share, write=format_share, json_type="number", pattern=r"^[0-9.]+%?$|" + REFERENCE),
+    ValueType(
+        kind="share", parse=parse_share, write=format_share, json_type="number", pattern=r"^[0-9.]+%?$|" + REFERENCE
+    ),
 ]
 
 
-def limit_amount(high: int, *, kind: str, example: str) -> Value:
+def limit_amount(high: int, *, kind: str, example: str) -> ValueType:
     """Return the type of an amount of money from 0 to `high`, which messages call `example`."""
 
     def parse(value: object) -> float:
@@ -123,12 +125,12 @@ def limit_amount(high: int, *, kind: str, example: str) -> Value:
             raise ValueError(f"must be between 0 and {high}")
         return float(value)
 
-    return Value(kind=kind, parse=parse, json_type="number")
+    return ValueType(kind=kind, parse=parse, json_type="number")
 
 
-def limit_size(low_bytes: int, high_bytes: int) -> Value:
+def limit_size(low_bytes: int, high_bytes: int) -> ValueType:
     """Return the type of a size from `low_bytes` to `high_bytes`."""
-    return Value(
+    return ValueType(
         kind=f"size between {format_size(low_bytes)} and {format_size(high_bytes)}",
         parse=between(low_bytes, high_bytes, parse_size, format_size),
         write=format_size,

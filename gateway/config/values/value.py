@@ -15,7 +15,7 @@ REFERENCE = r"\$\{"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class ValueType:
     """The annotation of a value type: `parse` turns the raw value into the final one, or raises ValueError.
 
     It replaces pydantic's BeforeValidator and its kin: those inspect every function at every use.

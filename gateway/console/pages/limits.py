@@ -31,7 +31,7 @@ NEAR: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class LimitBar:
     """One limit. `share` is what is used of it, 1 for all; `width` that of its bar, in percent."""
 
     limit: Json
@@ -83,12 +83,12 @@ class LimitsPage:
         )
 
 
-def build_bar(limit: Json) -> Bar:
+def build_bar(limit: Json) -> LimitBar:
     """Return the bar of a limit of the API. A limit of zero is full."""
     kind, _, period = limit["limit"].partition("_per_")
     used, most = limit["used"], limit["most"]
     told = _cost if kind == "cost" else shown_amount
-    return Bar(
+    return LimitBar(
         limit=limit,
         share=used / most if most else 1.0,
         used=told(used),
@@ -97,7 +97,7 @@ def build_bar(limit: Json) -> Bar:
     )
 
 
-def fullest(bars: Sequence[Bar]) -> Sequence[Bar]:
+def fullest(bars: Sequence[LimitBar]) -> Sequence[LimitBar]:
     """Return those that stand on the page: all, in their order, or the fullest of too many."""
     return bars if len(bars) <= SHOWN else sorted(bars, key=lambda bar: -bar.share)[:SHOWN]
 

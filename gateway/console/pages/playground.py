@@ -28,7 +28,7 @@ MESSAGE: Final = "Say hello, and what you can do here."
 
 
 @dataclass(slots=True)
-class Answered:
+class LaneAnswer:
     """The answer of one lane: its text or a problem; times in seconds."""
 
     lane: str
@@ -62,7 +62,7 @@ class Playground:
         return await self._page(visit, answers=answers, explained=explained)
 
     async def _page(
-        self, visit: Visit, *, answers: Sequence[Answered] = (), explained: Json | None = None
+        self, visit: Visit, *, answers: Sequence[LaneAnswer] = (), explained: Json | None = None
     ) -> web.Response:
         tools, models = await asyncio.gather(visit.api.get("context", "tools"), _models(visit))
         return await visit.page(
@@ -98,7 +98,7 @@ class Playground:
         if visit.request.version >= HttpVersion11:
             response.enable_chunked_encoding()
         await response.prepare(visit.request)
-        answered = Answered(lane)
+        answered = LaneAnswer(lane)
         async for piece in self._pieces(visit, answered):
             await response.write(orjson.dumps({"text": piece}) + b"\n")
         facts = visit.render("playground_facts.html", answer=answered)
@@ -106,12 +106,12 @@ class Playground:
         await response.write_eof()
         return response
 
-    async def _collect_answer(self, visit: Visit, lane: str) -> Answered:
-        answered = Answered(lane)
+    async def _collect_answer(self, visit: Visit, lane: str) -> LaneAnswer:
+        answered = LaneAnswer(lane)
         answered.text = "".join([piece async for piece in self._pieces(visit, answered)])
         return answered
 
-    async def _pieces(self, visit: Visit, answered: Answered) -> AsyncIterator[str]:
+    async def _pieces(self, visit: Visit, answered: LaneAnswer) -> AsyncIterator[str]:
         """Yield the text of a lane's answer as it comes, and fill in the facts of `answered`."""
         began_s, shown_chars = time.perf_counter(), 0
         key = visit.form.get("upstream_key", "").strip()

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.console.api_client import ApiError
 from gateway.console.request import Page, Visit, see_other
-from gateway.console.schema_form import Field, FormError, build_fields, parse_values
+from gateway.console.schema_form import FormError, FormField, build_fields, parse_values
 from gateway.contracts.storage.store import Json
 
 PROMPTS: Final = ("v1", "system-prompts")
@@ -124,10 +124,10 @@ async def _find_prompt(visit: Visit, prompt_id: str) -> Json | None:
         return None
 
 
-def _field(text: str) -> Field:
+def _field(text: str) -> FormField:
     """Return the control that holds a prompt: one that shows each of its characters and returns it."""
     if all(map(_is_plain, text)):
-        return Field(name=TEXT, control="text", kind="string", text=text, required=True, present=True)
+        return FormField(name=TEXT, control="text", kind="string", text=text, required=True, present=True)
     (field,) = build_fields({"properties": {TEXT: {"type": "string"}}, "required": [TEXT]}, {TEXT: text})
     return field
 

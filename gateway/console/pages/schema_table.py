@@ -30,7 +30,7 @@ _LIMITS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ParameterRow:
     """One parameter: its path (`filter.since`, `paths[]`), its type in words, and what narrows its value."""
 
     name: str
@@ -41,9 +41,9 @@ class Row:
     limits: Sequence[str] = ()
 
 
-def build_rows(schema: Json | None) -> Sequence[Row]:
+def build_rows(schema: Json | None) -> Sequence[ParameterRow]:
     """Return the parameters of an object's schema, each followed by the fields within it, at most `ROWS`."""
-    found: list[Row] = []
+    found: list[ParameterRow] = []
     for row in _rows(schema or {}, "", DEPTH):
         if len(found) == ROWS:
             break
@@ -51,7 +51,7 @@ def build_rows(schema: Json | None) -> Sequence[Row]:
     return found
 
 
-def _rows(schema: Mapping[str, object], prefix: str, depth: int) -> Iterator[Row]:
+def _rows(schema: Mapping[str, object], prefix: str, depth: int) -> Iterator[ParameterRow]:
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, dict) or depth == 0:
         return
@@ -64,10 +64,10 @@ def _rows(schema: Mapping[str, object], prefix: str, depth: int) -> Iterator[Row
             yield from _rows(items, f"{prefix}{name}[].", depth - 1)
 
 
-def _row(name: str, facts: Mapping[str, object], *, required: bool) -> Row:
+def _row(name: str, facts: Mapping[str, object], *, required: bool) -> ParameterRow:
     options = facts.get("enum")
     description = facts.get("description") or facts.get("title") or ""
-    return Row(
+    return ParameterRow(
         name=name,
         kind=_kind(facts),
         required=required,

@@ -11,7 +11,7 @@ from aiohttp import web
 from markupsafe import Markup
 
 from gateway.console.api_client import ApiError
-from gateway.console.pages.schema_table import Row, build_rows
+from gateway.console.pages.schema_table import ParameterRow, build_rows
 from gateway.console.request import ADMIN, Handler, Page, Visit, see_other
 from gateway.console.visible_text import DifferenceLine, exact_difference
 from gateway.contracts.storage.store import Json
@@ -40,7 +40,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PartComparison:
     """One part of a definition that changed, as rows of (accepted, present)."""
 
     title: str
@@ -48,12 +48,12 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTool:
+class ServiceToolItem:
     """One tool of a service. `compared` are the parts that changed, None where the accepted definition is unknown."""
 
     tool: Json
-    rows: Sequence[Row]
-    compared: Sequence[Compared] | None
+    rows: Sequence[ParameterRow]
+    compared: Sequence[PartComparison] | None
 
 
 class Services:
@@ -122,21 +122,22 @@ async def _render_page(visit: Visit, error: ApiError | None = None) -> web.Respo
         service=service,
         count=len(tools),
         changed=[
-            ShownTool(tool, build_rows(tool["parameters"]), compare_definitions(tool)) for tool in changed[:COMPARED]
+            ServiceToolItem(tool, build_rows(tool["parameters"]), compare_definitions(tool))
+            for tool in changed[:COMPARED]
         ],
         changed_count=len(changed),
-        tools=[ShownTool(tool, build_rows(tool["parameters"]), None) for tool in behind[:SHOWN]],
+        tools=[ServiceToolItem(tool, build_rows(tool["parameters"]), None) for tool in behind[:SHOWN]],
         following=behind[SHOWN - 1]["name"] if len(behind) > SHOWN else None,
     )
 
 
-def compare_definitions(tool: Json) -> Sequence[Compared] | None:
+def compare_definitions(tool: Json) -> Sequence[PartComparison] | None:
     """Return the parts of a tool's definition that differ from the accepted one; None if that is unknown."""
     accepted = tool["accepted"]
     if not isinstance(accepted, dict):
         return None
     found = ((title, exact_difference(_text(accepted, name), _text(tool, name))) for name, title in PARTS.items())
-    return [Compared(title, pair_lines(lines)) for title, lines in found if lines]
+    return [PartComparison(title, pair_lines(lines)) for title, lines in found if lines]
 
 
 def pair_lines(lines: Sequence[DifferenceLine]) -> Sequence[tuple[Side | None, Side | None]]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.pages.schema_table import Row, build_rows
+from gateway.console.pages.schema_table import ParameterRow, build_rows
 from gateway.console.request import ADMIN, VIEWING, Page, Visit
 from gateway.console.sorting import Key, sorted_rows
 from gateway.contracts.storage.store import Json
@@ -26,20 +26,20 @@ COLUMNS: Final[Mapping[str, Key]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTool:
+class ToolItem:
     """One tool and its parameters as rows."""
 
     tool: Json
-    rows: Sequence[Row]
+    rows: Sequence[ParameterRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ToolGroup:
     """The tools of one source; `service` is the name of the service, None for other sources."""
 
     source: str
     service: str | None
-    tools: Sequence[ShownTool]
+    tools: Sequence[ToolItem]
 
 
 class ToolsPage:
@@ -84,7 +84,7 @@ async def _none() -> None:
     return None
 
 
-def group_tools(tools: Sequence[Json]) -> Sequence[Group]:
+def group_tools(tools: Sequence[Json]) -> Sequence[ToolGroup]:
     """Return the tools by their source: the gateway's own first, then those of plugins, then each service's."""
     order = list(SOURCES)
 
@@ -93,6 +93,6 @@ def group_tools(tools: Sequence[Json]) -> Sequence[Group]:
         return order.index(source) if source in order else len(order), source, tool["service"] or ""
 
     return [
-        Group(source, service or None, [ShownTool(tool, build_rows(tool["parameters"])) for tool in found])
+        ToolGroup(source, service or None, [ToolItem(tool, build_rows(tool["parameters"])) for tool in found])
         for (_, source, service), found in groupby(sorted(tools, key=place), key=place)
     ]

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gateway.console.api_client import ApiError
 from gateway.console.request import Page, Visit, see_other
-from gateway.console.schema_form import Field, FormError, build_fields, parse_values
+from gateway.console.schema_form import FormError, FormField, build_fields, parse_values
 from gateway.contracts.storage.journal import ENDED
 from gateway.contracts.storage.store import Json
 
@@ -93,11 +93,11 @@ class WorkflowsPage:
         return see_other("runs", run["id"])
 
 
-def _fields(workflow: Json) -> list[Field]:
+def _fields(workflow: Json) -> list[FormField]:
     return [_field(one) for one in build_fields(workflow["parameters"], {}, defaults=True)]
 
 
-def _field(one: Field) -> Field:
+def _field(one: FormField) -> FormField:
     """Return the field as the form of a workflow has it.
 
     A text that begins with its default can be emptied: then it is the empty text. One that begins empty takes several

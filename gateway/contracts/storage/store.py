@@ -46,7 +46,7 @@ def memory_owner(*, user: str | None, key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecalledMemory:
     """A memory, and the share of a text's content that it has: 0 to 1."""
 
     memory: Memory
@@ -79,7 +79,7 @@ class StoredService:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StoreBacklog:
     """The approvals and runs that wait, of all tenants.
 
     `pending` counts the approvals. The one that expires first was made at `oldest_s` (Unix time). `runs` counts the
@@ -200,7 +200,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
 
     async def recall(
         self, text: str, *, tenant: str, owner: str, conversation: str | None, limit: int
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[RecalledMemory]:
         """Return the memories that are closest to the subject of `text`, best first, then the newest.
 
         It searches those of the conversation (if one is named) and those of all conversations. Its cost does not grow
@@ -274,7 +274,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         """
         ...
 
-    async def count_backlog(self, *, stuck_before_s: float) -> Standing:
+    async def count_backlog(self, *, stuck_before_s: float) -> StoreBacklog:
         """Return the approvals and runs that wait, of all tenants.
 
         A run is stuck if it is under way and its lease ended before `stuck_before_s`.

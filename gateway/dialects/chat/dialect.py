@@ -8,7 +8,7 @@ from gateway.dialects.chat import ENDPOINT
 from gateway.dialects.chat.body import chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
 from gateway.dialects.chat_request import brings_tool_results, lets_server_search, whole_text
-from gateway.dialects.dialect import Asked, Described, Dialect, Wishes
+from gateway.dialects.dialect import Dialect, DialectDescription, ParsedRequest, Wishes
 
 
 class ChatAnswer:
@@ -40,26 +40,26 @@ class ChatDialect:
     """See `Dialect`."""
 
     endpoint = ENDPOINT
-    description = Described(
+    description = DialectDescription(
         operation="createChat",
         request="ChatRequest",
         answer="Chat",
         stream="The answer, or a stream of `chat.completion.chunk` events.",
     )
 
-    def parse(self, content: bytes, *, needs_model: bool) -> Asked:
+    def parse(self, content: bytes, *, needs_model: bool) -> ParsedRequest:
         """Return the request, checked. Raises GatewayError."""
         return parse_request(chat_request(content, needs_model=needs_model))
 
-    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ChatAnswer:
+    def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ChatAnswer:
         """Return the writer of the chat completion."""
         return ChatAnswer(asked.body, run_id=run_id, created_s=created_s)
 
 
-def parse_request(body: Json) -> Asked:
+def parse_request(body: Json) -> ParsedRequest:
     """Return a chat completion request as `Asked`."""
     wishes = Wishes(tainted=brings_tool_results(body["messages"]) or lets_server_search(body))
-    return Asked(body=body, text=whole_text(body), streams=body.get("stream") is True, wishes=wishes)
+    return ParsedRequest(body=body, text=whole_text(body), streams=body.get("stream") is True, wishes=wishes)
 
 
 DIALECT: Dialect = ChatDialect()

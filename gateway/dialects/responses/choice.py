@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import model_name
-from gateway.dialects.dialect import Offer
+from gateway.dialects.dialect import RequestedTools
 from gateway.dialects.field_checks import (
     ID,
     LIST,
@@ -58,7 +58,7 @@ def _specific(tools: ToolSelection, choice: Json) -> ToolSelection:
     if kind == "allowed_tools":
         return _keep_allowed(tools, choice)
     found = _ToolIndex(tools).find(_PLACE, choice)
-    if isinstance(found, Offer):
+    if isinstance(found, RequestedTools):
         only = replace(tools, functions=(), client={}, offers=(found,))
         return replace(only, notes=(_must_call(only),), must_call=True)
     if found is None:
@@ -70,11 +70,13 @@ def _keep_allowed(tools: ToolSelection, choice: Json) -> ToolSelection:
     """Return the tools that the model may call. All others are gone, so that it cannot call one."""
     check(_PLACE, choice, _ALLOWED)
     named, own = _ToolIndex(tools), set[str]()
-    offers: dict[str, tuple[Offer, dict[str, None] | None]] = {}  # each with the names that are allowed; None: all
+    offers: dict[
+        str, tuple[RequestedTools, dict[str, None] | None]
+    ] = {}  # each with the names that are allowed; None: all
     for i, reference in enumerate(choice["tools"]):
         place = f"{_PLACE}.tools[{i}]"
         found = named.find(place, check_object(place, reference))
-        if isinstance(found, Offer):
+        if isinstance(found, RequestedTools):
             _, names = offers.setdefault(found.label, (found, {}))
             if found.names is None or names is None:
                 offers[found.label] = found, None
@@ -105,7 +107,7 @@ class _ToolIndex:
         self._names = {offer.label: frozenset(offer.names or ()) for offer in tools.offers or ()}
         self._left_out = frozenset(tools.left_out.values())
 
-    def find(self, place: str, choice: Json) -> str | Offer | None:
+    def find(self, place: str, choice: Json) -> str | RequestedTools | None:
         """Return the client's tool, by the name that models know, or the offer. None: it is a hosted tool left out.
 
         Raises GatewayError for one that the request does not bring.
@@ -125,7 +127,7 @@ class _ToolIndex:
             _refuse_unknown(place)
         return found
 
-    def _offer(self, place: str, label: str, name: str | None) -> Offer:
+    def _offer(self, place: str, label: str, name: str | None) -> RequestedTools:
         """Return an offer, narrowed to one tool if the choice names one."""
         offer = self._offers.get(label)
         if offer is None:

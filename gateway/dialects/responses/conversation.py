@@ -16,7 +16,7 @@ import orjson
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import lets_server_search, whole_text
-from gateway.dialects.dialect import Asked, Wishes
+from gateway.dialects.dialect import ParsedRequest, Wishes
 from gateway.dialects.message_identity import content_text
 from gateway.dialects.responses.call_outputs import Pairs, pair_items
 from gateway.dialects.responses.calls import (
@@ -29,7 +29,7 @@ from gateway.dialects.responses.calls import (
 )
 from gateway.dialects.responses.choice import tool_name
 from gateway.dialects.responses.decisions import find_user_messages, parse_decisions, shown_last
-from gateway.dialects.responses.encrypted_reasoning import Packed, unpack_reasoning
+from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, unpack_reasoning
 from gateway.dialects.responses.fields import for_models
 from gateway.dialects.responses.ids import request_of_item
 from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output
@@ -48,7 +48,7 @@ _FILES: Final = "The output is in the next message."
 
 
 @dataclass(slots=True, kw_only=True)
-class ResponseAsked(Asked):
+class ResponseAsked(ParsedRequest):
     """A request for a response, with what its answer needs of it.
 
     `items` are the input items of the request itself, with those that it refers to. `client_tools` are the client's
@@ -264,7 +264,7 @@ class _Conversation:
         self._text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
-        found = unpack_reasoning(item.get("encrypted_content") or "") or Packed()
+        found = unpack_reasoning(item.get("encrypted_content") or "") or ReasoningContent()
         if (self._text or self._calls) and not found.goes_on:
             self._close()
         thoughts = [get_text(part) for part in item.get("content") or item.get("summary") or ()]

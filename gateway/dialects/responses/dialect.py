@@ -6,7 +6,7 @@ Its pages are of its own (gateway/api/responses/), because a request may go on f
 from typing import NoReturn
 
 from gateway.aio.clock import SystemClock
-from gateway.dialects.dialect import Asked, Dialect
+from gateway.dialects.dialect import Dialect, ParsedRequest
 from gateway.dialects.responses import ENDPOINT
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.conversation import ResponseAsked, resolve_request
@@ -26,7 +26,7 @@ class ResponsesDialect:
         """Return a request that goes on from nothing which is stored. Raises GatewayError."""
         return resolve_request(parse_request(content, needs_model=needs_model), unseal=_unknown)
 
-    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ResponseAnswer:
+    def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ResponseAnswer:
         """Return the writer of the response to what `parse` returned."""
         assert isinstance(asked, ResponseAsked)
         return ResponseAnswer(

@@ -24,7 +24,7 @@ _VALUES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class ReasoningContent:
     """The content of one reasoning item: `text` are the thoughts.
 
     `message` are fields of the message of its answer, and `calls` those of calls, by the ids of the calls. `goes_on`:
@@ -52,14 +52,14 @@ class Packed:
                     left += entries
 
 
-def pack_reasoning(found: Packed) -> str:
+def pack_reasoning(found: ReasoningContent) -> str:
     """Return thoughts and fields as `encrypted_content`."""
     fields = {"text": found.text, "message": found.message, "calls": found.calls, "goes_on": found.goes_on}
     written = orjson.dumps({name: value for name, value in fields.items() if value})
     return _PREFIX + base64.urlsafe_b64encode(written).decode()
 
 
-def unpack_reasoning(content: str) -> Packed | None:
+def unpack_reasoning(content: str) -> ReasoningContent | None:
     """Return the thoughts and fields in `encrypted_content`. None: this gateway did not make it."""
     if not content.startswith(_PREFIX):
         return None
@@ -73,7 +73,7 @@ def unpack_reasoning(content: str) -> Packed | None:
     text, message, calls = fields.get("text", ""), fields.get("message", {}), fields.get("calls", {})
     if not (isinstance(text, str) and isinstance(message, dict) and isinstance(calls, dict)):
         return None
-    return Packed(
+    return ReasoningContent(
         text,
         {name: value for name, value in message.items() if name in PROVIDER_FIELDS},
         {call_id: fields_of_call(call) for call_id, call in calls.items() if isinstance(call, dict)},

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.dialect import Described
+from gateway.dialects.dialect import DialectDescription
 
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "number"}
@@ -80,7 +80,7 @@ _RESPONSE_FIELDS: Final[Json] = {
     "store": _TRUTH,
     "background": _TRUTH,
 }
-DESCRIBED: Final = Described(
+DESCRIBED: Final = DialectDescription(
     operation="createResponse",
     request="ResponseRequest",
     answer="Response",

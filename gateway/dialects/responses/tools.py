@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.dialect import Offer
+from gateway.dialects.dialect import RequestedTools
 from gateway.dialects.field_checks import (
     ID,
     LIST,
@@ -73,7 +73,7 @@ class ToolSelection:
 
     functions: tuple[Json, ...] = ()
     client: Mapping[str, ClientTool] = field(default_factory=dict)
-    offers: tuple[Offer, ...] | None = None
+    offers: tuple[RequestedTools, ...] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     choice: str | Json | None = None
     no_tools: bool = False
@@ -104,7 +104,7 @@ class _Reader:
     def __init__(self) -> None:
         self.functions: list[Json] = []
         self.client: dict[str, ClientTool] = {}
-        self.offers: dict[str, Offer] = {}
+        self.offers: dict[str, RequestedTools] = {}
         self.left_out: dict[str, str] = {}
 
     def read(self, place: str, tool: Json) -> None:
@@ -189,7 +189,9 @@ class _Reader:
             raise GatewayError("invalid_field", text, param=f"{place}.server_label")
         names = _parse_allowed_names(f"{place}.allowed_tools", tool.get("allowed_tools"))
         asks = _asks(f"{place}.require_approval", tool.get("require_approval"))
-        self.offers[label] = Offer(label=label, place=place, names=names, asks=asks, url=tool.get("server_url"))
+        self.offers[label] = RequestedTools(
+            label=label, place=place, names=names, asks=asks, url=tool.get("server_url")
+        )
 
 
 def _custom_description(place: str, tool: Json) -> str | None:

@@ -10,7 +10,7 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
 from gateway.contracts.plugin import Clock
-from gateway.mcp.server_facts import Endpoint
+from gateway.mcp.server_facts import ServerEndpoint
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.http_client import Sender
 from gateway.mcp.transport.http_dispatcher import HttpDispatcher
@@ -29,7 +29,7 @@ class HttpTransport:
     returncode = None
 
     def __init__(
-        self, endpoint: Endpoint, *, lost: Callable[[str], None], clock: Clock, accept_limit_s: float = ACCEPT_S
+        self, endpoint: ServerEndpoint, *, lost: Callable[[str], None], clock: Clock, accept_limit_s: float = ACCEPT_S
     ) -> None:
         self._endpoint = endpoint
         self._accept_limit_s = accept_limit_s

@@ -15,7 +15,7 @@ import httpx2
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 
 from gateway import __version__
-from gateway.mcp.server_facts import CALL_STANDS, Endpoint
+from gateway.mcp.server_facts import CALL_STANDS, ServerEndpoint
 from gateway.mcp.transport.guarded_network import GuardedNetwork, HeadError, HttpAnswer, encode_request_head, get_origin
 from gateway.mcp.transport.oauth import OAuthTokenSource
 from gateway.mcp.transport.rpc_result import RequestNotRunError
@@ -53,7 +53,7 @@ class RedirectError(Exception):
 class Sender:
     """The sender of requests to one server. `session` and `version` are those of the protocol, once they are known."""
 
-    def __init__(self, endpoint: Endpoint, web: GuardedNetwork, tokens: OAuthTokenSource | None) -> None:
+    def __init__(self, endpoint: ServerEndpoint, web: GuardedNetwork, tokens: OAuthTokenSource | None) -> None:
         self.session: str | None = None
         self.version: str | None = None
         self._web = web

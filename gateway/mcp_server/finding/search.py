@@ -6,7 +6,7 @@ from typing import Any, Final
 from gateway.contracts.storage.store import Json
 from gateway.mcp.server_text import sent_bytes
 from gateway.mcp_server.finding.word_index import WordIndex, wanted_words
-from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.listing import ToolOffer
 from gateway.mcp_server.quotas.message_reader import SHORT
 
 FIND, CALL = "find_tools", "call_tool"
@@ -51,7 +51,7 @@ DEFINITIONS: Final[Sequence[Json]] = (
 )
 
 
-def search_tools(offers: Sequence[Offer], index: WordIndex, arguments: Json, *, version: str, plain: bool) -> Json:
+def search_tools(offers: Sequence[ToolOffer], index: WordIndex, arguments: Json, *, version: str, plain: bool) -> Json:
     """Return those of some tools that fit a query best, with their definitions. `index` has these tools, and others.
 
     Of a long query, only the beginning counts, which the answer notes. Raises ValueError for other arguments.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.aio.cooperative import Work
-from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.listing import ToolOffer
 
 #: What is read of a description: of a manual of many pages, its beginning says what the tool is for.
 DESCRIPTION_CHARS: Final = 1000
@@ -64,12 +64,12 @@ _SENSE_OF: Final = {word: line.split()[0] for line in _SENSES for word in line.s
 class WordIndex:
     """The words of some tools, as `index_words` has read them. They are gone with it."""
 
-    def __init__(self, offers: Sequence[Offer], rows: sqlite3.Connection) -> None:
+    def __init__(self, offers: Sequence[ToolOffer], rows: sqlite3.Connection) -> None:
         self.offers = offers
         self._rows = rows
         weakref.finalize(self, rows.close)
 
-    def find_offers(self, words: Sequence[str]) -> list[Offer]:
+    def find_offers(self, words: Sequence[str]) -> list[ToolOffer]:
         """Return the tools that have some of these words, the best first. `words` are as `words_of` returns them."""
         if not words:
             return []
@@ -77,7 +77,7 @@ class WordIndex:
         return [self.offers[row] for (row,) in self._rows.execute(_FIND, (asked,))]
 
 
-def index_words(offers: Sequence[Offer]) -> Work[WordIndex]:
+def index_words(offers: Sequence[ToolOffer]) -> Work[WordIndex]:
     """Read the words of some tools, in parts: there may be thousands."""
     index = WordIndex(offers, rows := sqlite3.connect(":memory:", check_same_thread=False))
     rows.execute(_CREATE)
@@ -105,7 +105,7 @@ def wanted_words(query: str) -> list[str]:
     return [word for word in words if word not in _FILLERS] or words
 
 
-def _row(number: int, offer: Offer) -> tuple[int, str, str]:
+def _row(number: int, offer: ToolOffer) -> tuple[int, str, str]:
     definition = next(iter(offer.definitions.values()))
     names = split_words(f"{offer.inside} {definition.get('title', '')}")
     return number, " ".join(names), " ".join(split_words(definition["description"][:DESCRIPTION_CHARS]))

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from gateway.contracts.tools import ToolResult
-from gateway.mcp_server.client_request import Visit
+from gateway.mcp_server.client_request import ClientRequest
 from gateway.mcp_server.quotas.sessions import compute_share, get_owner
 
 #: Of all keys. One key may have a quarter.
@@ -27,11 +27,11 @@ class UnreadResults:
 
     def __init__(self, most_bytes: int = MIB << 20) -> None:
         self._most_bytes = most_bytes
-        self._taken: Counter[Visit] = Counter()
+        self._taken: Counter[ClientRequest] = Counter()
         self._owned: Counter[tuple[str, str]] = Counter()
-        self._waiting: dict[asyncio.Future[None], tuple[Visit, int]] = {}
+        self._waiting: dict[asyncio.Future[None], tuple[ClientRequest, int]] = {}
 
-    def take(self, visit: Visit, size_bytes: int) -> bool:
+    def take(self, visit: ClientRequest, size_bytes: int) -> bool:
         """Count a result of this size if it is large. Return whether it may be sent: there is room for it."""
         if size_bytes < LARGE_BYTES or visit.gone.is_set():  # what is sent to a client that left is dropped
             return True
@@ -41,7 +41,7 @@ class UnreadResults:
         self._owned[get_owner(visit)] += size_bytes
         return True
 
-    async def turn(self, visit: Visit, size_bytes: int) -> None:
+    async def turn(self, visit: ClientRequest, size_bytes: int) -> None:
         """Wait until there is room for a result, and count it; or until its client has left."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = visit, size_bytes
@@ -55,7 +55,7 @@ class UnreadResults:
             with suppress(asyncio.CancelledError):
                 await leaving
 
-    def release(self, visit: Visit) -> None:
+    def release(self, visit: ClientRequest) -> None:
         """Give back what the result of a request has taken: it was read, or its client has left. Idempotent."""
         if size_bytes := self._taken.pop(visit, 0):
             owner = get_owner(visit)
@@ -64,7 +64,7 @@ class UnreadResults:
                 del self._owned[owner]
             self._admit()
 
-    def _has_room(self, visit: Visit, size_bytes: int) -> bool:
+    def _has_room(self, visit: ClientRequest, size_bytes: int) -> bool:
         """Return whether there is room. One that is larger than a share is alone in it."""
         owned = self._owned[get_owner(visit)]
         return (not owned or owned + size_bytes <= compute_share(self._most_bytes)) and (

@@ -14,7 +14,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from gateway.contracts.errors import GatewayError
 from gateway.mcp_server.bridge import Application, Receive
-from gateway.mcp_server.client_request import SCOPE_KEY, Visit
+from gateway.mcp_server.client_request import SCOPE_KEY, ClientRequest
 from gateway.mcp_server.media import Message, Send
 
 #: The part of all that one key may have.
@@ -30,7 +30,7 @@ def compute_share(most: int) -> int:
     return max(1, most // PART)
 
 
-def get_owner(visit: Visit) -> tuple[str, str]:
+def get_owner(visit: ClientRequest) -> tuple[str, str]:
     """Return the tenant and the name of the key of a request."""
     caller = visit.identity.caller
     return caller.tenant, caller.name

@@ -75,7 +75,7 @@ class _Quirk:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuirkKey:
     """A model at one endpoint of an upstream, and the tenant and the name of the key that asks for it."""
 
     upstream: str
@@ -88,14 +88,14 @@ class LearntQuirks:
     """The quirks that were learnt of models at endpoints, by this worker since the last reload."""
 
     def __init__(self) -> None:
-        self._learnt: dict[Asked, Quirks] = {}
+        self._learnt: dict[QuirkKey, Quirks] = {}
 
-    def get_quirks(self, asked: Asked, *, configured: Quirks = NONE) -> Quirks:
+    def get_quirks(self, asked: QuirkKey, *, configured: Quirks = NONE) -> Quirks:
         """Return the quirks of a model at an endpoint, for requests of a key."""
         learnt = self._learnt.get(asked)
         return configured if learnt is None else configured | learnt
 
-    def learn(self, asked: Asked, quirks: Quirks) -> None:
+    def learn(self, asked: QuirkKey, quirks: Quirks) -> None:
         """Remember the quirks with which a request was taken that was refused before."""
         self._learnt.pop(asked, None)
         self._learnt[asked] = quirks

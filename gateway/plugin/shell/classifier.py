@@ -7,8 +7,8 @@ from gateway.plugin.shell.command_grammars import read_find, read_lookup, read_s
 from gateway.plugin.shell.commands import COMMANDS
 from gateway.plugin.shell.git import read_git
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandUse, Listed, read_use
-from gateway.plugin.shell.parser import Script, Step, parse
+from gateway.plugin.shell.options import CommandSpec, CommandUse, read_use
+from gateway.plugin.shell.parser import Script, SimpleCommand, parse
 from gateway.plugin.shell.programs import (
     PYTHON_NAMES,
     WIDE,
@@ -33,22 +33,22 @@ _NETWORK = re.compile(r"/dev/(?:tcp|udp)(?:/|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClassifiedCommand:
     """One command of a text: its name, its table, and how it is used."""
 
     name: str
-    step: Step
-    listed: Listed
+    step: SimpleCommand
+    listed: CommandSpec
     use: CommandUse
 
 
-def read_command(text: str) -> tuple[Script, tuple[Reading, ...]]:
+def read_command(text: str) -> tuple[Script, tuple[ClassifiedCommand, ...]]:
     """Raise Objection for what is not plain, and for the first command that is not known to be harmless."""
     script = parse(text)
     return script, tuple(_read(step) for step in script.steps)
 
 
-def _read(step: Step) -> Reading:
+def _read(step: SimpleCommand) -> ClassifiedCommand:
     name = _name(step.words[0])
     listed = COMMANDS.get(name)
     if listed is None:
@@ -68,7 +68,7 @@ def _read(step: Step) -> Reading:
         raise Objection("waits_for_input", "xargs would wait for input.")
     for words in use.runs:
         _read_run(name, words)
-    return Reading(name, step, listed, use)
+    return ClassifiedCommand(name, step, listed, use)
 
 
 def _name(word: Word) -> str:
@@ -95,7 +95,7 @@ def _read_run(runner: str, words: tuple[Word, ...]) -> None:
     _use(name, words[1:], listed)
 
 
-def _use(name: str, words: tuple[Word, ...], listed: Listed) -> CommandUse:
+def _use(name: str, words: tuple[Word, ...], listed: CommandSpec) -> CommandUse:
     match listed.grammar:
         case "text":
             return CommandUse()

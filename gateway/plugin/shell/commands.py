@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gateway.plugin.shell.options import Listed, long_names, options
+from gateway.plugin.shell.options import CommandSpec, long_names, options
 from gateway.plugin.shell.programs import PROGRAMS
 from gateway.plugin.shell.text_commands import TEXT_COMMANDS
 
@@ -16,14 +16,14 @@ _NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+")
 _NO_ENVIRONMENT = re.compile(r"(?!.*env).*", re.DOTALL | re.IGNORECASE)
 
 
-_SUM = Listed(
+_SUM = CommandSpec(
     short="bctwz",
     long=long_names("binary check tag text zero ignore-missing quiet status strict warn"),
     open=True,
     names=True,
     reads=1,
 )
-_GREP = Listed(
+_GREP = CommandSpec(
     core=True,
     short="EFGPHILNRTUVZabchilnoqrsuvwxyz",
     valued="ABCDdefm",
@@ -59,12 +59,14 @@ _GREP = Listed(
     pattern_options=options("-e -f --regexp --file"),
     patterns=options("-e --regexp"),
 )
-_TEXT = Listed(grammar="text", open=True)
-_TEST = Listed(grammar="test")
-_BASE = Listed(short="di", valued="w", long=long_names("decode ignore-garbage"), long_valued=options("wrap"), reads=1)
+_TEXT = CommandSpec(grammar="text", open=True)
+_TEST = CommandSpec(grammar="test")
+_BASE = CommandSpec(
+    short="di", valued="w", long=long_names("decode ignore-garbage"), long_valued=options("wrap"), reads=1
+)
 
 _CORE = {
-    "ls": Listed(
+    "ls": CommandSpec(
         core=True,
         short="aAbBcCdDfFgGhHiIklLmnNopqQrRsStuUvxXZ1",
         valued="ITw",
@@ -81,19 +83,19 @@ _CORE = {
         names=True,
         recursive=options("-R --recursive"),
     ),
-    "cat": Listed(
+    "cat": CommandSpec(
         core=True,
         short="AbeEnstTuv",
         long=long_names("show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"),
         open=True,
         reads=1,
     ),
-    "pwd": Listed(core=True, short="LP", long=long_names("logical physical"), operands=0),
-    "echo": Listed(core=True, grammar="text", open=True),
+    "pwd": CommandSpec(core=True, short="LP", long=long_names("logical physical"), operands=0),
+    "echo": CommandSpec(core=True, grammar="text", open=True),
     "grep": _GREP,
     "egrep": _GREP,
     "fgrep": _GREP,
-    "head": Listed(
+    "head": CommandSpec(
         core=True,
         short="qvz",
         valued="cn",
@@ -103,7 +105,7 @@ _CORE = {
         open=True,
         reads=1,
     ),
-    "tail": Listed(
+    "tail": CommandSpec(
         core=True,
         short="fFqvzr",
         valued="cns",
@@ -114,7 +116,7 @@ _CORE = {
         endless=options("-f -F --follow --retry"),
         reads=1,
     ),
-    "wc": Listed(
+    "wc": CommandSpec(
         core=True,
         short="clLmw",
         long=long_names("bytes chars lines max-line-length words total"),
@@ -122,18 +124,18 @@ _CORE = {
         names=True,
         reads=1,
     ),
-    "find": Listed(core=True, grammar="find", names=True, walks=True),
-    "which": Listed(core=True, short="as", long=long_names("all"), open=True, text=256),
-    "type": Listed(core=True, short="afptP", open=True, text=256),
-    "whoami": Listed(core=True, long=long_names(""), operands=0),
-    "id": Listed(
+    "find": CommandSpec(core=True, grammar="find", names=True, walks=True),
+    "which": CommandSpec(core=True, short="as", long=long_names("all"), open=True, text=256),
+    "type": CommandSpec(core=True, short="afptP", open=True, text=256),
+    "whoami": CommandSpec(core=True, long=long_names(""), operands=0),
+    "id": CommandSpec(
         core=True,
         short="agGnruzZ",
         long=long_names("context group groups name real user zero"),
         open=True,
         text=256,
     ),
-    "date": Listed(
+    "date": CommandSpec(
         core=True,
         short="uR",
         valued="dr",
@@ -145,28 +147,28 @@ _CORE = {
         extended=options("-d --date"),
         text=1,
     ),
-    "uptime": Listed(core=True, short="ps", long=long_names("pretty since"), operands=0),
+    "uptime": CommandSpec(core=True, short="ps", long=long_names("pretty since"), operands=0),
 }
 
 _FILES = {
-    "basename": Listed(
+    "basename": CommandSpec(
         short="az", valued="s", long=long_names("multiple zero"), long_valued=options("suffix"), open=True, text=256
     ),
-    "dirname": Listed(short="z", long=long_names("zero"), open=True, text=256),
-    "realpath": Listed(
+    "dirname": CommandSpec(short="z", long=long_names("zero"), open=True, text=256),
+    "realpath": CommandSpec(
         short="eEmLPqsz",
         long=long_names("canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero"),
         long_valued=options("relative-to relative-base"),
         open=True,
         text=256,
     ),
-    "readlink": Listed(
+    "readlink": CommandSpec(
         short="efmnqsvz",
         long=long_names("canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero"),
         open=True,
         text=256,
     ),
-    "stat": Listed(
+    "stat": CommandSpec(
         short="fLt",
         valued="c",
         long=long_names("dereference file-system terse cached"),
@@ -174,7 +176,7 @@ _FILES = {
         open=True,
         text=256,
     ),
-    "file": Listed(
+    "file": CommandSpec(
         short="bEhikLlNnrsvSd0",
         valued="eFP",
         long=long_names(
@@ -183,7 +185,7 @@ _FILES = {
         ),
         long_valued=options("exclude separator"),
     ),
-    "du": Listed(
+    "du": CommandSpec(
         short="0abcDhHklLmsSx",
         valued="Bdt",
         long=long_names(
@@ -195,7 +197,7 @@ _FILES = {
         names=True,
         walks=True,
     ),
-    "df": Listed(
+    "df": CommandSpec(
         short="ahHiklPTv",
         valued="Btx",
         long=long_names("all human-readable si inodes local no-sync portability print-type total output"),
@@ -203,7 +205,7 @@ _FILES = {
         open=True,
         names=True,
     ),
-    "tree": Listed(
+    "tree": CommandSpec(
         odd=True,
         short="adfilxpsughDFqNQrtUcvACSJX",
         valued="LPIHT",
@@ -214,7 +216,7 @@ _FILES = {
         names=True,
         walks=True,
     ),
-    "strings": Listed(
+    "strings": CommandSpec(
         short="afow",
         valued="entsT",
         long=long_names("all print-file-name include-all-whitespace"),
@@ -222,7 +224,7 @@ _FILES = {
         numeric=True,
         reads=1,
     ),
-    "od": Listed(
+    "od": CommandSpec(
         short="abcdfilosvx",
         valued="AjNSt",
         attached="w",
@@ -231,8 +233,8 @@ _FILES = {
         open=True,
         reads=1,
     ),
-    "hexdump": Listed(short="bcCdovxX", valued="ns", long=long_names(""), reads=1),
-    "xxd": Listed(odd=True, short="abCdeEiupr", valued="cglnosR", long=long_names(""), operands=1, reads=1),
+    "hexdump": CommandSpec(short="bcCdovxX", valued="ns", long=long_names(""), reads=1),
+    "xxd": CommandSpec(odd=True, short="abCdeEiupr", valued="cglnosR", long=long_names(""), operands=1, reads=1),
     "base64": _BASE,
     "base32": _BASE,
     "md5sum": _SUM,
@@ -242,7 +244,7 @@ _FILES = {
     "sha384sum": _SUM,
     "sha512sum": _SUM,
     "b2sum": _SUM,
-    "cksum": Listed(
+    "cksum": CommandSpec(
         short="abcz",
         long=long_names("base64 raw tag untagged zero"),
         long_valued=options("algorithm length"),
@@ -250,11 +252,11 @@ _FILES = {
         names=True,
         reads=1,
     ),
-    "sum": Listed(short="rs", long=long_names("sysv"), open=True, reads=1),
+    "sum": CommandSpec(short="rs", long=long_names("sysv"), open=True, reads=1),
 }
 
 _MACHINE = {
-    "uname": Listed(
+    "uname": CommandSpec(
         short="asnrvmpio",
         long=long_names(
             "all kernel-name nodename kernel-release kernel-version machine processor hardware-platform"
@@ -262,14 +264,14 @@ _MACHINE = {
         ),
         operands=0,
     ),
-    "hostname": Listed(
+    "hostname": CommandSpec(
         short="aAdfiIs",
         long=long_names("alias all-fqdns all-ip-addresses domain fqdn long ip-address short"),
         operands=0,
     ),
-    "arch": Listed(long=long_names(""), operands=0),
-    "nproc": Listed(long=long_names("all"), long_valued=options("ignore"), operands=0),
-    "free": Listed(
+    "arch": CommandSpec(long=long_names(""), operands=0),
+    "nproc": CommandSpec(long=long_names("all"), long_valued=options("ignore"), operands=0),
+    "free": CommandSpec(
         short="bghklmtvw",
         valued="sc",
         long=long_names("bytes kilo mega giga tera kibi mebi gibi human si lohi total wide committed"),
@@ -277,7 +279,7 @@ _MACHINE = {
         operands=0,
         endless=options("-s --seconds"),
     ),
-    "ps": Listed(
+    "ps": CommandSpec(
         short="AadefFHjlLMNTwyZ",
         valued="CGgkopqstuUO",
         long=long_names("deselect forest headers no-headers no-heading headings info"),
@@ -286,17 +288,19 @@ _MACHINE = {
         operand=re.compile("[acfghjlmnrTuvwx]{1,8}|[0-9,]+"),
         text=256,
     ),
-    "groups": Listed(long=long_names(""), open=True, text=256),
-    "users": Listed(long=long_names(""), operands=0),
-    "w": Listed(short="fhiosp", long=long_names("no-header from short ip-addr old-style pids"), operands=1, text=1),
-    "who": Listed(
+    "groups": CommandSpec(long=long_names(""), open=True, text=256),
+    "users": CommandSpec(long=long_names(""), operands=0),
+    "w": CommandSpec(
+        short="fhiosp", long=long_names("no-header from short ip-addr old-style pids"), operands=1, text=1
+    ),
+    "who": CommandSpec(
         short="abdHlmpqrstTuw",
         long=long_names("all boot dead heading login process count runlevel short time mesg message writable users"),
         operands=2,
     ),
-    "logname": Listed(long=long_names(""), operands=0),
-    "tty": Listed(short="s", long=long_names("silent quiet"), operands=0),
-    "seq": Listed(
+    "logname": CommandSpec(long=long_names(""), operands=0),
+    "tty": CommandSpec(short="s", long=long_names("silent quiet"), operands=0),
+    "seq": CommandSpec(
         short="w",
         valued="fs",
         long=long_names("equal-width"),
@@ -311,8 +315,8 @@ _MACHINE = {
     "false": _TEXT,
     "test": _TEST,
     "[": _TEST,
-    "command": Listed(grammar="lookup"),
-    "cd": Listed(short="LP", open=True),
+    "command": CommandSpec(grammar="lookup"),
+    "cd": CommandSpec(short="LP", open=True),
 }
 
-COMMANDS: Mapping[str, Listed] = MappingProxyType({**_CORE, **TEXT_COMMANDS, **_FILES, **_MACHINE, **PROGRAMS})
+COMMANDS: Mapping[str, CommandSpec] = MappingProxyType({**_CORE, **TEXT_COMMANDS, **_FILES, **_MACHINE, **PROGRAMS})

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandUse, Listed, options, read_use
+from gateway.plugin.shell.options import CommandSpec, CommandUse, options, read_use
 from gateway.plugin.shell.words import Word
 
 _GLOBAL: Final = frozenset({"--no-pager", "-P"})
@@ -26,7 +26,7 @@ def _names(text: str) -> frozenset[str]:
     return options(text)
 
 
-_COMMITS = Listed(
+_COMMITS = CommandSpec(
     short="giFEP",
     valued="n",
     long=_names(
@@ -42,7 +42,7 @@ _COMMITS = Listed(
     ),
     numeric=True,
 )
-_PATCHES = Listed(
+_PATCHES = CommandSpec(
     short="pusRabwzW",
     valued="SGU",
     attached="MCB",
@@ -61,7 +61,7 @@ _PATCHES = Listed(
 )
 
 
-def _both(first: Listed, second: Listed, *, valued: str = "") -> Listed:
+def _both(first: CommandSpec, second: CommandSpec, *, valued: str = "") -> CommandSpec:
     return replace(
         first,
         short=first.short + second.short,
@@ -79,7 +79,7 @@ _LOG = _both(replace(_COMMITS, short=_COMMITS.short + "m"), _PATCHES, valued="L"
 class _Command:
     """`operands` where only these options make operands harmless; `reads`: it prints what is in files."""
 
-    listed: Listed
+    listed: CommandSpec
     listing: frozenset[str] = frozenset()
     reads: bool = False
 
@@ -89,7 +89,7 @@ _REFS = "sort points-at format"
 _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
     {
         "status": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="sbz",
                 long=_names(
                     "short branch show-stash porcelain long no-renames ahead-behind no-ahead-behind column"
@@ -111,7 +111,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "diff": _Command(listed=_PATCHES, reads=True),
         "blame": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="lswebftpnc",
                 valued="L",
                 attached="CM",
@@ -121,7 +121,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             reads=True,
         ),
         "branch": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="avri",
                 long=_names(
                     "all remotes verbose list show-current ignore-case no-color no-column color column no-abbrev"
@@ -131,7 +131,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             listing=_LIST,
         ),
         "tag": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="li",
                 attached="n",
                 long=_names("list ignore-case no-column"),
@@ -139,9 +139,9 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             ),
             listing=options("-l --list"),
         ),
-        "remote": _Command(listed=Listed(short="v", long=_names("verbose"), operands=0)),
+        "remote": _Command(listed=CommandSpec(short="v", long=_names("verbose"), operands=0)),
         "rev-parse": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 long=_names(
                     "abbrev-ref short verify quiet show-toplevel git-dir is-inside-work-tree show-prefix show-cdup"
                     " symbolic symbolic-full-name all branches tags remotes absolute-git-dir is-bare-repository"
@@ -154,7 +154,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             listed=replace(_COMMITS, long=_COMMITS.long | {"count", "objects"}),
         ),
         "ls-files": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="cdmosktzuv",
                 valued="xX",
                 long=_names(
@@ -165,18 +165,22 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             )
         ),
         "ls-tree": _Command(
-            listed=Listed(short="drtlz", long=_names("long name-only name-status full-name full-tree object-only"))
+            listed=CommandSpec(short="drtlz", long=_names("long name-only name-status full-name full-tree object-only"))
         ),
-        "cat-file": _Command(listed=Listed(short="tsep"), reads=True),
-        "show-ref": _Command(listed=Listed(short="dsq", long=_names("heads tags head dereference hash verify quiet"))),
+        "cat-file": _Command(listed=CommandSpec(short="tsep"), reads=True),
+        "show-ref": _Command(
+            listed=CommandSpec(short="dsq", long=_names("heads tags head dereference hash verify quiet"))
+        ),
         "for-each-ref": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 long=_names("ignore-case"), long_valued=_names(f"count contains no-contains merged no-merged {_REFS}")
             )
         ),
-        "merge-base": _Command(listed=Listed(short="a", long=_names("all octopus independent is-ancestor fork-point"))),
+        "merge-base": _Command(
+            listed=CommandSpec(short="a", long=_names("all octopus independent is-ancestor fork-point"))
+        ),
         "describe": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 long=_names("all tags contains long always exact-match first-parent"),
                 long_valued=_names("abbrev candidates match exclude"),
             )
@@ -186,9 +190,9 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
                 _COMMITS, short="nsec", valued="", long=_COMMITS.long | {"numbered", "summary", "email", "committer"}
             )
         ),
-        "reflog": _Command(listed=Listed(valued="n", numeric=True, operand=re.compile("show|HEAD"), operands=2)),
+        "reflog": _Command(listed=CommandSpec(valued="n", numeric=True, operand=re.compile("show|HEAD"), operands=2)),
         "grep": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="nilcwEFGPvhHIoLqzpW",
                 valued="ABCem",
                 long=_names(
@@ -201,16 +205,16 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             ),
             reads=True,
         ),
-        "count-objects": _Command(listed=Listed(short="vH", operands=0)),
+        "count-objects": _Command(listed=CommandSpec(short="vH", operands=0)),
         "stash": _Command(listed=replace(_PATCHES, operand=re.compile(r"list|show|stash@\{[0-9]+\}"), operands=2)),
-        "check-ignore": _Command(listed=Listed(short="vqn", long=_names("verbose quiet non-matching no-index"))),
-        "check-attr": _Command(listed=Listed(short="a", long=_names("all cached"))),
+        "check-ignore": _Command(listed=CommandSpec(short="vqn", long=_names("verbose quiet non-matching no-index"))),
+        "check-attr": _Command(listed=CommandSpec(short="a", long=_names("all cached"))),
         "name-rev": _Command(
-            listed=Listed(long=_names("name-only tags always no-undefined"), long_valued=_names("refs exclude"))
+            listed=CommandSpec(long=_names("name-only tags always no-undefined"), long_valued=_names("refs exclude"))
         ),
-        "cherry": _Command(listed=Listed(short="v", long=_names("verbose abbrev"))),
+        "cherry": _Command(listed=CommandSpec(short="v", long=_names("verbose abbrev"))),
         "show-branch": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="ar",
                 long=_names(
                     "all remotes current list no-name sha1-name merge-base independent topo-order date-order sparse"
@@ -218,19 +222,19 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
                 ),
             )
         ),
-        "symbolic-ref": _Command(listed=Listed(short="q", long=_names("short quiet"), operands=1)),
-        "var": _Command(listed=Listed(operand=re.compile("GIT_[A-Z_]+"), operands=1)),
-        "worktree": _Command(listed=Listed(operand=re.compile("list"), operands=1)),
+        "symbolic-ref": _Command(listed=CommandSpec(short="q", long=_names("short quiet"), operands=1)),
+        "var": _Command(listed=CommandSpec(operand=re.compile("GIT_[A-Z_]+"), operands=1)),
+        "worktree": _Command(listed=CommandSpec(operand=re.compile("list"), operands=1)),
         "config": _Command(
-            listed=Listed(
+            listed=CommandSpec(
                 short="lz",
                 long=_names("list local name-only show-origin show-scope null get get-all get-regexp"),
                 operands=1,
             ),
             reads=True,
         ),
-        "version": _Command(listed=Listed(operands=0)),
-        "--version": _Command(listed=Listed(operands=0)),
+        "version": _Command(listed=CommandSpec(operands=0)),
+        "--version": _Command(listed=CommandSpec(operands=0)),
     }
 )
 #: Without one of these as their first word they do something else than list.

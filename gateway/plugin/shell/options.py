@@ -13,7 +13,7 @@ Grammar = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class CommandSpec:
     """One command that may run by itself: every option it may have, by letter and by name.
 
     `attached` letters take the rest of their word as a value, `valued` letters the rest or the next word. Long names
@@ -68,13 +68,13 @@ class CommandUse:
     runs: tuple[tuple[Word, ...], ...] = ()
 
 
-def read_use(name: str, words: tuple[Word, ...], listed: Listed) -> CommandUse:
+def read_use(name: str, words: tuple[Word, ...], listed: CommandSpec) -> CommandUse:
     """Raise Objection where a word is not in the table or may become one that is not."""
     return _OptionReader(name, words, listed).use()
 
 
 class _OptionReader:
-    def __init__(self, name: str, words: tuple[Word, ...], listed: Listed) -> None:
+    def __init__(self, name: str, words: tuple[Word, ...], listed: CommandSpec) -> None:
         self._name, self._words, self._listed = name, words, listed
         self._options: set[str] = set()
         self._values: list[tuple[str, Word]] = []

@@ -117,7 +117,7 @@ _NOT_PLAIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SimpleCommand:
     """One simple command; `piped`: its input comes from the step before. `document`: its input stands in the text."""
 
     words: tuple[Word, ...]
@@ -136,7 +136,7 @@ class Script:
     """A plain text, read. `extras`: what a person writes rarely (continuation, comment, input, line, construct,
     substitution)."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SimpleCommand, ...]
     redirects: bool = False
     extras: frozenset[str] = frozenset()
 
@@ -184,7 +184,7 @@ class _Reader:
 
     def __init__(self, variables: frozenset[str]) -> None:
         self._variables = VARIABLES | variables
-        self._steps: list[Step] = []
+        self._steps: list[SimpleCommand] = []
         self._words: list[Word] = []
         self._inputs: list[Word] = []
         self._draft = WordBuilder()
@@ -377,7 +377,7 @@ class _Reader:
         if len(words) < len(self._words) and self._redirect_first:
             _object("a redirection stands in front of a reserved word")
         if words:
-            self._steps.append(Step(tuple(words), tuple(self._inputs), self._piped, self._document))
+            self._steps.append(SimpleCommand(tuple(words), tuple(self._inputs), self._piped, self._document))
         elif self._document or any(word.text != "/dev/null" for word in self._inputs):
             raise Objection("redirection", "The command gives an input to a whole construct.")
         self._words, self._inputs, self._step_begun, self._redirect_first = [], [], False, False

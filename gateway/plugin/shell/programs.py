@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandUse, Listed, long_names, read_use
+from gateway.plugin.shell.options import CommandSpec, CommandUse, long_names, read_use
 from gateway.plugin.shell.words import ANY_WORD, Word
 
 
-def _line(pattern: str) -> Listed:
-    return Listed(grammar="line", line=re.compile(pattern), operands=0)
+def _line(pattern: str) -> CommandSpec:
+    return CommandSpec(grammar="line", line=re.compile(pattern), operands=0)
 
 
 _VERSION = _line("-V|--version")
@@ -36,7 +36,7 @@ python3() { command python3 -I "$@"; }
 """
 
 #: What a version needs to be read from system folders alone is in `shell_environment`.
-PROGRAMS: Mapping[str, Listed] = MappingProxyType(
+PROGRAMS: Mapping[str, CommandSpec] = MappingProxyType(
     {
         **dict.fromkeys(PYTHON_NAMES, _PYTHON),
         **dict.fromkeys(("cargo", "rustc", "bash"), _VERSION),
@@ -45,10 +45,10 @@ PROGRAMS: Mapping[str, Listed] = MappingProxyType(
         "openssl": _line("version(?: -[abdefopv]+)?"),
         **dict.fromkeys(("pip", "pip3"), _PIP),
         "go": _line("version|env(?: -json| -changed)?(?: [A-Z][A-Z0-9_]*)*"),
-        "whereis": Listed(short="bmsu", open=True, text=256),
-        "env": Listed(short="0", long=long_names("null"), operands=0),
-        "printenv": Listed(short="0", long=long_names("null"), text=256),
-        "ss": Listed(
+        "whereis": CommandSpec(short="bmsu", open=True, text=256),
+        "env": CommandSpec(short="0", long=long_names("null"), operands=0),
+        "printenv": CommandSpec(short="0", long=long_names("null"), text=256),
+        "ss": CommandSpec(
             short="atulnpxesomirw46HOh",
             long=long_names("all listening tcp udp numeric processes summary unix ipv4 ipv6 no-header oneline"),
             operands=0,
@@ -56,12 +56,12 @@ PROGRAMS: Mapping[str, Listed] = MappingProxyType(
         "lsof": _line(r"(?:-[nPtlw]+ )*-[nPtlw]*(?:i ?(?:tcp|TCP|udp|UDP)?:[0-9]{1,5}|p ?[0-9,]+)(?: -[nPtlw]+)*"),
         # Some take the word behind a bare -Z for its value.
         "unzip": _line(r"(?:-l|-v|-lv|-vl|-lq|-ql|-Z1|-p) [^-\s]\S*(?: [^-\s]\S*)*"),
-        "printf": Listed(grammar="printf"),
-        "awk": Listed(grammar="awk", reads=2, text=1),
-        **dict.fromkeys(("gawk", "mawk"), Listed(grammar="awk", reads=2, text=1)),
-        "tar": Listed(grammar="tar"),
-        "xargs": Listed(grammar="xargs", reads=1),
-        "git": Listed(grammar="git"),
+        "printf": CommandSpec(grammar="printf"),
+        "awk": CommandSpec(grammar="awk", reads=2, text=1),
+        **dict.fromkeys(("gawk", "mawk"), CommandSpec(grammar="awk", reads=2, text=1)),
+        "tar": CommandSpec(grammar="tar"),
+        "xargs": CommandSpec(grammar="xargs", reads=1),
+        "git": CommandSpec(grammar="git"),
     }
 )
 
@@ -88,7 +88,7 @@ _XARGS_ALONE = re.compile("-[0r]+")
 _XARGS_NUMBER = re.compile("-([nL])([0-9]*)")
 
 
-def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> CommandUse:
+def read_line(name: str, words: tuple[Word, ...], listed: CommandSpec) -> CommandUse:
     """Return all words together, as they are listed."""
     texts = [word.text for word in words]
     hidden = any(word.expands or word.tilde or re.search(r"\s", word.text) for word in words)
@@ -172,7 +172,7 @@ _JQ_NAMED = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
 _JQ_FILTER = re.compile(r"(?!.*(?:\benv\b|\$ENV|\b(?:import|include|modulemeta|get_search_list)\b)).*", re.DOTALL)
 
 
-def read_jq(words: tuple[Word, ...], listed: Listed) -> CommandUse:
+def read_jq(words: tuple[Word, ...], listed: CommandSpec) -> CommandUse:
     """Return a filter that reads no environment and no module, in front of its files."""
     rest: list[Word] = []
     files: list[tuple[str, Word]] = []

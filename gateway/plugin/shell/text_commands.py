@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gateway.plugin.shell.options import Listed, long_names, options
+from gateway.plugin.shell.options import CommandSpec, long_names, options
 
 _COMMANDS = {
-    "sort": Listed(
+    "sort": CommandSpec(
         short="bcCdfghiMmnrRsuVz",
         valued="ktS",
         long=long_names(
@@ -18,7 +18,7 @@ _COMMANDS = {
         long_valued=options("key field-separator sort buffer-size parallel"),
         reads=1,
     ),
-    "uniq": Listed(
+    "uniq": CommandSpec(
         short="cdDiuz",
         valued="fsw",
         long=long_names("count repeated all-repeated ignore-case unique zero-terminated group"),
@@ -28,7 +28,7 @@ _COMMANDS = {
         odd=True,  # a second operand is written, and some take an option behind the first for it
         reads=1,
     ),
-    "shuf": Listed(
+    "shuf": CommandSpec(
         short="erz",
         valued="ni",
         long=long_names("echo repeat zero-terminated"),
@@ -36,7 +36,7 @@ _COMMANDS = {
         endless=options("-r --repeat"),
         reads=1,
     ),
-    "cut": Listed(
+    "cut": CommandSpec(
         short="nsz",
         valued="bcdf",
         long=long_names("complement only-delimited zero-terminated"),
@@ -44,7 +44,7 @@ _COMMANDS = {
         open=True,
         reads=1,
     ),
-    "nl": Listed(
+    "nl": CommandSpec(
         short="p",
         valued="bdfhilnsvw",
         long=long_names("no-renumber"),
@@ -55,18 +55,18 @@ _COMMANDS = {
         open=True,
         reads=1,
     ),
-    "tr": Listed(
+    "tr": CommandSpec(
         short="cCdst",
         long=long_names("complement delete squeeze-repeats truncate-set1"),
         operands=2,
         reads=3,
         text=2,
     ),
-    "tac": Listed(
+    "tac": CommandSpec(
         short="br", valued="s", long=long_names("before regex"), long_valued=options("separator"), open=True, reads=1
     ),
-    "rev": Listed(long=long_names(""), open=True, reads=1),
-    "paste": Listed(
+    "rev": CommandSpec(long=long_names(""), open=True, reads=1),
+    "paste": CommandSpec(
         short="sz",
         valued="d",
         long=long_names("serial zero-terminated"),
@@ -74,19 +74,19 @@ _COMMANDS = {
         open=True,
         reads=1,
     ),
-    "comm": Listed(
+    "comm": CommandSpec(
         short="123z",
         long=long_names("check-order nocheck-order total zero-terminated"),
         long_valued=options("output-delimiter"),
         open=True,
     ),
-    "join": Listed(
+    "join": CommandSpec(
         short="iz",
         valued="12aejotv",
         long=long_names("ignore-case check-order nocheck-order header zero-terminated"),
         open=True,
     ),
-    "fold": Listed(
+    "fold": CommandSpec(
         short="bcs",
         valued="w",
         long=long_names("bytes spaces characters"),
@@ -95,7 +95,7 @@ _COMMANDS = {
         open=True,
         reads=1,
     ),
-    "fmt": Listed(
+    "fmt": CommandSpec(
         short="cstu",
         valued="pwg",
         long=long_names("crown-margin split-only tagged-paragraph uniform-spacing"),
@@ -104,23 +104,23 @@ _COMMANDS = {
         open=True,
         reads=1,
     ),
-    "expand": Listed(
+    "expand": CommandSpec(
         short="i", valued="t", long=long_names("initial"), long_valued=options("tabs"), numeric=True, open=True, reads=1
     ),
-    "unexpand": Listed(
+    "unexpand": CommandSpec(
         short="a", valued="t", long=long_names("all first-only"), long_valued=options("tabs"), open=True, reads=1
     ),
-    "column": Listed(
+    "column": CommandSpec(
         short="dexnLt",
         valued="cHNOoRsTWE",
         long=long_names("table fillrows table-noheadings table-noextreme keep-empty-lines"),
         long_valued=options("separator output-separator output-width table-columns table-right table-hide"),
         reads=1,
     ),
-    "iconv": Listed(
+    "iconv": CommandSpec(
         short="cls", valued="ft", long=long_names("list silent"), long_valued=options("from-code to-code"), reads=1
     ),
-    "jq": Listed(
+    "jq": CommandSpec(
         grammar="jq",
         short="acCeMnrRsSj",
         long=long_names(
@@ -131,7 +131,7 @@ _COMMANDS = {
         reads=2,
         text=1,
     ),
-    "rg": Listed(
+    "rg": CommandSpec(
         short="acFhHIilLnNopPqsSUuvVwx0.",
         valued="ABCdefgjmMtTr",
         long=long_names(
@@ -151,8 +151,8 @@ _COMMANDS = {
         pattern_options=options("-e -f --regexp --file --files"),
         patterns=options("-e --regexp"),
     ),
-    "sed": Listed(grammar="sed", reads=1),
-    "diff": Listed(
+    "sed": CommandSpec(grammar="sed", reads=1),
+    "diff": CommandSpec(
         short="abBcdeEiNnpqrstTuvwyZ",
         valued="CDFILSUWxX",
         long=long_names(
@@ -167,7 +167,7 @@ _COMMANDS = {
         numeric=True,
         recursive=options("-r --recursive"),
     ),
-    "cmp": Listed(
+    "cmp": CommandSpec(
         short="bls",
         valued="in",
         long=long_names("print-bytes verbose quiet silent"),
@@ -176,4 +176,4 @@ _COMMANDS = {
     ),
 }
 
-TEXT_COMMANDS: Mapping[str, Listed] = MappingProxyType(_COMMANDS)
+TEXT_COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(_COMMANDS)

@@ -8,9 +8,9 @@ and writes views out. 1,600 characters of UNION ALL in one another are 100,000 v
 columns of the server's own views.
 
 The count is an upper bound. A query is at most as large as its own text and all that it reads from, times the mentions
-of its commonest name. Names that only ever mean a table's own column do not count (`plain.py`). MATERIALIZED keeps a
-subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the same while it compiles, in the gateway's own
-memory.
+of its commonest name. Names that only ever mean a table's own column do not count (`column_names.py`). MATERIALIZED
+keeps a subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the same while it compiles, in the
+gateway's own memory.
 """
 
 from collections import Counter

@@ -88,14 +88,14 @@ _TOKEN: Final[Callable[[tuple[Kind, str]], Token]] = partial(tuple.__new__, Toke
 
 
 @dataclass(frozen=True, slots=True)
-class Lexed:
+class LexResult:
     """The tokens, without white space and comments, and which traits made a difference."""
 
     tokens: tuple[Token, ...]
     divergent: frozenset[Trait]
 
 
-def lex(sql: str, *, traits: frozenset[Trait] = DEFAULT, dialect: Dialect = "any") -> Lexed:
+def lex(sql: str, *, traits: frozenset[Trait] = DEFAULT, dialect: Dialect = "any") -> LexResult:
     """Split `sql` as a dialect with these traits does. The first uncertain thing is the last token."""
     return _Lexer(sql, traits=traits, dialect=dialect).run()
 
@@ -134,7 +134,7 @@ class _Lexer:
         self._word_end = -1  # where the last bare word ended: E'...' and q'...' have no space between
         self._in_bracket = False
 
-    def run(self) -> Lexed:
+    def run(self) -> LexResult:
         sql, steps = self._sql, 0
         if len(sql) > MAX_CHARS:
             self._stop("more text than can be judged")
@@ -164,8 +164,8 @@ class _Lexer:
                 break
         return self._build_result()
 
-    def _build_result(self) -> Lexed:
-        return Lexed(tuple(self._tokens), frozenset(self._divergent))
+    def _build_result(self) -> LexResult:
+        return LexResult(tuple(self._tokens), frozenset(self._divergent))
 
     def _special(self) -> dict[str, Callable[[str], bool]]:
         return {

@@ -14,7 +14,7 @@ from gateway.config.prompts import prompt_texts
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.router import AcceptLimits, Router, Timeouts
+from gateway.lanes.router import AcceptLimits, ClientTimeouts, Router
 from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
@@ -158,9 +158,9 @@ def _limits(settings: Settings) -> AcceptLimits:
     )
 
 
-def _timeouts(settings: Settings) -> Timeouts:
+def _timeouts(settings: Settings) -> ClientTimeouts:
     limits = settings.limits
-    return Timeouts(
+    return ClientTimeouts(
         head_s=limits.head_timeout,
         body_idle_s=limits.body_idle,
         body_rate=limits.body_rate,

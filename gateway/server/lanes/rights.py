@@ -7,7 +7,7 @@ from gateway.auth.key_policy import build_caller
 from gateway.auth.keyring import Key, KeyRing, LentKeys, StoredKeys
 from gateway.config import Settings
 from gateway.tools.client_rights import ClientRights, Refusal
-from gateway.tools.decision_rules import DecisionRules, Requirement
+from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 
 
 def key_ring(
@@ -28,7 +28,9 @@ def key_ring(
 def decision_rules(settings: Settings) -> DecisionRules:
     """Return the rules of a configuration about who decides on calls."""
     wanted = settings.approvals
-    requirements = [Requirement(approvals=one.approvals, tools=one.tools, levels=one.risk) for one in wanted.require]
+    requirements = [
+        ApprovalRequirement(approvals=one.approvals, tools=one.tools, levels=one.risk) for one in wanted.require
+    ]
     return DecisionRules(refuses_self=wanted.self_ == "refuse", requirements=tuple(requirements))
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
-from gateway.config.schema.upstreams import Upstream
+from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.endpoint import Endpoint
@@ -17,14 +17,16 @@ from gateway.upstream.pool import Pool
 from gateway.upstream.tls import ResumingContext
 
 
-def upstreams_in_use(settings: Settings, *, demo_url: str | None) -> Sequence[Upstream]:
+def upstreams_in_use(settings: Settings, *, demo_url: str | None) -> Sequence[UpstreamSettings]:
     """Return the upstreams of a configuration; for one without any, the demo model at `demo_url`, if it runs."""
     if settings.upstreams or demo_url is None:
         return settings.upstreams
-    return (Upstream(name="demo", base_url=demo_url),)
+    return (UpstreamSettings(name="demo", base_url=demo_url),)
 
 
-def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Callable[[], float]) -> tuple[Group, ...]:
+def build_groups(
+    upstreams: Sequence[UpstreamSettings], *, metrics: Metrics, clock: Callable[[], float]
+) -> tuple[Group, ...]:
     """Build the group of each upstream. `clock` is monotonic, in seconds. Raises OSError as `build_endpoints`."""
     groups = tuple(_group(upstream, metrics=metrics, clock=clock) for upstream in upstreams)
     by_name = {group.name: group for group in groups}
@@ -33,24 +35,24 @@ def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Call
     return groups
 
 
-def build_endpoints(upstream: Upstream) -> list[Endpoint]:
+def build_endpoints(upstream: UpstreamSettings) -> list[Endpoint]:
     """Return the endpoints of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
     given = given_endpoints(upstream)
     tls = _tls(upstream) if any(one.url.startswith("https:") for one in given) else None
     return [_endpoint(upstream, one, tls) for one in given]
 
 
-def given_endpoints(upstream: Upstream) -> Sequence[schema.Endpoint]:
+def given_endpoints(upstream: UpstreamSettings) -> Sequence[schema.EndpointSettings]:
     """Return the endpoints as configured, or the one that `base_url` is."""
-    return upstream.endpoints or tuple(schema.Endpoint(url=url) for url in upstream.urls)
+    return upstream.endpoints or tuple(schema.EndpointSettings(url=url) for url in upstream.urls)
 
 
-def get_endpoint_name(endpoint: schema.Endpoint) -> str:
+def get_endpoint_name(endpoint: schema.EndpointSettings) -> str:
     """Return the name of an endpoint in its upstream: its own, or its host and port."""
     return endpoint.name or urlsplit(endpoint.url).netloc
 
 
-def _group(upstream: Upstream, *, metrics: Metrics, clock: Callable[[], float]) -> Group:
+def _group(upstream: UpstreamSettings, *, metrics: Metrics, clock: Callable[[], float]) -> Group:
     rules = _rules(upstream)
     members = [
         Member(
@@ -76,10 +78,10 @@ def _group(upstream: Upstream, *, metrics: Metrics, clock: Callable[[], float]) 
     return group
 
 
-def _rules(upstream: Upstream) -> GroupRules:
+def _rules(upstream: UpstreamSettings) -> GroupRules:
     """Return the rules of a group. Where there is another way to go, breaker and retries have defaults."""
     several = len(upstream.urls) > 1 or bool(upstream.fallback)
-    breaker = upstream.breaker or (schema.Breaker() if several else None)
+    breaker = upstream.breaker or (schema.BreakerSettings() if several else None)
     retry = upstream.retry or (schema.Retry() if several else None)
     queue = upstream.queue
     return GroupRules(
@@ -95,7 +97,7 @@ def _rules(upstream: Upstream) -> GroupRules:
     )
 
 
-def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | None) -> Endpoint:
+def _endpoint(upstream: UpstreamSettings, given: schema.EndpointSettings, tls: ssl.SSLContext | None) -> Endpoint:
     url = urlsplit(given.url)
     secure = url.scheme == "https"
     host = url.hostname or ""
@@ -119,7 +121,7 @@ def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | 
     )
 
 
-def _tls(upstream: Upstream) -> ssl.SSLContext:
+def _tls(upstream: UpstreamSettings) -> ssl.SSLContext:
     tls = upstream.tls
     context = ResumingContext(tls.ca_file)
     context.set_alpn_protocols(["http/1.1"])

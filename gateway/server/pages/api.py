@@ -22,7 +22,7 @@ from gateway.api.ops_pages import Route
 from gateway.api.prompts import PromptPages
 from gateway.api.responses.background_stream import ResponseStreams
 from gateway.api.responses.compaction import CompactionPage
-from gateway.api.responses.compaction_seal import Sealing
+from gateway.api.responses.compaction_seal import SealFactory
 from gateway.api.responses.conversations import ConversationPages
 from gateway.api.responses.counting import CountPage
 from gateway.api.responses.creating import Creation
@@ -34,7 +34,7 @@ from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
-from gateway.limits.usage import Used
+from gateway.limits.usage import LimitUsage
 from gateway.server.lanes.limits import build_shared_limiter
 from gateway.server.pages.page_registry import Leave, PageNeeds
 from gateway.server.pages.status import StatusFacts
@@ -47,7 +47,7 @@ class ApiPages:
         self._needs = needs
         self._shared = needs.shared
         self._kept = kept
-        self._creation = Creation(needs.requests(), kept, Sealing(needs.shared.store))
+        self._creation = Creation(needs.requests(), kept, SealFactory(needs.shared.store))
         self.held_open: list[Leave] = []
 
     def routes(self) -> Sequence[Route]:
@@ -116,7 +116,7 @@ class ApiPages:
         )
         return [route for page in pages for route in page.routes()]
 
-    def _list_limit_usage(self, caller: Caller) -> list[Used]:
+    def _list_limit_usage(self, caller: Caller) -> list[LimitUsage]:
         """Return what is used of the limits that a caller may see."""
         limiter = build_shared_limiter(self._needs.settings(), self._shared)
         is_admin = "admin" in caller.scopes

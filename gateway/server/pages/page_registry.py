@@ -14,12 +14,12 @@ from gateway.api.context_request import ContextRequests
 from gateway.api.ops_pages import Route
 from gateway.api.request import VIA, identify_with_scope
 from gateway.auth.keyring import Identify, KeyRing
-from gateway.config import Loaded, Settings
+from gateway.config import LoadedConfig, Settings
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead
 from gateway.lanes.local import get_head, note
-from gateway.server.context_lane import Assembled, WorkerServices
+from gateway.server.context_lane import LaneServices, WorkerServices
 from gateway.server.lazy_service import FirstUse, import_in_thread
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
@@ -44,11 +44,11 @@ class PageNeeds:
     shared: WorkerServices
     resumption: Resumption
     kept: FirstUse["KeptResponses"]
-    current: Callable[[], Assembled]
+    current: Callable[[], LaneServices]
     identify: Identify
     admit: Callable[[], None]
     is_of_console: Callable[[RequestHead], bool]
-    loaded: Callable[[], Loaded]
+    loaded: Callable[[], LoadedConfig]
     keys: Callable[[], KeyRing]
     exposition: Exposition
     history: History

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from gateway.api.admin.status import GatewayStatus, UpstreamStatus
 from gateway.api.admin.upstreams import UpstreamFacts
-from gateway.config import Loaded, redactable
+from gateway.config import LoadedConfig, redactable
 from gateway.config.redacted_dump import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
-from gateway.server.context_lane import Assembled
+from gateway.server.context_lane import LaneServices
 from gateway.server.lanes.upstreams import upstreams_in_use
 from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.exposition import Exposition
@@ -20,8 +20,8 @@ from gateway.telemetry.history import History
 class StatusFacts:
     """The sources of one worker. `demo_url`: the address of the demo model, for a configuration without upstreams."""
 
-    loaded: Callable[[], Loaded]
-    assembled: Callable[[], Assembled]
+    loaded: Callable[[], LoadedConfig]
+    assembled: Callable[[], LaneServices]
     exposition: Exposition
     history: History
     clock: Clock
@@ -52,7 +52,7 @@ class StatusFacts:
         settings, learnt = self.loaded().settings, self.assembled().core.quirks
         return tuple(upstream_facts(settings, demo_url=self.demo_url, numbers=numbers, learnt=learnt))
 
-    def _problems(self, loaded: Loaded) -> Iterator[str]:
+    def _problems(self, loaded: LoadedConfig) -> Iterator[str]:
         """Yield the warnings of the configuration, and why tools cannot run on this machine."""
         secrets = tuple(redactable(loaded.settings))
         for text in (*loaded.warnings, *self.assembled().obstacles):

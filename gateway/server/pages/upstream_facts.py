@@ -63,7 +63,7 @@ def upstream_facts(
 
 
 def _endpoint(
-    endpoint: schema.Endpoint, upstream: schema.Upstream, numbers: UpstreamNumbers, learnt: LearntQuirks
+    endpoint: schema.EndpointSettings, upstream: schema.UpstreamSettings, numbers: UpstreamNumbers, learnt: LearntQuirks
 ) -> EndpointFacts:
     name = get_endpoint_name(endpoint)
     place = upstream.name, name

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.paths import unseen
-from gateway.plugin.shell.classifier import Reading, read_command
+from gateway.plugin.shell.classifier import ClassifiedCommand, read_command
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import Script
 
@@ -77,7 +77,7 @@ def _folder(value: object) -> str:
     return value
 
 
-def _only_core(script: Script, readings: tuple[Reading, ...]) -> None:
+def _only_core(script: Script, readings: tuple[ClassifiedCommand, ...]) -> None:
     """Raise Objection for everything that is not on the requirement's own list."""
     if script.extras:
         raise Objection("not_plain", f"The command holds {', '.join(sorted(script.extras))}.")

@@ -10,7 +10,7 @@ from gateway.plugin.paths import (
     remove_dot_segments,
     spelled_characters,
 )
-from gateway.plugin.shell.classifier import Reading
+from gateway.plugin.shell.classifier import ClassifiedCommand
 from gateway.plugin.shell.command_grammars import find_paths, is_narrow
 from gateway.plugin.shell.git import prints_contents
 from gateway.plugin.shell.objection import Objection
@@ -40,7 +40,7 @@ _HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|\Z)")
 _HERE = re.compile(r"\$(?:PWD|\{PWD\})(?=/|\Z)")
 
 
-def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") -> None:
+def harden(readings: tuple[ClassifiedCommand, ...], *, looping: bool, folder: str = "") -> None:
     """Raise Objection for a command that needs a person.
 
     `looping`: the commands may run several times, or not at all. `folder`: where they begin, "" for the work folder.
@@ -65,7 +65,7 @@ def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") ->
             _harden(reading, place)
 
 
-def _harden(reading: Reading, folder: str) -> None:
+def _harden(reading: ClassifiedCommand, folder: str) -> None:
     name, use, listed, step = reading.name, reading.use, reading.listed, reading.step
     if use.options & listed.endless:
         raise Objection("endless", f"{name} would not end by itself.")
@@ -91,18 +91,18 @@ def _harden(reading: Reading, folder: str) -> None:
         raise Objection("large_output", "seq would print too many numbers.")
 
 
-def _count_spelled_chars(reading: Reading, path: str) -> int:
+def _count_spelled_chars(reading: ClassifiedCommand, path: str) -> int:
     """Return what a look at one word costs: a brace in a program of awk or jq names no files."""
     return len(path) if reading.listed.grammar in ("awk", "jq", "sed") else spelled_characters(path)
 
 
-def _recurses(reading: Reading) -> bool:
+def _recurses(reading: ClassifiedCommand) -> bool:
     """Return whether a value makes grep walk, as `-r` does; it may be cut short."""
     values = [word for option, word in reading.use.values if option in ("-d", "--directories")]
     return "grep" in reading.name and any(word.expands or word.text.startswith("r") for word in values)
 
 
-def _judge_contents(reading: Reading) -> None:
+def _judge_contents(reading: ClassifiedCommand) -> None:
     """Raise Objection for what prints the contents of files that it does not name, or settings."""
     name, use, listed = reading.name, reading.use, reading.listed
     if use.runs and not all(_prints_names(words) for words in use.runs):
@@ -122,7 +122,7 @@ def _judge_contents(reading: Reading) -> None:
         raise Objection("sensitive_path", "git would print the changes of the whole repository: name files.")
 
 
-def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
+def _paths(reading: ClassifiedCommand, text: int) -> tuple[Word, ...]:
     """Return all words that may name a file: operands and the values of options that are no patterns."""
     use, listed = reading.use, reading.listed
     if listed.grammar == "find":
@@ -149,7 +149,7 @@ def _prints_names(words: tuple[Word, ...]) -> bool:
     return name in ("echo", "basename", "dirname", "ls", "stat", "du", "realpath", "readlink", "wc")
 
 
-def _judge_paths(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
+def _judge_paths(reading: ClassifiedCommand, paths: tuple[Word, ...], folder: str) -> None:
     name, step = reading.name, reading.step
     for word in step.words:
         why = folder_concern(_join_path(folder, _spelled_out(word))) if word.splits else None
@@ -189,7 +189,7 @@ def _listing_concern(word: Word, folder: str) -> str | None:
     return None
 
 
-def _judge_walk(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
+def _judge_walk(reading: ClassifiedCommand, paths: tuple[Word, ...], folder: str) -> None:
     name, use, listed = reading.name, reading.use, reading.listed
     places = [_join_path(folder, _spelled_out(word)) for word in paths] or [folder]
     narrow = listed.grammar == "find" and is_narrow(use)

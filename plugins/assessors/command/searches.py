@@ -6,7 +6,7 @@ holds a secret beside those letters is printed.
 
 import re
 
-from gateway.plugin.shell.classifier import Reading
+from gateway.plugin.shell.classifier import ClassifiedCommand
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import options
 from gateway.plugin.shell.words import Word
@@ -53,7 +53,7 @@ _CERTAIN = re.compile(r"(?=.{0,2}\w)[^\0]{3}|[^\x00-\x7f]")
 _NO_WIDTH = re.compile("[()^$]")
 
 
-def judge_search(reading: Reading, *, everywhere: bool) -> None:
+def judge_search(reading: ClassifiedCommand, *, everywhere: bool) -> None:
     """Raise Objection for a search that prints much of what is in its files, or what people keep secrets under.
 
     `everywhere`: it begins in the work folder itself, in which files with secrets usually are.
@@ -89,7 +89,7 @@ def is_narrow(pattern: str) -> bool:
     return all(_CERTAIN.search(_NO_WIDTH.sub("", each)) for each in sure)
 
 
-def _patterns(reading: Reading) -> tuple[Word, ...]:
+def _patterns(reading: ClassifiedCommand) -> tuple[Word, ...]:
     use, listed = reading.use, reading.listed
     written = tuple(word for option, word in use.values if option in ("-e", "--regexp"))
     return written or (() if use.options & listed.pattern_options else use.operands[:1])

@@ -44,7 +44,7 @@ _MAX_NUMBER_CHARS = 40  # 2**32 in octal with room for leading zeros; int() is q
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class UrlHost:
     """One host. `name` is in lower case, without a trailing dot. An address is in its usual form.
 
     `disguised`: an address in a spelling that people do not use (2130706433, 0x7f.1, 127.1).
@@ -55,10 +55,10 @@ class Host:
     disguised: bool = False
 
 
-UNCLEAR = Host("", "unclear")
+UNCLEAR = UrlHost("", "unclear")
 
 
-def classify(text: str) -> Host:
+def classify(text: str) -> UrlHost:
     """Classify the host part of a URL (without port and user-info, with the brackets of IPv6). Never raises."""
     if text.startswith("["):
         return _parse_bracketed(text)
@@ -70,7 +70,7 @@ def classify(text: str) -> Host:
         return _numeric(name, labels, disguised=not text.isascii())
     if not all(_is_label(label) for label in labels):
         return UNCLEAR
-    return Host(name, _reach_of_name(name, labels))
+    return UrlHost(name, _reach_of_name(name, labels))
 
 
 def classify_address(address: Address) -> Reach:
@@ -110,7 +110,7 @@ def _extract_prefixed_ipv4(address: int) -> list[ipaddress.IPv4Address]:
     return [ipaddress.IPv4Address(value) for value in (*values, address & 0xFFFFFFFF)]
 
 
-def _parse_bracketed(text: str) -> Host:
+def _parse_bracketed(text: str) -> UrlHost:
     inside = text[1:-1]
     if not text.endswith("]") or len(inside) > MAX_CHARS or "%" in inside:
         return UNCLEAR
@@ -118,7 +118,7 @@ def _parse_bracketed(text: str) -> Host:
         address = ipaddress.IPv6Address(inside)
     except ValueError:
         return UNCLEAR
-    return Host(str(address), classify_address(address), disguised=bool(_extract_ipv4(address)))
+    return UrlHost(str(address), classify_address(address), disguised=bool(_extract_ipv4(address)))
 
 
 def _normalize_name(text: str) -> str | None:
@@ -145,21 +145,21 @@ def _is_label(label: str) -> bool:
     return len(label) <= 63 and all(char in "-_" or unicodedata.category(char)[0] in "LMN" for char in label)
 
 
-def _numeric(name: str, labels: list[str], *, disguised: bool) -> Host:
+def _numeric(name: str, labels: list[str], *, disguised: bool) -> UrlHost:
     """Classify an IPv4 address in any spelling that some resolver takes: each part decimal, octal or hexadecimal."""
     if len(labels) > 4 or any(not _NUMBER.fullmatch(label) or len(label) > _MAX_NUMBER_CHARS for label in labels):
         return UNCLEAR
-    found: list[Host] = []
+    found: list[UrlHost] = []
     for octal in (True, False):  # 0251 is 169 to most, 251 to some
         value = _address_value([_part(label, octal=octal) for label in labels])
         if value is None:
             continue
         address = ipaddress.IPv4Address(value)
-        found.append(Host(str(address), classify_address(address), disguised=disguised or str(address) != name))
+        found.append(UrlHost(str(address), classify_address(address), disguised=disguised or str(address) != name))
     if not found:
         return UNCLEAR
     if len({host.name for host in found}) > 1:
-        found = [Host(host.name, host.reach, disguised=True) for host in found]
+        found = [UrlHost(host.name, host.reach, disguised=True) for host in found]
     order: tuple[Reach, ...] = ("metadata", "private", "public")
     return min(found, key=lambda host: order.index(host.reach))
 

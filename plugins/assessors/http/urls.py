@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 
 from gateway.plugin.word_lists import words
 
-from .hosts import Host, classify
+from .hosts import UrlHost, classify
 
 MAX_CHARS = 8_192
 MAX_PARAMETERS = 256
@@ -37,7 +37,7 @@ class Url:
     """
 
     scheme: str
-    host: Host
+    host: UrlHost
     port: int | None
     path: str
     query: tuple[tuple[str, str], ...]
@@ -71,7 +71,7 @@ def split(text: str) -> Url | str:
     return Url(scheme, host, port, path, pairs(query), len(path) + len(query))
 
 
-def _authority(authority: str) -> tuple[Host | None, int | None]:
+def _authority(authority: str) -> tuple[UrlHost | None, int | None]:
     name, colon, port = authority, "", ""
     if authority.startswith("["):
         name, bracket, after = authority.partition("]")

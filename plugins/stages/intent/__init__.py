@@ -33,7 +33,7 @@ from gateway.plugin import (
     replace,
 )
 from gateway.plugin.text import (
-    Folded,
+    FoldedText,
     Hit,
     Spans,
     code_blocks,
@@ -43,8 +43,8 @@ from gateway.plugin.text import (
     shown_text,
 )
 
-from .calls import Call, find_calls
-from .names import Named, NamedService, NameIndex, name_index, phrase_set
+from .calls import CallMention, find_calls
+from .names import NamedService, NameIndex, NameMeaning, name_index, phrase_set
 
 #: One sentence of a tool's description, at most.
 _SENTENCE_CHARS = 200
@@ -139,13 +139,13 @@ def _merge_intents(found: Sequence[Intent]) -> Intent:
     return dataclasses.replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
 
 
-def _explicit(call: Call, folded: Folded, services: Sequence[Service]) -> Intent:
+def _explicit(call: CallMention, folded: FoldedText, services: Sequence[Service]) -> Intent:
     span = folded.span(call.start, call.end)
     if not call.named:
         absent = f"The {call.kind or 'tool'} {call.name!r} is not available: no such one is registered. {_GO_ON}"
         return Intent("mcp", "explicit:unknown", span, None, (call.name,), absent)
 
-    def preference(named: Named) -> tuple[bool, bool, bool]:
+    def preference(named: NameMeaning) -> tuple[bool, bool, bool]:
         return named.weak, not services[named.service].running, (named.tool is None) != (call.kind == "service")
 
     named = min(call.named, key=preference)
@@ -165,7 +165,7 @@ def _keywords(
     index: NameIndex,
     usable: frozenset[int],
     shown: Spans,
-    folded: Folded,
+    folded: FoldedText,
     services: Sequence[Service],
 ) -> list[tuple[Intent, bool]]:
     """Return one intent for each service that is meant, and whether its keyword is quoted.
@@ -190,7 +190,7 @@ def _keywords(
     return list(intents.values())
 
 
-def _request(text: str, folded: Folded, shown: Spans) -> Intent:
+def _request(text: str, folded: FoldedText, shown: Spans) -> Intent:
     request = memory_request(folded.text, shown=shown)
     if request is not None:
         start, end = request.about

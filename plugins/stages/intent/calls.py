@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.plugin.text import Folded, Hit, Spans, is_refused, mentions
+from gateway.plugin.text import FoldedText, Hit, Spans, is_refused, mentions
 
-from .names import Named, NameIndex
+from .names import NameIndex, NameMeaning
 
 #: Further calls are not looked at: each costs a look at what negates it.
 CALLS_LIMIT = 100
@@ -70,7 +70,7 @@ _DESCRIBING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallMention:
     """One call or its refusal (`refused`), from the verb to the end of the name, in folded text.
 
     `named`: the possible meanings of the word, in the configured order. If it is empty, the name is unknown and `name`
@@ -80,12 +80,14 @@ class Call:
     start: int
     end: int
     name: str
-    named: tuple[Named, ...]
+    named: tuple[NameMeaning, ...]
     kind: Literal["tool", "service"] | None
     refused: bool
 
 
-def find_calls(message: str, folded: Folded, index: NameIndex, hits: Sequence[Hit], *, shown: Spans) -> Iterator[Call]:
+def find_calls(
+    message: str, folded: FoldedText, index: NameIndex, hits: Sequence[Hit], *, shown: Spans
+) -> Iterator[CallMention]:
     """Yield at most CALLS_LIMIT calls, in the order of their verbs. Text that is only `shown` has none.
 
     `hits`: the phrases of `index` in the folded `message`.
@@ -107,8 +109,13 @@ def find_calls(message: str, folded: Folded, index: NameIndex, hits: Sequence[Hi
 
 
 def _call(
-    verb: re.Match[str], at: int, message: str, folded: Folded, index: NameIndex, starting: Mapping[int, Sequence[Hit]]
-) -> Call | None:
+    verb: re.Match[str],
+    at: int,
+    message: str,
+    folded: FoldedText,
+    index: NameIndex,
+    starting: Mapping[int, Sequence[Hit]],
+) -> CallMention | None:
     """Return the call of the name at `at`, behind the verb or behind another name."""
     for _ in range(_FILLERS):
         for hit in starting.get(at, ()):
@@ -127,12 +134,12 @@ def _call(
 
 def _also(
     verb: re.Match[str],
-    call: Call,
+    call: CallMention,
     message: str,
-    folded: Folded,
+    folded: FoldedText,
     index: NameIndex,
     starting: Mapping[int, Sequence[Hit]],
-) -> Call | None:
+) -> CallMention | None:
     """Return the next name of the same verb, beside or behind the last one.
 
     An ordinary word is a name only with "tool" or "service" behind it.
@@ -152,7 +159,7 @@ def _begins_call(text: str, joined: re.Match[str]) -> bool:
     return _VERB.match(text, joined.end()) is not None or any(verb[0] not in ("with", "via") for verb in verbs)
 
 
-def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> Call | None:
+def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> CallMention | None:
     if _LONGER_NAME.match(text, hit.end):
         return None
     suffix = _NAMED_AS.match(text, hit.end)
@@ -160,10 +167,10 @@ def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> C
     named = tuple(named for named in index.called[hit.phrase] if suffix or refused or not named.weak)
     if not named:
         return None
-    return Call(verb.start(), hit.end, hit.phrase, named, _kind(suffix), refused)
+    return CallMention(verb.start(), hit.end, hit.phrase, named, _kind(suffix), refused)
 
 
-def _unknown(verb: re.Match[str], at: int, message: str, folded: Folded) -> Call | None:
+def _unknown(verb: re.Match[str], at: int, message: str, folded: FoldedText) -> CallMention | None:
     text = folded.text
     match = _UNKNOWN.match(text, at)
     if match is None or _DESCRIBING.match(match["name"]):
@@ -174,7 +181,7 @@ def _unknown(verb: re.Match[str], at: int, message: str, folded: Folded) -> Call
     if not quoted and not _IDENTIFIER.search(written) and not _is_plain_name(verb, match):
         return None
     refused = is_refused(text, verb.start()) or _PUT_OFF.match(text, match.end("name")) is not None
-    return Call(verb.start(), match.end("name"), written, (), _kind(match), refused)
+    return CallMention(verb.start(), match.end("name"), written, (), _kind(match), refused)
 
 
 def _is_plain_name(verb: re.Match[str], match: re.Match[str]) -> bool:

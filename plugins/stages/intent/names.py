@@ -18,7 +18,7 @@ class NamedService:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NameMeaning:
     """One meaning of a word: the service at `service` in the configured order, and its tool if it names one.
 
     `weak`: the word has this meaning only with a word like "tool" or "service" behind it.
@@ -33,7 +33,7 @@ class Named:
 class NameIndex:
     """The index of names. `called`: the names for explicit calls. `keywords`: each keyword's services and spellings."""
 
-    called: Mapping[str, tuple[Named, ...]]
+    called: Mapping[str, tuple[NameMeaning, ...]]
     keywords: Mapping[str, tuple[tuple[int, str], ...]]
     phrases: Phrases
 
@@ -41,16 +41,16 @@ class NameIndex:
 @lru_cache(maxsize=8)
 def name_index(services: tuple[NamedService, ...]) -> NameIndex:
     """Build the index. The last 8 are cached: that of the running configuration, and a few while it changes."""
-    called: dict[str, list[Named]] = {}
+    called: dict[str, list[NameMeaning]] = {}
     keywords: dict[str, list[tuple[int, str]]] = {}
     for i, service in enumerate(services):
         for tool in service.tools:
-            named = Named(i, tool)
+            named = NameMeaning(i, tool)
             qualified = (f"{service.name}.{tool}", f"{service.name}__{tool}", model_name(f"{service.name}.{tool}"))
             _add(called, {tool, tool.replace("_", "-"), *qualified}, named)
-            _add(called, {tool.replace("_", " ")}, Named(i, tool, weak=True))
-        _add(called, {service.name, service.name.replace("_", "-")}, Named(i))
-        _add(called, {service.name.replace("_", " "), *service.keywords}, Named(i, weak=True))
+            _add(called, {tool.replace("_", " ")}, NameMeaning(i, tool, weak=True))
+        _add(called, {service.name, service.name.replace("_", "-")}, NameMeaning(i))
+        _add(called, {service.name.replace("_", " "), *service.keywords}, NameMeaning(i, weak=True))
         for keyword in service.keywords:
             folded = fold_phrase(keyword)
             if folded:
@@ -67,7 +67,7 @@ def phrase_set(phrases: tuple[str, ...]) -> Phrases:
     return Phrases(phrases)
 
 
-def _add(called: dict[str, list[Named]], words: Iterable[str], named: Named) -> None:
+def _add(called: dict[str, list[NameMeaning]], words: Iterable[str], named: NameMeaning) -> None:
     for folded in {fold_phrase(word) for word in words} - {""}:
         known = called.setdefault(folded, [])
         if replace(named, weak=False) not in known:

@@ -79,7 +79,7 @@ class PromptPart:
 
 
 @dataclass(slots=True)
-class Fitted:
+class FittedPrompt:
     """A prompt as it goes out, with the names of the tools that are shortened or missing because of its size.
 
     It is not changed after it is made.
@@ -202,20 +202,22 @@ class PromptEnhancer:
         made_s = self._host.clock.monotonic()
         return PromptPart(before, tools, after, text, count_utf8_bytes(text), count_utf8_bytes(listed), made_s)
 
-    def _fit(self, part: PromptPart, *, notes: Sequence[str], body: Json) -> Fitted:
+    def _fit(self, part: PromptPart, *, notes: Sequence[str], body: Json) -> FittedPrompt:
         text, size_bytes = part.text, part.size_bytes
         if notes:
             text = _join_texts((text, *notes))
             size_bytes = count_utf8_bytes(text)
         limit_bytes = self._config.max_tokens * _BYTES_PER_TOKEN
         if size_bytes <= limit_bytes:
-            return Fitted(text, size_bytes)
+            return FittedPrompt(text, size_bytes)
         room_bytes = limit_bytes - (size_bytes - part.tools_bytes)
         chosen = select(part.tools, question=_last_question(body), room_bytes=room_bytes)
         text = _join_texts((part.before, chosen.text, part.after, *notes))
-        return Fitted(text, count_utf8_bytes(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted)
+        return FittedPrompt(
+            text, count_utf8_bytes(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted
+        )
 
-    def _account(self, fitted: Fitted) -> None:
+    def _account(self, fitted: FittedPrompt) -> None:
         self._host.counters.observe("prompt_tokens", estimated_tokens(fitted.size_bytes))
         if not fitted.truncated:
             return

@@ -37,7 +37,7 @@ from gateway.plugin import (
     RunEvent,
     RunPage,
     RunState,
-    Standing,
+    StoreBacklog,
     StoredPrompt,
     StoredRun,
     StoredService,
@@ -322,7 +322,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
         return await self._write(partial(transactions.expire, now_s=now_s, limit=limit))
 
-    async def count_backlog(self, *, stuck_before_s: float) -> Standing:
+    async def count_backlog(self, *, stuck_before_s: float) -> StoreBacklog:
         return await self._read(partial(run_lists.count_backlog, stuck_before_s=stuck_before_s))
 
     # Grants, and conversations that ask before every call.

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
-from gateway.plugin import Memory, MemoryPage, PartialError, Recalled, StoreError
+from gateway.plugin import Memory, MemoryPage, PartialError, RecalledMemory, StoreError
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
@@ -73,7 +73,7 @@ class SqliteMemories(SqliteWork):
 
     def __init__(self, place: str) -> None:
         super().__init__()
-        self._memories: SqliteCache[Recalled] | None = None
+        self._memories: SqliteCache[RecalledMemory] | None = None
         if place != IN_MEMORY:  # there the thread that writes reads, and what it read may be rolled back
             looks = SharedLooks(self._read, sql.versions)
             self._memories = SqliteCache(
@@ -110,12 +110,12 @@ class SqliteMemories(SqliteWork):
 
     async def recall(
         self, text: str, *, tenant: str, owner: str, conversation: str | None, limit: int
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[RecalledMemory]:
         text, whose = text[:COMPARED_CHARS], (tenant, owner, conversation)
 
-        async def read() -> Sequence[Recalled]:
+        async def read() -> Sequence[RecalledMemory]:
             look = partial(sql.recall, text=text, tenant=tenant, owner=owner, conversation=conversation, limit=limit)
-            return [Recalled(MEMORIES.fact(row), share) for row, share in await self._read(look)]
+            return [RecalledMemory(MEMORIES.fact(row), share) for row, share in await self._read(look)]
 
         if self._memories is None:
             return await read()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.plugin import RunPage, Standing, Tally
+from gateway.plugin import RunPage, StoreBacklog, Tally
 
 from . import journal_statements as journal
 from .journal_tx import RUNS
@@ -123,9 +123,9 @@ def tally(connection: sqlite3.Connection, *, tenant: str) -> Tally:
     return Tally(pending=pending, next_s=next_s, runs=runs)
 
 
-def count_backlog(connection: sqlite3.Connection, *, stuck_before_s: float) -> Standing:
+def count_backlog(connection: sqlite3.Connection, *, stuck_before_s: float) -> StoreBacklog:
     """Count the approvals and runs that wait, of all tenants."""
     pending, oldest_s, size_bytes = connection.execute(journal.STANDING).fetchone()
     alive = connection.execute(journal.ALIVE_RUNS, (stuck_before_s,)).fetchall()
     runs, stuck = {state: count for state, count, _ in alive}, sum(late for _, _, late in alive)
-    return Standing(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)
+    return StoreBacklog(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)

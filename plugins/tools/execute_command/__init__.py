@@ -30,7 +30,7 @@ from gateway.plugin.templates import Values, filled_object
 from gateway.sandbox.confinement import Choice, Sandbox, strongest, with_level
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.programs import program, shell
-from gateway.sandbox.run import Finished, run
+from gateway.sandbox.run import CommandResult, run
 
 from .environment import ALWAYS, HARMLESS, Settings
 from .workflow_command import build_command
@@ -279,7 +279,7 @@ def _spec(config: Config) -> ToolSpec:
     )
 
 
-def _result(finished: Finished, order: Order) -> ToolResult:
+def _result(finished: CommandResult, order: Order) -> ToolResult:
     outcome = finished.outcome
     if outcome.end == "unconfined":
         said = " ".join((outcome.detail, finished.stderr[-500:].strip())).strip()
@@ -299,7 +299,7 @@ def _result(finished: Finished, order: Order) -> ToolResult:
     return ToolResult("\n".join(parts if len(parts) > 1 else [first, "(no output)"]), ok=ok)
 
 
-def _format_output(finished: Finished) -> list[str]:
+def _format_output(finished: CommandResult) -> list[str]:
     streams = ("stdout", finished.stdout), ("stderr", finished.stderr)
     return [f"{name}:\n{text}" for name, text in streams if text]
 
@@ -315,7 +315,7 @@ def _explain_exit_code(code: int) -> str:
     return ""
 
 
-def _excess(finished: Finished, order: Order) -> str:
+def _excess(finished: CommandResult, order: Order) -> str:
     limits = order.limits
     return {
         "timeout": f"it ran longer than {order.timeout_s:g} seconds",

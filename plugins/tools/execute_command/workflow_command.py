@@ -7,14 +7,14 @@ other place (a substitution, an expansion, arithmetic, a here-document, a commen
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.plugin.templates import Value
+from gateway.plugin.templates import TemplateValue
 
 _Place = Literal["outside", "single", "double", "comment"]
 #: What begins a language within the language, in which quotes mean something else. `$'` is no quote to every shell.
 _OPENERS = ("`", "$(", "${", "$[", "$'", '$"', "<<", "((")
 
 
-def build_command(pieces: Sequence[str | Value]) -> str:
+def build_command(pieces: Sequence[str | TemplateValue]) -> str:
     """Return the command. Raises ValueError for a reference where no value can stand."""
     parts: list[str] = []
     reader = _Reader()
@@ -30,7 +30,7 @@ def build_command(pieces: Sequence[str | Value]) -> str:
     return "".join(parts)
 
 
-def _quote_value(value: Value, reader: "_Reader") -> str:
+def _quote_value(value: TemplateValue, reader: "_Reader") -> str:
     if reader.nested is not None:
         raise ValueError(
             f"{{{{{value.name}}}}} stands behind {reader.nested!r}, where its value could run: move it out"

@@ -26,12 +26,12 @@ from gateway.plugin.settings import (
     PathLeaf,
     Secret,
     ToolConfig,
-    Value,
+    ValueType,
     limit_count,
     limit_size,
 )
 from gateway.plugin.sql.statement import judge
-from gateway.plugin.templates import Value as Bound
+from gateway.plugin.templates import TemplateValue as Bound
 from gateway.plugin.templates import Values, filled_object
 
 from .engine import Engine, EngineDoubt, Statement, StatementError
@@ -76,7 +76,7 @@ class Config(ToolConfig):
     )
     url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
     read_only: Flag = Field(default=True, description="Open the database for reading only.")
-    trusted_extensions: tuple[Annotated[str, Value(kind="extension", parse=_extension)], ...] = Field(
+    trusted_extensions: tuple[Annotated[str, ValueType(kind="extension", parse=_extension)], ...] = Field(
         default=(),
         description="Extensions of PostgreSQL whose functions only read, as far as a superuser owns these: statements "
         "that use them run without approval.",

@@ -16,7 +16,7 @@ from typing import Final, cast
 import asyncpg
 
 from .engine import EngineDoubt, Statement, StatementError
-from .postgres_catalog import STATE, Catalogue, Known
+from .postgres_catalog import STATE, Catalogue, FactsCache
 from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, PreparedStatement, connect, end
 from .postgres_facts import Fetch
 from .postgres_meter import ConnectionMeter
@@ -70,7 +70,7 @@ _KEPT, _KEPT_CHARS = 1000, 2000  # so many statements are remembered, none longe
 
 
 @dataclass(slots=True)
-class _Looking:
+class _ProbeConnection:
     """A connection that looks. Behind a pooler, each transaction may have another server, and begins with its settings.
 
     No lock and no time limit of the server's outlives a look: asyncpg prepares a statement without an end to the
@@ -126,8 +126,8 @@ class Postgres:
         }
         self._where_known = {**_WHERE_KNOWN, "transaction_timeout": str(timeout_ms + LOOK_S * 1000)}
         self._looks = asyncio.Lock()
-        self._looking: _Looking | None = None
-        self._known = Known()
+        self._looking: _ProbeConnection | None = None
+        self._known = FactsCache()
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
@@ -193,13 +193,13 @@ class Postgres:
             await end(looking.connection)
 
     @asynccontextmanager
-    async def _look(self) -> AsyncIterator[_Looking]:
+    async def _look(self) -> AsyncIterator[_ProbeConnection]:
         """Yield the connection that looks, for one look at a time. If a look is cut short, the connection is closed."""
         async with self._looks:
             looking, self._looking = self._looking, None
             if looking is None or looking.connection.is_closed():
                 looking = await _connect_probe(self._url)
-                self._known = Known()  # a server that has crashed counts transactions that it lost again
+                self._known = FactsCache()  # a server that has crashed counts transactions that it lost again
             try:
                 yield looking
                 self._looking, looking = looking, None
@@ -318,7 +318,7 @@ def _convert_params(prepared: PreparedStatement, params: Sequence[object]) -> Se
     return found
 
 
-async def _connect_probe(url: str) -> _Looking:
+async def _connect_probe(url: str) -> _ProbeConnection:
     """Connect in order to look. Raises StatementError."""
     connection = await connect(url, cached=10)
     with _failures():
@@ -326,9 +326,9 @@ async def _connect_probe(url: str) -> _Looking:
             settings = {**_LOOKING, **_ALONE}
             commands = (*(f"SET {name} = '{value}'" for name, value in settings.items()), f"SET {OWN_NAMES}")
             await connection.execute("; ".join(commands))
-            return _Looking(connection, pooled=False)
+            return _ProbeConnection(connection, pooled=False)
     await end(connection)
-    return _Looking(await connect(url), pooled=True)
+    return _ProbeConnection(await connect(url), pooled=True)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from gateway.plugin.sql.statement import takes_lists
 from .engine import EngineDoubt
 from .postgres_facts import (
     FIRST_OF_USERS,
-    Facts,
+    DatabaseFacts,
     Fetch,
     build_engine_doubt,
     doubt_of_functions,
@@ -144,10 +144,10 @@ _LISTS: Final = """SELECT DISTINCT v.attname::text FROM pg_attribute v JOIN pg_t
 
 
 @dataclass(slots=True)
-class Known:
+class FactsCache:
     """The answers of the catalogue, as far as they cannot have changed since: those of one snapshot of the server."""
 
-    facts: Facts = field(default_factory=Facts)
+    facts: DatabaseFacts = field(default_factory=DatabaseFacts)
 
 
 class Catalogue:
@@ -156,7 +156,7 @@ class Catalogue:
     `extensions`: those whose functions the operator trusts.
     """
 
-    def __init__(self, fetch: Fetch, known: Known, extensions: Sequence[str]) -> None:
+    def __init__(self, fetch: Fetch, known: FactsCache, extensions: Sequence[str]) -> None:
         self._fetch = fetch
         self._known = known
         self._extensions = extensions
@@ -203,13 +203,13 @@ class Catalogue:
         reason = takes_lists(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens, stored)
         return None if reason is None else EngineDoubt("engine", reason)
 
-    async def _facts(self, snapshot: str) -> Facts:
+    async def _facts(self, snapshot: str) -> DatabaseFacts:
         if self._known.facts.snapshot != snapshot:
             self._known.facts = await load_facts(self._fetch, snapshot, self._extensions)
         return self._known.facts
 
     async def _find_relations_doubt(
-        self, facts: Facts, relations: frozenset[int], *, explains: bool
+        self, facts: DatabaseFacts, relations: frozenset[int], *, explains: bool
     ) -> EngineDoubt | None:
         """Return the doubt about the objects behind these relations."""
         behind, asked = facts.behind, (relations, explains)
@@ -219,7 +219,9 @@ class Catalogue:
             behind[asked] = await self._follow_relations(facts, relations, explains=explains)
         return behind[asked]
 
-    async def _follow_relations(self, facts: Facts, relations: frozenset[int], *, explains: bool) -> EngineDoubt | None:
+    async def _follow_relations(
+        self, facts: DatabaseFacts, relations: frozenset[int], *, explains: bool
+    ) -> EngineDoubt | None:
         """Follow views, row security and heirs down to tables."""
         trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
         reached, rows = set[int](), set[int]()

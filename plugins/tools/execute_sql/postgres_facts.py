@@ -14,7 +14,7 @@ from gateway.plugin.word_lists import words
 
 from .engine import EngineDoubt
 from .postgres_functions import SOURCE, listed_numbers, load_listed_functions
-from .postgres_trees import Named, parse_trees
+from .postgres_trees import TreeObjects, parse_trees
 
 FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
 
@@ -151,7 +151,7 @@ class Fetch(Protocol):
 
 
 @dataclass(slots=True)
-class Facts:
+class DatabaseFacts:
     """The answers of one database about its own objects, valid until a transaction writes there."""
 
     snapshot: str = ""
@@ -209,12 +209,12 @@ class Facts:
         return build_engine_doubt(f"A text search may ask {self.search!r}, which is not the server's own", self.search)
 
 
-async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> Facts:
+async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> DatabaseFacts:
     """Return what the catalogue says now. `extensions`: those whose functions are trusted."""
     trusted = [row[0] for row in await fetch(_TRUSTED, extensions)] if extensions else []
-    facts = Facts(snapshot, trusted)
+    facts = DatabaseFacts(snapshot, trusted)
     acting: dict[int, str | None] = {}
-    domains: list[tuple[Named, int]] = []
+    domains: list[tuple[TreeObjects, int]] = []
     shown = set[int]()
     for what, name, number, extension in await fetch(_FACTS, trusted, listed_numbers()):
         match what:
@@ -248,7 +248,12 @@ async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> 
 
 
 async def doubt_of_functions(
-    fetch: Fetch, trusted: Sequence[int], tree: Named, *, asks: frozenset[str] = frozenset(), planned: bool = False
+    fetch: Fetch,
+    trusted: Sequence[int],
+    tree: TreeObjects,
+    *,
+    asks: frozenset[str] = frozenset(),
+    planned: bool = False,
 ) -> EngineDoubt | None:
     """Return the doubt about functions that a stored expression calls.
 

@@ -17,7 +17,7 @@ _TYPES: Final = re.compile(r":(?!vartype )(?:[a-z_]*type[a-z]*|typid) (?:(\d+)|\
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class TreeObjects:
     """The numbers of the objects that trees name."""
 
     functions: list[int]
@@ -26,9 +26,9 @@ class Named:
     types: frozenset[int]
 
 
-def parse_trees(trees: str) -> Named:
+def parse_trees(trees: str) -> TreeObjects:
     """Return the objects that these trees name. The trees follow one another in the text."""
-    return Named(
+    return TreeObjects(
         functions=sorted(_numbers(_FUNCTIONS, trees)),
         operators=sorted(_numbers(_OPERATORS, trees)),
         relations=sorted(_numbers(_RELATIONS, trees)),

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from .engine import EngineDoubt, Statement, StatementError
 from .rows import SqlRows
-from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, compute_value_limit
+from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, ValueLimit, compute_value_limit
 from .sqlite_expansion import check_expansion
 from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
 from .sqlite_virtual import DamagedError, check_virtual, open_virtual
@@ -109,7 +109,7 @@ class Sqlite:
     ) -> StatementError | None:
         if not Path(self._place).is_file():
             return StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
-        reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
+        reading, denied, bound = self._read_only or statement.harmless, list[str](), ValueLimit()
         steps = _Steps(stop, *((self._most_steps, self._most_bytes) if statement.harmless else (None,)))
         try:
             with closing(self._open_connection(BUSY_S, reading=reading, steps=steps)) as connection:

@@ -28,7 +28,7 @@ _PRODUCTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ValueLimit:
     """The longest value of one statement in bytes, and the function that requires it. None: the general bound."""
 
     value_bytes: int = VALUE_BYTES
@@ -44,17 +44,17 @@ class Bound:
         return message
 
 
-def compute_value_limit(steps: Sequence[tuple[object, ...]], *, harmless: bool = False) -> Bound:
+def compute_value_limit(steps: Sequence[tuple[object, ...]], *, harmless: bool = False) -> ValueLimit:
     """Return the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them.
 
     A row lies in the gateway's own memory, a value for each step at most: `harmless` bounds it as a whole.
     """
     held_bytes = HELD_BYTES // max(len(steps), 1)
-    bound = Bound(held_bytes) if harmless and held_bytes < VALUE_BYTES else Bound()
+    bound = ValueLimit(held_bytes) if harmless and held_bytes < VALUE_BYTES else ValueLimit()
     for step in steps:
         call = str(step[5])
         name, bracket, _ = call.partition("(")
         most = _PRODUCTS.get(call) or _PRODUCTS.get(name)
         if bracket and most is not None and most < bound.value_bytes:
-            bound = Bound(most, name)
+            bound = ValueLimit(most, name)
     return bound

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.plugin.templates import Value
+from gateway.plugin.templates import TemplateValue
 
 Dialect = Literal["sqlite", "postgres"]
 
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[\w$@:#\ue000\ue001]")
 class _Writer:
     """The writer of one statement."""
 
-    def __init__(self, values: Sequence[Value], dialect: Dialect) -> None:
+    def __init__(self, values: Sequence[TemplateValue], dialect: Dialect) -> None:
         self._values = values
         self._sign = "?" if dialect == "sqlite" else "$"
         self._postgres = dialect == "postgres"
@@ -66,7 +66,7 @@ class _Writer:
             raise self._build_place_error(found, "in a comment, a quoted name or an unusual literal")
         return text
 
-    def _get_value(self, found: re.Match[str]) -> Value:
+    def _get_value(self, found: re.Match[str]) -> TemplateValue:
         return self._values[int(found[1])]
 
     def _placeholder(self, value: object) -> str:
@@ -78,12 +78,12 @@ class _Writer:
         return ValueError(f"{{{{{name}}}}} stands {where} of the statement, where no value can: move it out")
 
 
-def build_statement(pieces: Sequence[str | Value], *, dialect: Dialect) -> tuple[str, list[object]]:
+def build_statement(pieces: Sequence[str | TemplateValue], *, dialect: Dialect) -> tuple[str, list[object]]:
     """Return the statement and the values bound to its placeholders, in their order.
 
     Raises ValueError for a reference where no value can stand.
     """
-    values: list[Value] = []
+    values: list[TemplateValue] = []
     text = ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -120,6 +120,6 @@ def _comment_end(text: str, at: int, *, nests: bool) -> int:
     return len(text)
 
 
-def _bindable(value: Value) -> object:
+def _bindable(value: TemplateValue) -> object:
     """Return a value that a driver accepts: objects and lists become texts."""
     return value.text if isinstance(value.value, dict | list) else value.value

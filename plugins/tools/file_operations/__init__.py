@@ -26,7 +26,7 @@ from gateway.plugin import (
 from gateway.plugin.settings import FilePath, Flag, ToolConfig, limit_count, limit_size
 from gateway.plugin.templates import Values, filled_object
 
-from .folder import Content, Entry, Folder
+from .folder import Content, Folder, FolderEntry
 from .safe_open import PathRefusedError, components
 from .workflow_path import build_path
 
@@ -178,7 +178,7 @@ class FileOperations:
         created = folder.write(names, data, stopped=stop.is_set)
         return ToolResult(f"{'wrote' if created else 'replaced'} {path!r}: {len(data)} bytes")
 
-    def _find_entry(self, path: str) -> tuple[Folder, tuple[str, ...], Entry | None]:
+    def _find_entry(self, path: str) -> tuple[Folder, tuple[str, ...], FolderEntry | None]:
         candidates = self._candidates(path)
         for folder, names in candidates:
             if (found := folder.find(names)) is not None:
@@ -281,21 +281,21 @@ def _text(content: Content) -> str:
     return f"{text}\n[... the file has {content.size_bytes} bytes; these were the first {len(content.data)} ...]"
 
 
-def _format_listing(entries: Sequence[Entry], count: int) -> str:
+def _format_listing(entries: Sequence[FolderEntry], count: int) -> str:
     lines = [_line(entry) for entry in entries]
     if count > len(entries):
         lines.append(f"[... {count} entries; these were the first {len(entries)} ...]")
     return "\n".join(lines) or "(empty)"
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: FolderEntry) -> str:
     name = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in entry.name)
     if entry.kind == "folder":
         return f"{name}/"
     return f"{name}  ({_describe_entry(entry)})"
 
 
-def _describe_entry(entry: Entry) -> str:
+def _describe_entry(entry: FolderEntry) -> str:
     if entry.kind == "file":
         return f"file, {entry.size_bytes} bytes"
     return {"folder": "folder", "link": "link, not followed"}.get(entry.kind, "no ordinary file")

@@ -29,7 +29,7 @@ _DESCRIPTORS, _FACTS = Path("/proc/self/fd"), Path("/proc/self/fdinfo")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     name: str
     kind: Kind
     size_bytes: int
@@ -56,7 +56,7 @@ class Folder:
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
 
-    def find(self, names: Sequence[str]) -> Entry | None:
+    def find(self, names: Sequence[str]) -> FolderEntry | None:
         """Return the entry at `names`, or None if there is none."""
         root = self._open()
         if root is None:
@@ -88,7 +88,7 @@ class Folder:
             _not_special(descriptor)
             return Content(file.read(limit_bytes), facts.st_size)
 
-    def entries(self, names: Sequence[str], *, limit: int) -> tuple[list[Entry], int]:
+    def entries(self, names: Sequence[str], *, limit: int) -> tuple[list[FolderEntry], int]:
         """Return the first entries of a folder in the order of their names, and how many there are."""
         root = self._open()
         if root is None and not names:
@@ -110,7 +110,7 @@ class Folder:
                     return entry.name
 
                 first = heapq.nsmallest(limit, (count_entry(entry) for entry in found))
-            listed: list[Entry] = []
+            listed: list[FolderEntry] = []
             for name in first:
                 with suppress(FileNotFoundError):
                     listed.append(_entry(name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)))
@@ -232,6 +232,6 @@ def _not_special(descriptor: int) -> None:
         raise PathRefusedError("that is not an ordinary file")
 
 
-def _entry(name: str, facts: os.stat_result) -> Entry:
+def _entry(name: str, facts: os.stat_result) -> FolderEntry:
     kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-    return Entry(name, kinds.get(stat.S_IFMT(facts.st_mode), "other"), facts.st_size)
+    return FolderEntry(name, kinds.get(stat.S_IFMT(facts.st_mode), "other"), facts.st_size)

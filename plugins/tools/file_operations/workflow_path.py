@@ -6,12 +6,12 @@ the tool's own folder limits it.
 
 from collections.abc import Sequence
 
-from gateway.plugin.templates import Value
+from gateway.plugin.templates import TemplateValue
 
 _UP = ".."
 
 
-def build_path(pieces: Sequence[str | Value]) -> str:
+def build_path(pieces: Sequence[str | TemplateValue]) -> str:
     """Return the path. Raises ValueError for a value that climbs, or ends the path."""
     path, meant = "", ""
     for piece in pieces:
@@ -24,6 +24,6 @@ def build_path(pieces: Sequence[str | Value]) -> str:
         if path.startswith("/") and not meant.startswith("/"):
             raise ValueError(f"the value of {{{{{piece.name}}}}} makes the path an absolute one")
     if path.split("/").count(_UP) > meant.split("/").count(_UP):
-        names = ", ".join(f"{{{{{piece.name}}}}}" for piece in pieces if isinstance(piece, Value))
+        names = ", ".join(f"{{{{{piece.name}}}}}" for piece in pieces if isinstance(piece, TemplateValue))
         raise ValueError(f"the value of {names} leads out of its place in the path")
     return path

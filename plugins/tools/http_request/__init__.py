@@ -37,7 +37,7 @@ from gateway.plugin import (
     is_public,
     plain_host,
 )
-from gateway.plugin.settings import Duration, Flag, ToolConfig, Value, limit_size
+from gateway.plugin.settings import Duration, Flag, ToolConfig, ValueType, limit_size
 from gateway.plugin.templates import Values, filled_object
 
 from .request import METHODS, PORTS, RequestRefusedError, WebRequest, build_redirect, is_alike, readable, web_request
@@ -79,7 +79,7 @@ class Config(ToolConfig):
     private_networks: Flag = Field(
         default=False, description="Allow loopback, private and link-local addresses, and any port."
     )
-    hosts: tuple[Annotated[str, Value(kind="host", parse=_host)], ...] = Field(
+    hosts: tuple[Annotated[str, ValueType(kind="host", parse=_host)], ...] = Field(
         default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
     )
     timeout: Duration = Field(default=30.0, description="Longest time for a call, redirects included.")

@@ -10,16 +10,16 @@ from typing import Final
 from urllib.parse import quote_plus
 
 from gateway.plugin import strict_json
-from gateway.plugin.templates import Value
+from gateway.plugin.templates import TemplateValue
 
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-def build_body_writer(content_type: str | None) -> Callable[[Sequence[str | Value]], str]:
+def build_body_writer(content_type: str | None) -> Callable[[Sequence[str | TemplateValue]], str]:
     """Return the function that writes a body of this type. None: JSON is recognised by its first character."""
     kind = None if content_type is None else content_type.partition(";")[0].strip().lower()
 
-    def write(pieces: Sequence[str | Value]) -> str:
+    def write(pieces: Sequence[str | TemplateValue]) -> str:
         if kind == _FORM:
             return "".join(piece if isinstance(piece, str) else quote_plus(piece.text) for piece in pieces)
         first = pieces[0].lstrip()[:1] if pieces and isinstance(pieces[0], str) else ""
@@ -30,11 +30,11 @@ def build_body_writer(content_type: str | None) -> Callable[[Sequence[str | Valu
     return write
 
 
-def _build_json(pieces: Sequence[str | Value]) -> str:
+def _build_json(pieces: Sequence[str | TemplateValue]) -> str:
     parts: list[str] = []
     in_string = escaped = False
     for piece in pieces:
-        if isinstance(piece, Value):
+        if isinstance(piece, TemplateValue):
             if escaped:
                 raise ValueError(f"{{{{{piece.name}}}}} stands behind a backslash: write it without one")
             parts.append(_dump_json(piece.text)[1:-1] if in_string else _value(piece))
@@ -50,7 +50,7 @@ def _build_json(pieces: Sequence[str | Value]) -> str:
     return "".join(parts)
 
 
-def _value(value: Value) -> str:
+def _value(value: TemplateValue) -> str:
     """Return a whole JSON value. A step's result that is JSON, such as rows, is that value."""
     if value.absent or not isinstance(value.value, str):
         return _dump_json(None if value.absent else value.value)

@@ -8,13 +8,13 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from gateway.plugin.templates import Value
+from gateway.plugin.templates import TemplateValue
 
 _HOST = re.compile(r"[A-Za-z0-9.-]*")
 _DOTS = re.compile(r"\.+")
 
 
-def build_url(pieces: Sequence[str | Value]) -> str:
+def build_url(pieces: Sequence[str | TemplateValue]) -> str:
     """Return the URL. Raises ValueError for a value that its place cannot take."""
     url = ""
     for piece in pieces:
@@ -22,7 +22,7 @@ def build_url(pieces: Sequence[str | Value]) -> str:
     return url
 
 
-def _encode_value(value: Value, before: str) -> str:
+def _encode_value(value: TemplateValue, before: str) -> str:
     _, separator, rest = before.partition("://")
     if not separator:
         raise ValueError(f"{{{{{value.name}}}}} stands in the scheme of the URL: write the scheme out")

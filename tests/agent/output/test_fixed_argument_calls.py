@@ -1,7 +1,7 @@
 """Calls whose arguments must be exactly what the client's API has."""
 
 from gateway.agent.output.fixed_argument_calls import exact
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Prose
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.storage.store import Json
 
@@ -21,4 +21,4 @@ def test_only_tools_with_a_schema_are_checked() -> None:
 def test_one_call_that_does_not_fit_makes_the_answer_malformed() -> None:
     """Half of a group is another action."""
     found = exact(CallGroup((FITS, FoundCall("shell", {"command": "ls"}, terminate=False))), {"shell": SCHEMA})
-    assert found == Malformed("""The arguments of 'shell' do not fit: "commands" is a required property.""")
+    assert found == MalformedCall("""The arguments of 'shell' do not fit: "commands" is a required property.""")

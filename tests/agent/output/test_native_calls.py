@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.output.native_calls import NativeCalls
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Prose
 from gateway.contracts.calls import FoundCall
 
 
@@ -82,7 +82,7 @@ def test_native_arguments_as_an_object() -> None:
 def test_bad_native_arguments_are_never_none(arguments: object) -> None:
     """Arguments that are not an object run nothing."""
     outcome = native(piece(arguments, "a", index=0, id="1"))
-    assert isinstance(outcome, Malformed)
+    assert isinstance(outcome, MalformedCall)
     assert "'a'" in outcome.reason
 
 
@@ -92,7 +92,7 @@ def test_a_native_call_that_was_cut(arguments: object, reason: str) -> None:
     """The model is told. Where the cut came behind the name, the call is not one without arguments."""
     whole = piece('{"path":"a.txt"}', "b", index=0, id="1")
     outcome = native(whole, piece(arguments, "a", index=1, id="2"), finish_reason=reason)
-    assert isinstance(outcome, Malformed)
+    assert isinstance(outcome, MalformedCall)
     assert "cut off" in outcome.reason
     assert found(native(whole, finish_reason=reason)) == [("b", {"path": "a.txt"}, "1")]
 
@@ -100,14 +100,14 @@ def test_a_native_call_that_was_cut(arguments: object, reason: str) -> None:
 @pytest.mark.parametrize("name", [None, "", "  ", 3])
 def test_a_native_call_needs_a_name(name: object) -> None:
     """Without one it is malformed."""
-    assert native(piece("{}", name, index=0)) == Malformed("A tool call has no name.")
+    assert native(piece("{}", name, index=0)) == MalformedCall("A tool call has no name.")
 
 
 def test_native_calls_are_bounded() -> None:
     """More than the limit is malformed and not kept."""
     outcome = native(*[piece("x" * 50, "a", index=0) for _ in range(100)], limit=1000)
-    assert outcome == Malformed("The tool calls are longer than 1000 characters.")
-    assert isinstance(native(*[piece("", "a", index=n) for n in range(100)], limit=1000), Malformed)
+    assert outcome == MalformedCall("The tool calls are longer than 1000 characters.")
+    assert isinstance(native(*[piece("", "a", index=n) for n in range(100)], limit=1000), MalformedCall)
     assert len(found(native(*[piece("", "a", index=n) for n in range(10)], limit=1000))) == 10
 
 
@@ -130,7 +130,7 @@ JUNK = st.recursive(
 @given(st.lists(JUNK, max_size=6))
 def test_any_native_pieces_are_taken(deltas: list[object]) -> None:
     """No exception, whatever an upstream sends."""
-    assert isinstance(native(*deltas), CallGroup | Malformed | Prose)
+    assert isinstance(native(*deltas), CallGroup | MalformedCall | Prose)
 
 
 def test_the_older_function_call() -> None:
@@ -142,7 +142,7 @@ def test_the_older_function_call() -> None:
     calls.feed(piece("{}", "b", id="1"))
     assert found(calls.outcome(finish_reason="tool_calls")) == [("b", {}, "1")]
     calls.feed_older({"arguments": "x" * 1000})
-    assert isinstance(calls.outcome(finish_reason="stop"), Malformed)
+    assert isinstance(calls.outcome(finish_reason="stop"), MalformedCall)
 
 
 def test_a_level_beside_an_older_function_call() -> None:

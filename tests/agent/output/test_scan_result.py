@@ -1,7 +1,7 @@
 """The calls found in one answer."""
 
 from gateway.agent.output.scan_result import GROUP_CALLS, ScanResult
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Prose
 from gateway.contracts.calls import FoundCall
 
 A, B, C = (FoundCall(name, {}, terminate=False) for name in "abc")
@@ -18,19 +18,19 @@ def test_calls_with_tags_of_their_own_are_a_group() -> None:
     """Without tags they are one too many; the same one twice is one."""
     assert taken().outcome(Prose(), before_native="") == Prose()
     assert taken(A, A).outcome(Prose(), before_native="") == CallGroup((A,))
-    assert isinstance(taken(A, B).outcome(Prose(), before_native=""), Malformed)
+    assert isinstance(taken(A, B).outcome(Prose(), before_native=""), MalformedCall)
     assert taken(A, B, A, tagged=True).outcome(Prose(), before_native="") == CallGroup((A, B))
     many = [FoundCall("a", {"x": n}, terminate=False) for n in range(GROUP_CALLS + 1)]
-    assert isinstance(taken(*many, tagged=True).outcome(Prose(), before_native=""), Malformed)
+    assert isinstance(taken(*many, tagged=True).outcome(Prose(), before_native=""), MalformedCall)
 
 
 def test_native_calls_count_first() -> None:
     """Also where the text holds an attempt that cannot be read."""
     made = taken(A)
-    made.take(Malformed("no"), tagged=False, before="")
-    assert made.outcome(Prose(), before_native="") == Malformed("no")
+    made.take(MalformedCall("no"), tagged=False, before="")
+    assert made.outcome(Prose(), before_native="") == MalformedCall("no")
     assert made.outcome(CallGroup((C,)), before_native="") == CallGroup((C,))
-    assert made.outcome(Malformed("cut"), before_native="") == Malformed("cut")
+    assert made.outcome(MalformedCall("cut"), before_native="") == MalformedCall("cut")
 
 
 def test_one_announcement_is_enough_for_a_group() -> None:

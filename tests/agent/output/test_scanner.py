@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.agent.output.scan_result import GROUP_CALLS
-from gateway.agent.output.scanner import AnswerScanner, CallGroup, Malformed, Outcome, Prose
+from gateway.agent.output.scanner import AnswerScanner, CallGroup, MalformedCall, Outcome, Prose
 from gateway.contracts.calls import FoundCall
 
 DATA = Path(__file__).parent.parent.parent / "data" / "toolcalls.jsonl"
@@ -149,8 +149,8 @@ def test_a_call_in_a_tag_by_name_and_arguments(size: int) -> None:
     )
     plain = '{"name": "a", "arguments": {"x": 1}}'
     assert scan(*pieces_of(plain, size)) == (plain, Prose())
-    assert isinstance(scan(*pieces_of(f"{one}\n{CALL}", size))[1], Malformed)
-    assert isinstance(scan(*pieces_of(one.replace('{"x": 1}', '"{}"'), size))[1], Malformed)
+    assert isinstance(scan(*pieces_of(f"{one}\n{CALL}", size))[1], MalformedCall)
+    assert isinstance(scan(*pieces_of(one.replace('{"x": 1}', '"{}"'), size))[1], MalformedCall)
     shown, outcome = scan(*pieces_of(one.replace('"name"', '"label"'), size))
     assert shown == "" and "'arguments'" in getattr(outcome, "reason", "")
 
@@ -194,7 +194,7 @@ def test_a_group_in_tags_is_bounded() -> None:
     tags = [f'<tool_call>{{"name": "a", "arguments": {{"x": {n}}}}}</tool_call>' for n in range(GROUP_CALLS + 1)]
     found = scan(*tags[:-1])[1]
     assert isinstance(found, CallGroup) and len(found.calls) == GROUP_CALLS
-    assert isinstance(scan(*tags)[1], Malformed)
+    assert isinstance(scan(*tags)[1], MalformedCall)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_what_only_looks_like_a_call(text: str, size: int) -> None:
 def test_handle_malformed_json(text: str, size: int) -> None:
     """An attempt is neither shown nor repaired, and nothing within it runs."""
     shown, outcome = scan(*pieces_of(text.replace("%s", CALL[:-1]), size))
-    assert isinstance(outcome, Malformed)
+    assert isinstance(outcome, MalformedCall)
     assert shown in ("", '"')
 
 
@@ -302,7 +302,7 @@ def test_several_calls() -> None:
     assert "array" in getattr(scan(f"{CALL}\n{OTHER}")[1], "reason", "")
     assert scan(f"```json\n{CALL}\n```\nThat is:\n{CALL}")[1] == FOUND
     alike = [f'{{"tool": "a", "parameters": {{"x": {x}}}, "terminate": false}}' for x in ("1", "true")]
-    assert isinstance(scan(" ".join(alike))[1], Malformed)
+    assert isinstance(scan(" ".join(alike))[1], MalformedCall)
 
 
 def test_an_attempt_that_was_cut() -> None:
@@ -319,7 +319,7 @@ def test_a_call_is_bounded(size: int) -> None:
     text = CALL.replace("{}", "y" * 500)
     assert isinstance(scan(*pieces_of(text, size), limit=len(text))[1], CallGroup)
     shown, outcome = scan(*pieces_of(text, size), limit=len(text) - 1)
-    assert (shown, outcome) == ("", Malformed(f"The tool call is longer than {len(text) - 1} characters."))
+    assert (shown, outcome) == ("", MalformedCall(f"The tool call is longer than {len(text) - 1} characters."))
     other = '{"name": "' + "y" * 500 + '"}'
     assert scan(*pieces_of(other, size), limit=100) == (other, Prose())
 

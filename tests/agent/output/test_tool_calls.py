@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose, cut_tool, judge, looks_like_call
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Prose, cut_tool, judge, looks_like_call
 from gateway.contracts.calls import FoundCall
 
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
@@ -43,7 +43,7 @@ def test_the_format_of_mcp() -> None:
 def test_the_keys_of_two_formats(text: str) -> None:
     """Two readings are none, and the model is told so; null is no key."""
     outcome = judge(text, named=True)
-    assert isinstance(outcome, Malformed) and "two formats" in outcome.reason
+    assert isinstance(outcome, MalformedCall) and "two formats" in outcome.reason
     assert judge(CALL[:-1] + ', "tool_call": null}') == CallGroup((FOUND,))
 
 
@@ -51,8 +51,8 @@ def test_an_array_of_calls_is_a_group() -> None:
     """All of it are calls, or it is malformed, or none is."""
     assert judge(f"[{CALL}, {CALL}]") == CallGroup((FOUND, FOUND))
     assert judge(f"[{CALL}]") == CallGroup((FOUND,))
-    assert isinstance(judge(f'[{CALL}, {{"a": 1}}]'), Malformed)
-    assert isinstance(judge(f'[{CALL}, {{"tool": "b", "parameters": {{}}}}]'), Malformed)
+    assert isinstance(judge(f'[{CALL}, {{"a": 1}}]'), MalformedCall)
+    assert isinstance(judge(f'[{CALL}, {{"tool": "b", "parameters": {{}}}}]'), MalformedCall)
     assert judge('[{"a": 1}, 2]') == Prose()
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_call(text: str) -> None:
 def test_handle_malformed_json(text: str, reason: str) -> None:
     """An attempt says what is wrong with it."""
     outcome = judge(text)
-    assert isinstance(outcome, Malformed)
+    assert isinstance(outcome, MalformedCall)
     assert reason in outcome.reason
 
 
@@ -116,7 +116,7 @@ def test_handle_malformed_json(text: str, reason: str) -> None:
 def test_the_name_of_a_tool_alone_is_an_attempt(text: str, reason: str) -> None:
     """If the tool exists; with other data it is other data."""
     outcome = judge(text, has_tool={"a"}.__contains__)
-    assert isinstance(outcome, Malformed) and reason in outcome.reason
+    assert isinstance(outcome, MalformedCall) and reason in outcome.reason
     assert judge(text, has_tool={"b"}.__contains__) == judge(text) == Prose()
     assert judge('{"tool": "a", "price": 10}', has_tool={"a"}.__contains__) == Prose()
     assert judge('{"tool": 1}', has_tool={"a"}.__contains__) == Prose()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.output.tool_calls import CallGroup, Malformed, Prose
+from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Prose
 from gateway.agent.output.whole_message import read_message
 from gateway.contracts.calls import FoundCall
 
 DATA = Path(__file__).parent.parent.parent / "data" / "toolcalls.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text().splitlines()]
 CLEAR = [case for case in CASES if not case.get("ambiguous")]
-KINDS = {Prose: "text", CallGroup: "tool_call", Malformed: "malformed"}
+KINDS = {Prose: "text", CallGroup: "tool_call", MalformedCall: "malformed"}
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": false}'
 FOUND = CallGroup((FoundCall("a", {"x": 1}, terminate=False),))
 

@@ -15,7 +15,7 @@ from gateway.api.admin.tools import TOOLS, ToolPages
 from gateway.contracts.caller import Caller
 from gateway.contracts.tools import ServiceSource
 from gateway.testing.local_gateway import LocalGateway
-from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from tests.api.answering import errors
 
 ANN = Caller("ann", "acme", frozenset(("context",)))
@@ -45,8 +45,10 @@ def service(name: str, **tools: str) -> Managed:
 
 async def test_a_tool_is_shown_with_all_that_the_catalog_has() -> None:
     """Its schema, its flags as the operator set them, and where it comes from."""
-    further: list[Configured[ServiceSource]] = [Configured(service("time", now="1" * 64), untrusted=True, origin="mcp")]
-    mine = Configured(Source(spec("note", idempotent=True)), requires_approval=True)
+    further: list[ConfiguredSource[ServiceSource]] = [
+        ConfiguredSource(service("time", now="1" * 64), untrusted=True, origin="mcp")
+    ]
+    mine = ConfiguredSource(Source(spec("note", idempotent=True)), requires_approval=True)
     catalog = await load_catalog({"mine": mine}, further=lambda: further)
     async with pages(catalog) as client:
         answer = await listed(client)
@@ -90,8 +92,10 @@ async def test_a_tool_is_shown_with_all_that_the_catalog_has() -> None:
 
 async def test_tools_come_in_pages() -> None:
     """By name, those of services between the others; a tool that is gone is no place to go on from."""
-    further: list[Configured[ServiceSource]] = [Configured(service("m", b="1" * 64, a="2" * 64), origin="mcp")]
-    sources = {name: Configured(Source(spec(name))) for name in ("z", "a", "q")}
+    further: list[ConfiguredSource[ServiceSource]] = [
+        ConfiguredSource(service("m", b="1" * 64, a="2" * 64), origin="mcp")
+    ]
+    sources = {name: ConfiguredSource(Source(spec(name))) for name in ("z", "a", "q")}
     async with pages(await load_catalog(sources, further=lambda: further)) as client:
         first = await listed(client, "?limit=3")
         assert [one["name"] for one in first["data"]] == ["a", "m.a", "m.b"] and first["next"] == "m.b"
@@ -108,8 +112,11 @@ async def test_a_tool_that_cannot_be_called_is_not_there() -> None:
     stopped.becomes("stopped")
     changed = service("a", b="2" * 64, c="3" * 64)
     changed.accept({"c": "4" * 64})
-    further: list[Configured[ServiceSource]] = [Configured(stopped), Configured(changed, origin="mcp")]
-    catalog = await load_catalog({"s": Configured(Source(spec("a__b")))}, further=lambda: further)
+    further: list[ConfiguredSource[ServiceSource]] = [
+        ConfiguredSource(stopped),
+        ConfiguredSource(changed, origin="mcp"),
+    ]
+    catalog = await load_catalog({"s": ConfiguredSource(Source(spec("a__b")))}, further=lambda: further)
     async with pages(catalog) as client:
         data = (await listed(client))["data"]
     assert [(one["name"], one["service"], one["changed"]) for one in data] == [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.api.responses.compaction_seal import Sealing
+from gateway.api.responses.compaction_seal import SealFactory
 from gateway.plugins.stores.sqlite import SqliteStore
 
 
@@ -13,7 +13,7 @@ async def test_a_seal_opens_what_it_sealed() -> None:
     store = SqliteStore(":memory:")
     await store.open()
     try:
-        seal = await Sealing(store).get_seal("acme")
+        seal = await SealFactory(store).get_seal("acme")
         for text in ("", "The safe is behind the mirror.", "é\n\0" * 1000, "x" * 1_000_000):
             sealed = seal.seal_summary(text)
             assert seal.unseal_summary(sealed) == text
@@ -29,7 +29,7 @@ async def test_a_seal_lasts_as_long_as_its_store(tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path / "gateway.db"))
         await store.open()
         try:
-            seal = await Sealing(store).get_seal("acme")
+            seal = await SealFactory(store).get_seal("acme")
             sealed.append(seal.seal_summary("x"))
             assert all(seal.unseal_summary(one) == "x" for one in sealed)
         finally:
@@ -38,7 +38,7 @@ async def test_a_seal_lasts_as_long_as_its_store(tmp_path: Path) -> None:
     await other.open()
     try:
         with pytest.raises(ValueError, match="Signature"):
-            (await Sealing(other).get_seal("acme")).unseal_summary(sealed[0])
+            (await SealFactory(other).get_seal("acme")).unseal_summary(sealed[0])
     finally:
         await other.close()
 
@@ -48,7 +48,7 @@ async def test_what_was_not_sealed_is_refused() -> None:
     store = SqliteStore(":memory:")
     await store.open()
     try:
-        sealing = Sealing(store)
+        sealing = SealFactory(store)
         seal, rival = await sealing.get_seal("acme"), await sealing.get_seal("other")
         sealed = seal.seal_summary("The safe is behind the mirror.")
         forged = "A" + sealed[1:] if sealed[0] != "A" else "B" + sealed[1:]

@@ -20,7 +20,7 @@ from gateway.contracts.storage.store import Json, StoreError
 from gateway.dialects import chat_chunks as made
 from gateway.dialects.responses.response_metadata import ResponseFacts
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.answer_log import AnswerLogs, Recorded, parse_end_entry
+from gateway.runs.answer_log import AnswerLogs, RecordedAnswer, parse_end_entry
 from gateway.runs.answer_log import build_end_entry as log_end
 from gateway.runs.live import LiveRuns
 from gateway.testing.clock import ManualClock
@@ -94,7 +94,7 @@ class Shelf:
 
     async def append(self, *chunks: Chunk) -> None:
         there = await self.log()
-        answer = Recorded(response_id=RESPONSE, tenant="acme", fence=0, start=len(there))
+        answer = RecordedAnswer(response_id=RESPONSE, tenant="acme", fence=0, start=len(there))
         await self.kept.logs.append(answer, chunks)
 
     async def log(self) -> list[Chunk]:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from gateway.cli.doctor.examination import examine
 from gateway.cli.doctor.findings import Finding
-from gateway.config import Loaded, load
+from gateway.config import LoadedConfig, load
 from gateway.registry.check import check_plugins
 from gateway.testing.ports import free_port
 
 
-def loaded(text: str, *, folder: Path) -> Loaded:
+def loaded(text: str, *, folder: Path) -> LoadedConfig:
     """Return the configuration with an address and a store of its own."""
     file = folder / "gateway.yaml"
     file.write_text(f"listen: 127.0.0.1:{free_port()}\n{text}")

@@ -1,6 +1,6 @@
 """The sections about risk and approvals."""
 
-from gateway.config.schema.approvals import Approvals, Risk
+from gateway.config.schema.approvals import ApprovalsSettings, Risk
 
 
 def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
@@ -12,7 +12,7 @@ def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
         "rules": {},
         "assessors": {},
     }
-    assert Approvals().model_dump() == {
+    assert ApprovalsSettings().model_dump() == {
         "mode": "turn",
         "chains": {},
         "inline_wait": 120.0,

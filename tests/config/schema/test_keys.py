@@ -5,25 +5,25 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.keys import Key, RuntimeKeys
+from gateway.config.schema.keys import KeySettings, RuntimeKeys
 
 KEY = {"name": "ci", "sha256": "0" * 64, "scopes": ["admin"]}
 
 
 def test_a_key_is_known_by_its_hash() -> None:
     """64 hexadecimal digits in any case, known scopes; the tenant is the key's name unless it is given."""
-    key = Key.model_validate({"name": "ci", "sha256": "AB" * 32, "scopes": ["context", "approve"]})
+    key = KeySettings.model_validate({"name": "ci", "sha256": "AB" * 32, "scopes": ["context", "approve"]})
     assert (key.sha256, key.scopes, key.tenant_name) == ("ab" * 32, ("context", "approve"), "ci")
-    shared = Key.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], "tenant": "team"})
+    shared = KeySettings.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], "tenant": "team"})
     assert shared.tenant_name == "team"
     for wrong in ({"sha256": "ab" * 31}, {"sha256": "g" * 64}, {"scopes": ["root"]}, {"name": "a\nb"}):
         with pytest.raises(ValidationError):
-            Key.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], **wrong})
+            KeySettings.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], **wrong})
 
 
 def test_a_key_has_no_bounds_unless_it_is_given_some() -> None:
     """Empty lists allow everything, as everywhere."""
-    key = Key.model_validate(KEY)
+    key = KeySettings.model_validate(KEY)
     assert key.expires is None and key.metadata == {}
     assert (key.models, key.tools, key.upstreams, key.networks) == ((), (), (), ())
     given = {
@@ -33,11 +33,11 @@ def test_a_key_has_no_bounds_unless_it_is_given_some() -> None:
         "networks": ["10.0.0.0/8", "::1"],
         "metadata": {"cost_centre": "4711"},
     }
-    bound = Key.model_validate({**KEY, **given})
+    bound = KeySettings.model_validate({**KEY, **given})
     assert bound.expires == datetime(2027, 1, 31, 22, 59, 59, tzinfo=UTC)
     assert list(map(str, bound.networks)) == ["10.0.0.0/8", "::1/128"]
     assert bound.model_dump(mode="json")["expires"] == "2027-01-31T22:59:59Z"
-    assert Key.model_validate(bound.model_dump(mode="json")) == bound
+    assert KeySettings.model_validate(bound.model_dump(mode="json")) == bound
 
 
 def test_keys_at_run_time_are_off_until_they_are_wanted() -> None:

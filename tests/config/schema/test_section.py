@@ -15,7 +15,7 @@ from gateway.config.schema.section import (
 )
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool
-from gateway.config.schema.upstreams import Upstream
+from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.config.values.secret import MaskedText
 
 
@@ -53,7 +53,7 @@ def test_a_plugin_keeps_its_own_configuration_as_it_is() -> None:
 
 def test_types_can_be_walked_along_a_path() -> None:
     """Sections, lists, names of users; None where nothing is known."""
-    assert strip(find_type(Settings, ("upstreams", 0))) is Upstream
+    assert strip(find_type(Settings, ("upstreams", 0))) is UpstreamSettings
     assert is_collection(find_type(Settings, ("upstreams", 0, "models")))
     assert not is_collection(find_type(Settings, ("upstreams", 0, "api_key")))
     assert strip(find_type(Settings, ("tools", "mine"))) is PluginTool

@@ -3,7 +3,7 @@
 import pytest
 from config.folder import Folder
 
-from gateway.config.schema.tracing import Tracing
+from gateway.config.schema.tracing import TracingSettings
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from gateway.config.schema.tracing import Tracing
     ],
 )
 def test_the_path_of_traces_is_added(endpoint: str | None, url: str | None) -> None:
-    assert Tracing.model_validate({"endpoint": endpoint}).url == url
+    assert TracingSettings.model_validate({"endpoint": endpoint}).url == url
 
 
 def test_headers_may_come_from_files_and_are_secrets(folder: Folder) -> None:

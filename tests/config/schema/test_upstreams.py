@@ -3,12 +3,20 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.upstreams import Breaker, Health, Queue, Retry, Timeouts, Tls, Upstream
+from gateway.config.schema.upstreams import (
+    BreakerSettings,
+    Health,
+    Queue,
+    Retry,
+    TimeoutsSettings,
+    Tls,
+    UpstreamSettings,
+)
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
     """Seconds, bytes and parts."""
-    assert Timeouts().model_dump() == {"connect": 5.0, "first_byte": 600.0, "idle": 300.0}
+    assert TimeoutsSettings().model_dump() == {"connect": 5.0, "first_byte": 600.0, "idle": 300.0}
     assert Tls().model_dump() == {
         "verify": True,
         "ca_file": None,
@@ -16,7 +24,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "key_file": None,
         "server_name": None,
     }
-    assert Breaker().model_dump() == {"failures": 5, "open": 10.0, "longest": 300.0}
+    assert BreakerSettings().model_dump() == {"failures": 5, "open": 10.0, "longest": 300.0}
     assert Health().model_dump() == {"path": "/models", "interval": 10.0, "timeout": 2.0, "fall": 3, "rise": 2}
     assert Queue().model_dump() == {"size": 100, "wait": 5.0}
     assert Retry().model_dump() == {
@@ -32,19 +40,19 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 def test_an_upstream_needs_a_name() -> None:
     """All else has a default: no key of ours, all models, the general paths, no rules."""
-    upstream = Upstream.model_validate({"name": "a", "base_url": "http://a"})
+    upstream = UpstreamSettings.model_validate({"name": "a", "base_url": "http://a"})
     assert (upstream.api_key, upstream.auth_header, upstream.models, upstream.paths) == (None, None, (), ())
     assert (upstream.breaker, upstream.retry, upstream.health, upstream.hedge, upstream.queue) == (None,) * 5
     with pytest.raises(ValidationError) as caught:
-        Upstream.model_validate({})
+        UpstreamSettings.model_validate({})
     assert [finding["loc"] for finding in caught.value.errors()] == [("name",)]
 
 
 def test_its_urls_are_those_of_its_endpoints() -> None:
     """Or the one that it has."""
-    assert Upstream.model_validate({"name": "a", "base_url": "http://a"}).address == "http://a"
+    assert UpstreamSettings.model_validate({"name": "a", "base_url": "http://a"}).address == "http://a"
     endpoints = [{"url": "http://a"}, {"url": "http://b/v1"}]
-    assert Upstream.model_validate({"name": "a", "endpoints": endpoints}).urls == ("http://a", "http://b/v1")
+    assert UpstreamSettings.model_validate({"name": "a", "endpoints": endpoints}).urls == ("http://a", "http://b/v1")
 
 
 @pytest.mark.parametrize("reason", ["connect", 429, "503", "599"])

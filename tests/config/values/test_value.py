@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gateway.config.values.value import PathLeaf, Value, describe_kind
+from gateway.config.values.value import PathLeaf, ValueType, describe_kind
 
 
 def _even(value: object) -> int:
@@ -17,10 +17,10 @@ def _even(value: object) -> int:
 
 class _Model(BaseModel):
     even: Annotated[
-        int, Value(kind="even", parse=_even, write=lambda n: f"<{n}>", json_type="integer", limits=(0, 8))
+        int, ValueType(kind="even", parse=_even, write=lambda n: f"<{n}>", json_type="integer", limits=(0, 8))
     ] = 2
     path: Annotated[Path, PathLeaf(kind="path", parse=lambda value, folder: folder / str(value))] = Path("x")
-    text: Annotated[str, Value(kind="text", parse=str)] = ""
+    text: Annotated[str, ValueType(kind="text", parse=str)] = ""
 
 
 def test_a_leaf_reads_and_writes_its_value() -> None:

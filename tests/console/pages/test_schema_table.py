@@ -1,6 +1,6 @@
 """The parameters of a tool as rows, from schemas as tools and strangers write them."""
 
-from gateway.console.pages.schema_table import ROWS, Row, build_rows
+from gateway.console.pages.schema_table import ROWS, ParameterRow, build_rows
 
 
 def test_a_row_has_the_type_and_the_limits() -> None:
@@ -14,7 +14,7 @@ def test_a_row_has_the_type_and_the_limits() -> None:
         }
     )
     limits = ["≥ 1", "≤ 9", "default 3"]
-    assert row == Row(name="n", kind="integer", required=True, description="How many.", limits=limits)
+    assert row == ParameterRow(name="n", kind="integer", required=True, description="How many.", limits=limits)
 
 
 def test_choices_are_json() -> None:

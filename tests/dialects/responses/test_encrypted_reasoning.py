@@ -5,15 +5,24 @@ import base64
 import orjson
 import pytest
 
-from gateway.dialects.responses.encrypted_reasoning import Packed, pack_reasoning, unpack_reasoning
+from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, pack_reasoning, unpack_reasoning
 
-SIGNED = Packed("Hm.", {"reasoning_details": [{"signature": "s"}]}, {"call_1": {"extra_content": {"a": 1}}}, True)
+SIGNED = ReasoningContent(
+    "Hm.", {"reasoning_details": [{"signature": "s"}]}, {"call_1": {"extra_content": {"a": 1}}}, True
+)
 
 
 @pytest.mark.parametrize(
-    "found", [Packed(), Packed("Hm."), Packed("Zwölf Boxkämpfer\n\n🥊"), Packed("x" * 10_000), SIGNED]
+    "found",
+    [
+        ReasoningContent(),
+        ReasoningContent("Hm."),
+        ReasoningContent("Zwölf Boxkämpfer\n\n🥊"),
+        ReasoningContent("x" * 10_000),
+        SIGNED,
+    ],
 )
-def test_thoughts_come_back_as_they_went(found: Packed) -> None:
+def test_thoughts_come_back_as_they_went(found: ReasoningContent) -> None:
     """In ASCII on the way."""
     assert pack_reasoning(found).isascii() and unpack_reasoning(pack_reasoning(found)) == found
 
@@ -39,11 +48,11 @@ def test_no_field_takes_the_place_of_what_the_items_say() -> None:
     message = {"role": "system", "content": "x", "tool_calls": [], "reasoning_content": "y", "extra_content": 1}
     call = {"id": "2", "type": "x", "function": {}, "index": 1, "extra_content": 2}
     found = unpack_reasoning(of({"message": message, "calls": {"call_1": call, "call_2": 3}}))
-    assert found == Packed(message={"extra_content": 1}, calls={"call_1": {"extra_content": 2}})
+    assert found == ReasoningContent(message={"extra_content": 1}, calls={"call_1": {"extra_content": 2}})
 
 
 def test_texts_are_those_that_a_model_may_read() -> None:
     """Signatures and ids are none."""
     assert [*SIGNED.texts] == ["Hm."]
     details = [{"type": "reasoning.text", "text": "One."}, {"summary": "Two.", "data": "x"}]
-    assert sorted(Packed(message={"reasoning_details": details}).texts) == ["One.", "Two."]
+    assert sorted(ReasoningContent(message={"reasoning_details": details}).texts) == ["One.", "Two."]

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.dialect import Offer
+from gateway.dialects.dialect import RequestedTools
 from gateway.dialects.responses.calls import ClientTool
 from gateway.dialects.responses.tools import read_tools
 
@@ -17,7 +17,7 @@ def functions(*tools: object) -> list[Json]:
     return [tool["function"] for tool in asked(tools=list(tools)).body.get("tools", [])]
 
 
-def offers(*tools: object) -> tuple[Offer, ...] | None:
+def offers(*tools: object) -> tuple[RequestedTools, ...] | None:
     """Return the offers that tools make."""
     return asked(tools=list(tools)).wishes.offers
 
@@ -114,9 +114,9 @@ def test_choices_beside_no_tools_stay_here() -> None:
 
 
 def test_a_service_is_offered() -> None:
-    assert offers(MCP) == (Offer(label="box", place="tools[0]"),)
+    assert offers(MCP) == (RequestedTools(label="box", place="tools[0]"),)
     assert offers(FUNCTION, {**MCP, "server_url": "https://box.test/mcp", "server_description": "A box."}) == (
-        Offer(label="box", place="tools[1]", url="https://box.test/mcp"),
+        RequestedTools(label="box", place="tools[1]", url="https://box.test/mcp"),
     )
     assert offers(FUNCTION) is None
 
@@ -133,7 +133,7 @@ def test_a_service_is_offered() -> None:
     ],
 )
 def test_allowed_tools_narrow(allowed: object, names: tuple[str, ...] | None) -> None:
-    assert offers({**MCP, "allowed_tools": allowed}) == (Offer(label="box", place="tools[0]", names=names),)
+    assert offers({**MCP, "allowed_tools": allowed}) == (RequestedTools(label="box", place="tools[0]", names=names),)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_allowed_tools_narrow(allowed: object, names: tuple[str, ...] | None) ->
 )
 def test_require_approval_only_tightens(required: object, asks: tuple[str, ...] | None) -> None:
     """Which tools only read is not known here: where it matters, all of them ask."""
-    assert offers({**MCP, "require_approval": required}) == (Offer(label="box", place="tools[0]", asks=asks),)
+    assert offers({**MCP, "require_approval": required}) == (RequestedTools(label="box", place="tools[0]", asks=asks),)
 
 
 @pytest.mark.parametrize(

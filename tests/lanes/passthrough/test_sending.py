@@ -8,7 +8,7 @@ from functional.through import breathe
 from lanes.assembled import HOST, Lane, assembled
 
 from gateway.lanes.passthrough.sending import REPEAT_BYTES
-from gateway.lanes.router import Timeouts
+from gateway.lanes.router import ClientTimeouts
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import LAST_CHUNK, chunk, ok, serve
 
@@ -292,7 +292,7 @@ async def test_a_body_that_stops_is_a_408() -> None:
         await peer.read_head()
         await peer.wait_end()
 
-    async with assembled(silent, timeouts=Timeouts(body_idle_s=60)) as lane, lane.client() as client:
+    async with assembled(silent, timeouts=ClientTimeouts(body_idle_s=60)) as lane, lane.client() as client:
         await client.send(POST[:-2])
         await lane.upstream.wait_connections(1)
         await breathe(10)
@@ -314,7 +314,7 @@ async def test_a_client_that_waits_to_be_invited_is_not_late() -> None:
         await peer.wait_end()
 
     async with (
-        assembled(silent, timeouts=Timeouts(body_idle_s=60), first_byte_s=600.0) as lane,
+        assembled(silent, timeouts=ClientTimeouts(body_idle_s=60), first_byte_s=600.0) as lane,
         lane.client() as client,
     ):
         await client.send(POST[:-2].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
@@ -336,7 +336,7 @@ async def test_a_client_that_was_invited_may_be_late() -> None:
         await peer.wait_end()
 
     async with (
-        assembled(invites, timeouts=Timeouts(body_idle_s=60), first_byte_s=30.0) as lane,
+        assembled(invites, timeouts=ClientTimeouts(body_idle_s=60), first_byte_s=30.0) as lane,
         lane.client() as client,
     ):
         await client.send(POST[:-2].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))

@@ -9,7 +9,7 @@ from pytest_aiohttp import AiohttpServer
 
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import open_connection
-from gateway.mcp.server_facts import Endpoint, OAuth
+from gateway.mcp.server_facts import OAuth, ServerEndpoint
 from gateway.mcp.transport.http import HttpTransport
 from tests.mcp.mcp_host import Clock
 from tests.mcp.transport.web_stands import stands_at
@@ -34,7 +34,7 @@ async def test_a_server_of_the_newer_era(options: dict[str, bool]) -> None:
 async def test_a_server_of_the_older_era(options: dict[str, bool]) -> None:
     """With a session of its own, which is ended."""
     async with serving(**options) as site:
-        transport = HttpTransport(Endpoint(url=site.url), lost=lambda _: None, clock=Clock())
+        transport = HttpTransport(ServerEndpoint(url=site.url), lost=lambda _: None, clock=Clock())
         async with open_connection(transport, probe_s=None) as link:
             answer = await link.call("echo", {"text": "hello"}, progressed=lambda _: None)
             assert answer["content"][0]["text"] == "hello" and link.protocol == "2025-11-25"
@@ -99,7 +99,7 @@ async def test_a_session_that_the_server_forgot() -> None:
     """A server that was restarted knows no session of before: there is a new one."""
     lost: list[str] = []
     async with serving() as site:
-        transport = HttpTransport(Endpoint(url=site.url), lost=lost.append, clock=Clock())
+        transport = HttpTransport(ServerEndpoint(url=site.url), lost=lost.append, clock=Clock())
         async with open_connection(transport, probe_s=None) as link:
             await site.down()
             await site.up()

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
-from gateway.mcp.server_facts import Config, Endpoint
+from gateway.mcp.server_facts import Config, ServerEndpoint
 from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.transport.junk_limit import LINES
 from gateway.mcp.transport.messages import (
@@ -86,7 +86,7 @@ async def scripted(kind: str) -> AsyncIterator[Stand]:
     app = web.Application()
     app.router.add_route("*", "/mcp", answer)
     async with TestServer(app) as site:
-        endpoint = Endpoint(url=str(site.make_url("/mcp")))
+        endpoint = ServerEndpoint(url=str(site.make_url("/mcp")))
         facts = Config(name="box", url="http://x.invalid", timeout=60.0)
         async with Stand(facts, lambda lost: HttpTransport(endpoint, lost=lost, clock=Clock())) as stand:
             yield stand

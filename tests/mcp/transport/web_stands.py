@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.mcp.server_facts import Channel, Config, Endpoint, OAuth
+from gateway.mcp.server_facts import Channel, Config, OAuth, ServerEndpoint
 from gateway.mcp.transport.http import HttpTransport
 from tests.mcp.mcp_host import Clock, Stand
 
@@ -21,7 +21,7 @@ def stands_at(
     """Return a session with the server at this address."""
 
     def make_channel(lost: Callable[[str], None]) -> Channel:
-        endpoint = Endpoint(url=url, oauth=oauth, headers=headers or {})
+        endpoint = ServerEndpoint(url=url, oauth=oauth, headers=headers or {})
         return HttpTransport(endpoint, lost=lost, clock=Clock(), **settings)
 
     return Stand(Config(name="web", url="http://x.invalid", start_timeout=12.0, timeout=timeout), make_channel)

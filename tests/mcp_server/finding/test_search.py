@@ -5,14 +5,14 @@ import pytest
 from gateway.aio.cooperative import at_once
 from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, search_tools, wanted_call
 from gateway.mcp_server.finding.word_index import index_words
-from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.listing import ToolOffer
 
 MODERN = "2026-07-28"
 
 
-def offer(name: str, description: str) -> Offer:
+def offer(name: str, description: str) -> ToolOffer:
     definition = {"description": description, "inputSchema": {"type": "object"}}
-    return Offer(f"s.{name}", f"s__{name}", name, "s", {"2025-11-25": definition, MODERN: definition})
+    return ToolOffer(f"s.{name}", f"s__{name}", name, "s", {"2025-11-25": definition, MODERN: definition})
 
 
 OFFERS = [offer("read_mail", "Reads a letter."), offer("send", "Sends mail to people."), offer("noop", "Nothing.")]

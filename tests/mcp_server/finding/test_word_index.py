@@ -7,7 +7,7 @@ import pytest
 
 from gateway.aio.cooperative import at_once
 from gateway.mcp_server.finding.word_index import DESCRIPTION_CHARS, WordIndex, index_words, wanted_words
-from gateway.mcp_server.listing import Offer
+from gateway.mcp_server.listing import ToolOffer
 
 #: Tools as public MCP servers name them, each with a description in our own words.
 _LISTED: Final = Path(__file__).with_name("public_tools.tsv")
@@ -98,12 +98,12 @@ FURTHER: Final = {
 }
 
 
-def offer(name: str, description: str) -> Offer:
+def offer(name: str, description: str) -> ToolOffer:
     definition = {"description": description, "inputSchema": {"type": "object"}}
-    return Offer(name, name.replace(".", "__"), name.partition(".")[2], name.partition(".")[0], {"": definition})
+    return ToolOffer(name, name.replace(".", "__"), name.partition(".")[2], name.partition(".")[0], {"": definition})
 
 
-def index_of(*offers: Offer) -> WordIndex:
+def index_of(*offers: ToolOffer) -> WordIndex:
     return at_once(index_words(offers))
 
 

@@ -7,8 +7,8 @@ from gateway.model.adaptation.quirks import (
     MODELS,
     NAMES,
     NONE,
-    Asked,
     LearntQuirks,
+    QuirkKey,
     QuirkName,
     adapted_request,
     find_quirk,
@@ -215,11 +215,11 @@ def test_so_many_models_are_remembered() -> None:
     """Clients can name any: the oldest are forgotten."""
     learnt = LearntQuirks()
     for n in range(MODELS + 1):
-        learnt.learn(Asked("up", "one", f"model-{n}", ANN), frozenset({"no_stream"}))
-    assert learnt.get_quirks(Asked("up", "one", "model-0", ANN)) == NONE
-    first = Asked("up", "one", "model-1", ANN)
+        learnt.learn(QuirkKey("up", "one", f"model-{n}", ANN), frozenset({"no_stream"}))
+    assert learnt.get_quirks(QuirkKey("up", "one", "model-0", ANN)) == NONE
+    first = QuirkKey("up", "one", "model-1", ANN)
     assert learnt.get_quirks(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
-    assert learnt.get_quirks(Asked("up", "two", "model-1", ANN)) == NONE
+    assert learnt.get_quirks(QuirkKey("up", "two", "model-1", ANN)) == NONE
     assert learnt.of_model("up", "model-1", whose=ANN) == {"no_stream"}
     assert (
         learnt.get_endpoint_quirks("up", "one")["model-1"] == ["no_stream"]
@@ -230,9 +230,9 @@ def test_so_many_models_are_remembered() -> None:
 def test_what_is_learnt_is_of_the_requests_of_a_key() -> None:
     """Another key's, also one of its name in another tenant, are sent as they came. Operators see it together."""
     learnt = LearntQuirks()
-    learnt.learn(Asked("up", "one", "m", ANN), frozenset({"no_stream"}))
-    learnt.learn(Asked("up", "one", "m", BOB), frozenset({"no_system_role"}))
+    learnt.learn(QuirkKey("up", "one", "m", ANN), frozenset({"no_stream"}))
+    learnt.learn(QuirkKey("up", "one", "m", BOB), frozenset({"no_system_role"}))
     for whose in (("acme", "bo"), ("other", "ann")):
-        assert learnt.get_quirks(Asked("up", "one", "m", whose)) == learnt.of_model("up", "m", whose=whose) == NONE
-    assert learnt.get_quirks(Asked("up", "one", "m", BOB)) == {"no_system_role"}
+        assert learnt.get_quirks(QuirkKey("up", "one", "m", whose)) == learnt.of_model("up", "m", whose=whose) == NONE
+    assert learnt.get_quirks(QuirkKey("up", "one", "m", BOB)) == {"no_system_role"}
     assert learnt.get_endpoint_quirks("up", "one") == {"m": ["no_stream", "no_system_role"]}

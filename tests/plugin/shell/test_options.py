@@ -5,10 +5,10 @@ import re
 import pytest
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandUse, Listed, long_names, options, read_use
+from gateway.plugin.shell.options import CommandSpec, CommandUse, long_names, options, read_use
 from gateway.plugin.shell.parser import parse
 
-TOOL = Listed(
+TOOL = CommandSpec(
     short="ab",
     valued="n",
     attached="I",
@@ -18,7 +18,7 @@ TOOL = Listed(
 )
 
 
-def use(text: str, listed: Listed = TOOL) -> CommandUse:
+def use(text: str, listed: CommandSpec = TOOL) -> CommandUse:
     return read_use("tool", parse(f"tool {text}").steps[0].words[1:], listed)
 
 
@@ -83,12 +83,12 @@ def test_a_fixed_beginning_or_the_end_of_options_makes_a_glob_safe() -> None:
     """`./*`, `a*` and `-- *` are operands whatever they match; so is everything for an open command."""
     for text in ("./*", "a*", "-- *", "~/*", 'a"$HOME"', '-- "$HOME"'):
         assert len(use(text).operands) == 1
-    assert len(use("* -n *", Listed(valued="n", open=True)).operands) == 1
+    assert len(use("* -n *", CommandSpec(valued="n", open=True)).operands) == 1
 
 
 def test_an_odd_command_has_only_what_every_way_of_reading_agrees_on() -> None:
     """xxd and tree do not read their words as getopt does: where they may differ from the table, they ask."""
-    odd = Listed(odd=True, short="ap", valued="l", long_valued=options("sort"), operands=1)
+    odd = CommandSpec(odd=True, short="ap", valued="l", long_valued=options("sort"), operands=1)
     for text in ("-ap f", "-l 5 f", "-l5 f", "-l -5 f", "-l x f", "--sort x f"):
         assert len(use(text, odd).operands) == 1
     for text in ("-al 5 f", "-lp f", "-l -p f", "--sort -p f", "f -a", "f -l", "-- f -a"):
@@ -98,10 +98,10 @@ def test_an_odd_command_has_only_what_every_way_of_reading_agrees_on() -> None:
 
 def test_operands_are_counted_and_matched() -> None:
     """A limit holds against globs, too; a pattern holds for every operand."""
-    one = Listed(operands=1, operand=re.compile("[a-z]+"))
+    one = CommandSpec(operands=1, operand=re.compile("[a-z]+"))
     assert len(use("abc", one).operands) == 1
     for text in ("a b", "a*", "./*", "A", "-- a b"):
         with pytest.raises(Objection):
             use(text, one)
     with pytest.raises(Objection):
-        use("-o environ", Listed(valued="o", value=re.compile("[a-d]+")))
+        use("-o environ", CommandSpec(valued="o", value=re.compile("[a-d]+")))

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Intent, Pause, Reply
-from gateway.contracts.storage.store import Json, Memory, Recalled, StoreError
+from gateway.contracts.storage.store import Json, Memory, RecalledMemory, StoreError
 from gateway.plugin import last_user_text
 from gateway.plugins.stages.intent import recognise
 from gateway.plugins.stages.memory import PLUGIN, Config, block, new_memory_id, select_memories
@@ -241,9 +241,10 @@ def context(answer: Sequence[Chunk]) -> Json:
 # What is meant.
 
 
-def recalled(*texts: tuple[str, float]) -> list[Recalled]:
+def recalled(*texts: tuple[str, float]) -> list[RecalledMemory]:
     return [
-        Recalled(Memory(f"mem_{i}", "t", "c", None, text, float(i)), share) for i, (text, share) in enumerate(texts)
+        RecalledMemory(Memory(f"mem_{i}", "t", "c", None, text, float(i)), share)
+        for i, (text, share) in enumerate(texts)
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal, Protocol
 
 from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.calls import ClientTool, build_call_item
-from gateway.dialects.responses.encrypted_reasoning import Packed, pack_reasoning
+from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, pack_reasoning
 from gateway.dialects.responses.events import delta_head
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -112,7 +112,7 @@ class Texts:
     packs: bool = False
     status: Status = "in_progress"
     parts: list[TextPart] = field(default_factory=list)
-    beside: Packed | None = None
+    beside: ReasoningContent | None = None
 
     def part(self, kind: PartKind) -> TextPart:
         """Return a new part."""
@@ -132,7 +132,7 @@ class Texts:
             view: Json = {"id": self.id, "type": "reasoning", "status": self.status, "summary": parts}
             if (self.packs or self.beside is not None) and self.status != "in_progress":
                 text = "\n".join(part.text for part in self.parts)
-                view["encrypted_content"] = pack_reasoning(replace(self.beside or Packed(), text=text))
+                view["encrypted_content"] = pack_reasoning(replace(self.beside or ReasoningContent(), text=text))
             return view
         return {"id": self.id, "type": "message", "status": self.status, "role": "assistant", "content": parts}
 

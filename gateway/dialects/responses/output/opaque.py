@@ -7,7 +7,7 @@ so the reasoning item in front of a call contains them, packed (gateway/dialects
 
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
-from gateway.dialects.responses.encrypted_reasoning import Packed, fields_of_call
+from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, fields_of_call
 
 
 class OpaqueFields:
@@ -35,11 +35,11 @@ class OpaqueFields:
             for name, value in fields.items():
                 of_call.add(name, value)
 
-    def take(self, *, goes_on: bool = False) -> Packed | None:
+    def take(self, *, goes_on: bool = False) -> ReasoningContent | None:
         """Return the fields and forget them, or None if there are none. `goes_on`: their message has begun."""
         if self._message is None and not self._calls:
             return None
         message = {} if self._message is None else self._message.whole()
         calls = {call_id: fields.whole() for call_id, fields in self._calls.items()}
         self._message, self._calls = None, {}
-        return Packed(message=message, calls=calls, goes_on=goes_on)
+        return ReasoningContent(message=message, calls=calls, goes_on=goes_on)

@@ -1,6 +1,6 @@
 """Fields that only a provider reads, gathered from the pieces of an answer."""
 
-from gateway.dialects.responses.encrypted_reasoning import Packed
+from gateway.dialects.responses.encrypted_reasoning import ReasoningContent
 from gateway.dialects.responses.output.opaque import OpaqueFields
 
 
@@ -14,7 +14,7 @@ def test_fields_are_put_together_and_taken_once() -> None:
     fields.add_call({"index": 0, "function": {"arguments": "{}"}, "extra_content": {"b": 2}})
     details = {"reasoning_details": [{"index": 0, "text": "Hm."}]}
     calls = {"2": {"extra_content": {"a": 1}}, "1": {"extra_content": {"b": 2}}}
-    assert fields.take(goes_on=True) == Packed(message=details, calls=calls, goes_on=True)
+    assert fields.take(goes_on=True) == ReasoningContent(message=details, calls=calls, goes_on=True)
     assert fields.take() is None
 
 

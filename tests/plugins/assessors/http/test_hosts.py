@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugins.assessors.http.hosts import Host, Reach, classify, classify_address
+from gateway.plugins.assessors.http.hosts import Reach, UrlHost, classify, classify_address
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_every_spelling_of_an_address_is_that_address(value: int) -> None:
 @given(st.text(max_size=300) | st.text(alphabet="0123456789.xabcdef[]:%-", max_size=60))
 def test_any_text_is_classified(text: str) -> None:
     """No text raises."""
-    assert isinstance(classify(text), Host)
+    assert isinstance(classify(text), UrlHost)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugins.stages.intent.calls import CALLS_LIMIT, Call, find_calls
+from gateway.plugins.stages.intent.calls import CALLS_LIMIT, CallMention, find_calls
 from gateway.plugins.stages.intent.names import NamedService, name_index
 from gateway.text.phrases import Spans, fold
 
@@ -15,7 +15,7 @@ INDEX = name_index(
 )
 
 
-def calls(text: str) -> list[Call]:
+def calls(text: str) -> list[CallMention]:
     folded = fold(text)
     hits = list(INDEX.phrases.hits(folded.text))
     return list(find_calls(text, folded, INDEX, hits, shown=Spans(())))

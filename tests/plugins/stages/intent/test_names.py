@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugins.stages.intent.names import Named, NamedService, name_index
+from gateway.plugins.stages.intent.names import NamedService, NameMeaning, name_index
 
 SERVICES = (
     NamedService("git", ("提交记录", "", "Git"), ("git_log", "log")),
@@ -13,17 +13,17 @@ SERVICES = (
 @pytest.mark.parametrize(
     ("word", "named"),
     [
-        ("git_log", (Named(0, "git_log"),)),
-        ("git-log", (Named(0, "git_log"),)),
-        ("git log", (Named(0, "git_log", weak=True),)),
-        ("git.log", (Named(0, "log"),)),
-        ("my_map__log", (Named(1, "log"),)),
-        ("log", (Named(0, "log"), Named(1, "log"))),
-        ("my-map", (Named(1),)),
-        ("提交记录", (Named(0, weak=True),)),
+        ("git_log", (NameMeaning(0, "git_log"),)),
+        ("git-log", (NameMeaning(0, "git_log"),)),
+        ("git log", (NameMeaning(0, "git_log", weak=True),)),
+        ("git.log", (NameMeaning(0, "log"),)),
+        ("my_map__log", (NameMeaning(1, "log"),)),
+        ("log", (NameMeaning(0, "log"), NameMeaning(1, "log"))),
+        ("my-map", (NameMeaning(1),)),
+        ("提交记录", (NameMeaning(0, weak=True),)),
     ],
 )
-def test_every_spelling_of_a_name_is_known(word: str, named: tuple[Named, ...]) -> None:
+def test_every_spelling_of_a_name_is_known(word: str, named: tuple[NameMeaning, ...]) -> None:
     """With `_`, `-` or a blank, alone or behind its service; a keyword only with "tool" or "service" behind it."""
     assert name_index(SERVICES).called[word] == named
 

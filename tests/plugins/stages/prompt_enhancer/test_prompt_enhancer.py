@@ -17,7 +17,7 @@ from gateway.plugins.stages.prompt_enhancer import Config
 from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
 from gateway.testing import FakeHost
-from gateway.tools.catalog import Configured, load_catalog
+from gateway.tools.catalog import ConfiguredSource, load_catalog
 from tests.tools.doubles import Source
 from tests.tools.managed import Managed
 
@@ -249,8 +249,8 @@ async def test_what_a_request_wants_of_tools_is_not_kept(host: FakeHost) -> None
     """Services that it names are in its prompt, with their parameters, and in no other; `no_tools` leaves none."""
     service = Managed("time")
     service.becomes("running", look="1")
-    sources = {"s": Configured(Source(*host.tools.specs))}
-    host.tools = await load_catalog(sources, further=lambda: [Configured(service)])  # type: ignore[assignment]
+    sources = {"s": ConfiguredSource(Source(*host.tools.specs))}
+    host.tools = await load_catalog(sources, further=lambda: [ConfiguredSource(service)])  # type: ignore[assignment]
     enhancer = stage(host)
     plain = await system(enhancer, exchange())
     for named, offered in (("time", ["read_file", "now", "time__look"]), ("gone", ["read_file", "now"])):
@@ -266,8 +266,8 @@ async def test_a_selection_of_tools_is_converted_once(host: FakeHost) -> None:
     """As long as its tools are the same: one that changes is another one, whatever its name."""
     service = Managed("time")
     service.becomes("running", look="1")
-    services = [Configured(service)]
-    sources = {"s": Configured(Source(*host.tools.specs))}
+    services = [ConfiguredSource(service)]
+    sources = {"s": ConfiguredSource(Source(*host.tools.specs))}
     host.tools = await load_catalog(sources, further=lambda: services)  # type: ignore[assignment]
     enhancer = stage(host)
     asked = exchange(services=("time",), only_tools=("time.*", "now"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from gateway.plugins.tools.execute_sql.postgres_catalog import Catalogue, Known
+from gateway.plugins.tools.execute_sql.postgres_catalog import Catalogue, FactsCache
 from tests.postgres import postgres_server
 
 from .asking import EXCHANGE, calling
@@ -221,7 +221,7 @@ async def test_what_is_known_of_a_server_does_not_outlive_it(server: str) -> Non
     """A new server on the same address begins to count its transactions anew, and may come to the same number."""
     import asyncpg
 
-    known = Known()
+    known = FactsCache()
     with postgres_server("SELECT 1") as other:
         plain = await asyncpg.connect(f"postgresql://owner@{other}")
         acting = await asyncpg.connect(f"postgresql://owner@{server}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.tools.file_operations.folder import Content, Entry, Folder
+from gateway.plugins.tools.file_operations.folder import Content, Folder, FolderEntry
 from gateway.plugins.tools.file_operations.safe_open import PathRefusedError
 from tests.sandbox.machine import ROOT
 
@@ -29,7 +29,7 @@ def test_the_first_entries_are_listed_in_order(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / f"f{number:02}").touch()
     listed, count = Folder(tmp_path, may_make=False).entries((), limit=2)
-    assert (listed, count) == ([Entry("f00", "file", 0), Entry("f01", "file", 0)], 30)
+    assert (listed, count) == ([FolderEntry("f00", "file", 0), FolderEntry("f01", "file", 0)], 30)
 
 
 def test_writing_replaces_a_file_at_once(tmp_path: Path) -> None:
