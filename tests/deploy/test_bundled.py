@@ -1,0 +1,29 @@
+"""The list of other projects' files that a wheel carries is true: versions, licences, hashes."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+STATIC = ROOT / "gateway" / "console" / "static"
+
+
+def test_the_bundled_files_are_those_of_the_list() -> None:
+    """Each file has its hash in bundled.cdx.json, and its package the version and licence of THIRD_PARTY.md."""
+    bill = json.loads((ROOT / "deploy" / "release" / "bundled.cdx.json").read_text())
+    rows = re.findall(r"^\| `(\S+\.js)` \| `([\w.-]+)`.*? \| (\S+) \| (\S+) \| (\S+) \|", _third_party(), re.MULTILINE)
+    found = set()
+    for component in bill["components"]:
+        (file,) = component["components"]
+        (licence,) = (each["license"]["id"] for each in component["licenses"])
+        (source,) = (each["url"] for each in component["externalReferences"])
+        found.add((Path(file["name"]).name, component["name"], component["version"], licence, source))
+        assert file["hashes"][0]["content"] == hashlib.sha256((ROOT / file["name"]).read_bytes()).hexdigest()
+        assert component["purl"] == f"pkg:npm/{component['name']}@{component['version']}"
+    assert found == set(rows)
+    assert {name for name, *_ in found} == {path.name for path in STATIC.glob("*.js")} - {"console.js"}
+
+
+def _third_party() -> str:
+    return (STATIC / "THIRD_PARTY.md").read_text()
