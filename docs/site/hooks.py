@@ -18,6 +18,8 @@ PAGES: Final = {
     "README.md": "about/readme.md",
     "CHANGELOG.md": "about/changelog.md",
     "CONTRIBUTING.md": "about/contributing.md",
+    "RELEASING.md": "about/releasing.md",
+    "CODE_OF_CONDUCT.md": "about/code-of-conduct.md",
     "SECURITY.md": "about/security.md",
     "deploy/README.md": "about/deploy.md",
     "bench/README.md": "about/bench.md",
