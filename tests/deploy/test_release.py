@@ -1,12 +1,21 @@
-"""The list of other projects' files that a wheel carries is true: versions, licences, hashes."""
+"""What a release says of itself is true: its version, and the files of other projects that its wheel contains."""
 
 import hashlib
 import json
 import re
 from pathlib import Path
 
+from gateway import __version__
+
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "gateway" / "console" / "static"
+
+
+def test_the_pages_name_the_version() -> None:
+    """The newest chapter of the changelog is that of this version, and the banner in the README shows it."""
+    chapters = re.findall(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert chapters[0][0] == __version__
+    assert f"\nTwolane {__version__} is ready.\n" in (ROOT / "README.md").read_text()
 
 
 def test_the_bundled_files_are_those_of_the_list() -> None:
