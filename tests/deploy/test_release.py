@@ -18,6 +18,15 @@ def test_the_pages_name_the_version() -> None:
     assert f"\nTwolane {__version__} is ready.\n" in (ROOT / "README.md").read_text()
 
 
+def test_every_requirements_file_is_locked() -> None:
+    """`make lock` writes each file, and each requirement in it has an exact version and a hash."""
+    files = {path.name: path.read_text() for path in (ROOT / "requirements").iterdir()}
+    assert set(re.findall(r" -o requirements/(\S+)", (ROOT / "Makefile").read_text())) == set(files)
+    for name, text in files.items():
+        for requirement in re.split(r"\n(?=\S)", text.strip()):
+            assert re.match(r"[\w.\[\],-]+==\S+", requirement) and "--hash=sha256:" in requirement, (name, requirement)
+
+
 def test_the_bundled_files_are_those_of_the_list() -> None:
     """Each file has its hash in bundled.cdx.json, and its package the version and licence of THIRD_PARTY.md."""
     bill = json.loads((ROOT / "deploy" / "release" / "bundled.cdx.json").read_text())
