@@ -6,6 +6,10 @@ CLIENTS_VENV ?= .venv-clients
 SERVERS_VENV := .venv-mcp-servers
 MODELS_VENV := .venv-model-servers
 SITE_VENV := .venv-docs
+RELEASE_VENV := .venv-release
+DIST   ?= dist
+BILLS  ?= base mcp
+ENVIRONMENTS ?= build/environments
 SERVERS := tests/mcp_servers/node/node_modules
 AXE := tests/console/node/node_modules
 NEWEST := tests/servers/postgres/node_modules
@@ -24,7 +28,7 @@ EVERYWHERE := not clients and not soak and not soak_judge and not judged and not
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py test_sentences.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,7 +72,7 @@ test-servers: $(VENV)/.dev $(MODELS_VENV)/.servers ## with real model servers, w
 test-browser: $(VENV)/.dev $(AXE)/.installed ## open pages in a real browser (Debian: apt-get install chromium fonts-noto-cjk)
 	$(PY) -m pytest -n 2 -m browser tests/console $(ARGS)
 
-test-wheel: $(VENV)/.dev ## build the wheel and start a gateway from it in an environment of its own
+test-wheel: $(VENV)/.dev $(RELEASE_VENV)/.release ## build a release and start a gateway from its wheel in an environment of its own
 	$(PY) -m pytest -m wheel tests/deploy/test_wheel.py $(ARGS)
 
 mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suite, scenario by scenario
@@ -116,22 +120,27 @@ site: $(SITE_VENV)/.site ## build the documentation site into build/site, and ch
 	$(SITE_VENV)/bin/properdocs build --strict --config-file mkdocs.yml
 	$(SITE_VENV)/bin/python docs/site/check.py build/site
 
-wheel: $(VENV)/.dev ## build the wheel into dist/
-	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+release: $(RELEASE_VENV)/.release ## build and check what is published into dist/: sdist, wheel, SBOMs, licences, checksums (RELEASING.md)
+	rm -f $(DIST)/twolane-* $(DIST)/SHA256SUMS
+	$(RELEASE_VENV)/bin/python -m build --no-isolation --outdir $(DIST)
+	$(RELEASE_VENV)/bin/twine check --strict $(DIST)/*.tar.gz $(DIST)/*.whl
+	$(RELEASE_VENV)/bin/python deploy/release/sbom.py $(DIST) $(ENVIRONMENTS) $(patsubst %,requirements/%.txt,$(BILLS))
+	cd $(DIST) && sha256sum twolane-* >SHA256SUMS
 
 lock: ## write the requirements and lock files anew (needs uv and npm)
-	$(LOCK) -o requirements.txt
-	$(LOCK) --extra mcp --extra codings -o requirements-mcp.txt
-	$(LOCK) --extra mcp --extra codings --extra tracing -o requirements-tracing.txt
-	$(LOCK) --extra dev -o requirements-dev.txt
-	$(LOCK) --extra dev --extra clients -o requirements-clients.txt
-	$(LOCK) --extra clients-all -o requirements-clients-all.txt
-	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:instructor -o requirements-clients-instructor.txt
-	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements-clients-aider.txt
-	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:mcp-servers -o requirements-mcp-servers.txt
-	$(filter-out pyproject.toml,$(LOCK)) --no-strip-extras --group pyproject.toml:mcp-servers-old -o requirements-mcp-servers-old.txt # pip takes no hash of `mcp` for `mcp[cli]`
-	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:model-servers -o requirements-model-servers.txt
-	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:site -o requirements-docs.txt
+	$(LOCK) -o requirements/base.txt
+	$(LOCK) --extra mcp --extra codings -o requirements/mcp.txt
+	$(LOCK) --extra mcp --extra codings --extra tracing -o requirements/tracing.txt
+	$(LOCK) --extra dev -o requirements/dev.txt
+	$(LOCK) --extra dev --extra clients -o requirements/clients.txt
+	$(LOCK) --extra clients-all -o requirements/clients-all.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:instructor -o requirements/clients-instructor.txt
+	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements/clients-aider.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:mcp-servers -o requirements/mcp-servers.txt
+	$(filter-out pyproject.toml,$(LOCK)) --no-strip-extras --group pyproject.toml:mcp-servers-old -o requirements/mcp-servers-old.txt # pip takes no hash of `mcp` for `mcp[cli]`
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:model-servers -o requirements/model-servers.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:site -o requirements/docs.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:release -o requirements/release.txt
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
 	npm run relock --prefix tests/mcp_servers/node
@@ -140,20 +149,20 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(MODELS_VENV) $(SITE_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(MODELS_VENV) $(SITE_VENV) $(RELEASE_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: requirements.txt | $(VENV)/bin/python
+$(VENV)/.run: requirements/base.txt | $(VENV)/bin/python
 	@echo "Installing what the gateway needs into $(VENV): half a minute or so, this once."
-	@$(PY) $(PIP) -r requirements.txt
+	@$(PY) $(PIP) -r requirements/base.txt
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
-	$(PY) $(PIP) -r requirements-dev.txt
+$(VENV)/.dev: requirements/dev.txt | $(VENV)/bin/python
+	$(PY) $(PIP) -r requirements/dev.txt
 	@touch $@ $(VENV)/.run
 
 # The command `gateway` of this checkout.
@@ -170,13 +179,16 @@ define environment =
 endef
 
 .SECONDEXPANSION:
-$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements-$$(subst .venv-,,$$*).txt
+$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements/$$(subst .venv-,,$$*).txt
 	$(environment)
 
-$(SITE_VENV)/.site: %/.site: requirements-docs.txt
+$(SITE_VENV)/.site: %/.site: requirements/docs.txt
 	$(environment)
 
-$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(MODELS_VENV)/.servers: %/.servers: requirements-$$(subst .venv-,,$$*).txt
+$(RELEASE_VENV)/.release: %/.release: requirements/release.txt
+	$(environment)
+
+$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(MODELS_VENV)/.servers: %/.servers: requirements/$$(subst .venv-,,$$*).txt
 	$(environment)
 
 tests/clients/node/node_modules/.installed $(SERVERS)/.installed $(AXE)/.installed: %/node_modules/.installed: %/package-lock.json

@@ -8,6 +8,7 @@ import pytest
 from metrics_page import busy_context
 from upstream.groups import group
 
+from gateway.cli.commands import EXAMPLES
 from gateway.contracts.errors import CODES
 from gateway.lanes.gauges import gauges
 from gateway.registry.loader import find_plugin
@@ -68,6 +69,16 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         assert sample is not None, name
         found = set(re.findall(r"(\w+)=", sample[1] or "")) - {"le"}
         assert found == set(filter(None, labels.split(","))), name
+
+
+def test_every_command_is_documented() -> None:
+    """docs/commands.md has a row for each word behind `gateway`, with the words below it."""
+    page = (ROOT / "docs/commands.md").read_text().partition("\n## All commands\n")[2]
+    rows = re.findall(r"^\| (`gateway .*?) \| ", page, re.MULTILINE)
+    for path in EXAMPLES:
+        word, _, below = path.partition(" ")
+        found = " ".join(row for row in rows if re.match(rf"`gateway {word}\b", row))
+        assert found and re.search(rf"\b{below}\b", found), path
 
 
 def test_every_decision_is_listed() -> None:

@@ -16,8 +16,10 @@ from gateway.cli.main import main
 from gateway.testing.local_gateway import LocalGateway
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
-PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+CLIENTS = ROOT / "docs/clients.md"
+#: The pages whose every block is tested, or named as what a test cannot run.
+TESTED = [ROOT / "README.md", CLIENTS, ROOT / "docs/commands.md"]
 _FENCE = re.compile(
     r"^<!-- check: (?P<name>[^,\n]+?)(?:, with (?P<kind>folders|places|certificates) (?P<there>[^\n]+?))? -->\n"
     r"```yaml\n(?P<text>.*?)^```\n",
@@ -43,7 +45,7 @@ def test_a_printed_configuration_is_right(
         for name, path in zip((recipe["there"] or "").split(), there, strict=True):
             path.touch() if recipe["kind"] == "places" and not name.endswith("/") else path.mkdir()
     for variable in _VARIABLE.findall(recipe["text"]):
-        monkeypatch.setenv(variable, "0123456789abcdef0123456789abcdef")
+        monkeypatch.setenv(variable, "0123456789abcdef" * 4)  # long enough for a SHA-256, too
     monkeypatch.chdir(tmp_path)
     code = main(["check-config"])
     assert code == 0, capsys.readouterr()
@@ -56,7 +58,9 @@ def test_recipes_are_found() -> None:
 
 def test_every_block_of_the_readme_is_tested() -> None:
     """A block without a mark could become wrong unseen; `text` is what the block above it prints."""
-    marks = re.findall(r"^(.*)\n```(?!text\b)\w+\n", README.read_text(), re.MULTILINE)
+    marks = [
+        mark for page in TESTED for mark in re.findall(r"^(.*)\n```(?!text\b)\w+\n", page.read_text(), re.MULTILINE)
+    ]
     assert [mark for mark in marks if not re.fullmatch(r"<!-- (?:test|check|settings): .+ -->", mark)] == []
     assert len(marks) > 15
 
@@ -64,7 +68,7 @@ def test_every_block_of_the_readme_is_tested() -> None:
 async def test_the_settings_of_open_webui_reach_the_gateway() -> None:
     """Open WebUI asks for the models below the base URL that it is given, then for a stream."""
     settings = re.search(
-        r"^<!-- settings: Open WebUI -->\n```sh\n(.*?)^```\n", README.read_text(), re.MULTILINE | re.DOTALL
+        r"^<!-- settings: Open WebUI -->\n```sh\n(.*?)^```\n", CLIENTS.read_text(), re.MULTILINE | re.DOTALL
     )
     assert settings is not None
     words = dict(word.partition("=")[::2] for word in settings[1].split())

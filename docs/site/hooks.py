@@ -18,6 +18,8 @@ PAGES: Final = {
     "README.md": "about/readme.md",
     "CHANGELOG.md": "about/changelog.md",
     "CONTRIBUTING.md": "about/contributing.md",
+    "RELEASING.md": "about/releasing.md",
+    "CODE_OF_CONDUCT.md": "about/code-of-conduct.md",
     "SECURITY.md": "about/security.md",
     "deploy/README.md": "about/deploy.md",
     "bench/README.md": "about/bench.md",
@@ -34,7 +36,12 @@ _NESTED: Final = re.compile(r"^( +)(?=[-*] |\d+\. )", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Make anchors as a repository browser makes them, so that one link serves both. List the decision records."""
+    """Make anchors as a repository browser makes them, so that one link serves both. List the decision records.
+
+    The foot of each page names the version.
+    """
+    [version] = re.findall(r'^__version__ = "(.+)"$', (ROOT / "gateway/__init__.py").read_text(), re.MULTILINE)
+    config.copyright = f"Twolane {version}"
     config.mdx_configs["toc"]["slugify"] = lambda text, separator: (
         re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", separator)
     )

@@ -1,4 +1,4 @@
-"""The README and docs/clients.md are true: each snippet runs as it stands there and prints what stands there."""
+"""The README and two pages are true: each snippet runs as it stands there and prints what stands there."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,8 @@ pytestmark = pytest.mark.clients
 
 README = tuple(snippets_of("README.md"))
 CLIENTS = tuple(snippets_of("docs/clients.md"))
+COMMANDS = tuple(snippets_of("docs/commands.md"))
+PAGES = (*COMMANDS, *CLIENTS)
 #: Programs that are too large for every CI run.
 LARGE = ("litellm", "codex", "claude-code", "cline", "continue", "aider", "qwen-code")
 #: Those with a row of their own in docs/clients.md.
@@ -42,30 +44,29 @@ def started() -> Iterator[GatewayProcess]:
 
 
 def test_every_client_has_its_snippet() -> None:
-    """Those that the README promises are run as it prints them, and further ones as docs/clients.md does."""
-    terminals, gateway = "clone activate", "curl configuration approvals health"
-    clients = "openai-python openai-node ai-sdk codex claude-code cline continue"
+    """Those that docs/clients.md promises are run as it prints them, and so are the README and docs/commands.md."""
+    assert {snippet.name for snippet in README} == {"clone", "make run", "activate", "curl", "approvals"}
+    assert {snippet.name for snippet in COMMANDS} == {"configuration", "health"}
+    clients = "openai-python openai-node ai-sdk codex claude-code cline continue openai-agents litellm aider qwen-code"
     contexts = {"openai-python context", "openai-python context responses"}
-    readme = {*terminals.split(), *gateway.split(), *clients.split(), "make run", *contexts}
-    assert {snippet.name for snippet in README} == readme
     streams = {f"{name} stream" for name in ("openai-python", "openai-node", "ai-sdk")}
     libraries = "anthropic-python anthropic-node langchain-openai langchain-js langgraph instructor llm pydantic-ai"
     further = {*libraries.split(), *streams, "openai-python async", "openai-python responses"}
-    assert {snippet.name for snippet in CLIENTS} == further | {"openai-agents", "litellm", "aider", "qwen-code"}
-    assert HELLO in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert {snippet.name for snippet in CLIENTS} == {*clients.split(), *contexts, *further}
+    assert HELLO in (ROOT / "docs/clients.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "name",
     [
         pytest.param(name, marks=_marks(name) if name in LARGE else ())
-        for name in dict.fromkeys(snippet.name for snippet in CLIENTS)
+        for name in dict.fromkeys(snippet.name for snippet in PAGES)
     ],
 )
 def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess, tmp_path: Path) -> None:
     """With the real client; only the port is another one."""
     address = started.base_url.removeprefix("http://")
-    for snippet in CLIENTS:
+    for snippet in PAGES:
         if snippet.name != name:
             continue
         if snippet.file is not None:
@@ -75,14 +76,7 @@ def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess,
         assert printed.replace(address, ADDRESS) == snippet.output
 
 
-@pytest.mark.parametrize(
-    "left_out",
-    [
-        pytest.param(LARGE, id="libraries"),
-        pytest.param((), id="programs", marks=_marks("claude-code", "cline", "continue")),
-    ],
-)
-def test_the_readme_from_top_to_bottom(left_out: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_readme_from_top_to_bottom(tmp_path: Path) -> None:
     """As printed, by a reader with a home, a clone and an environment of their own."""
     reader = Reader(tmp_path)
     clone, shown, *rest = README
@@ -92,19 +86,19 @@ def test_the_readme_from_top_to_bottom(left_out: tuple[str, ...], tmp_path: Path
         printed = banner_of(gateway, lines=len(shown.code.splitlines()))
         number = re.compile(r"process \d+")
         assert number.sub("", printed) == number.sub("", reader.here(shown.code).rstrip())
-        _type(reader, rest[:at_approvals], left_out=left_out)
+        _type(reader, rest[:at_approvals])
     reader.save(rest[at_approvals])
     with reader.running(start) as gateway:
         banner_of(gateway, lines=1)
-        _type(reader, rest[at_approvals + 1 :], left_out=left_out)
+        _type(reader, rest[at_approvals + 1 :])
     assert (reader.folder / "work/note.txt").read_text() == "Hello"
 
 
-def _type(reader: Reader, snippets: Sequence[Snippet], *, left_out: tuple[str, ...]) -> None:
+def _type(reader: Reader, snippets: Sequence[Snippet]) -> None:
     for snippet in snippets:
         if snippet.name == "activate":
             reader.activate(snippet)
         elif snippet.file is not None:
             reader.save(snippet)
-        elif snippet.name not in left_out:
+        else:
             assert reader.type(snippet) == snippet.output, snippet.name

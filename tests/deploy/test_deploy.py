@@ -98,7 +98,7 @@ def test_the_image_takes_only_what_the_repository_has() -> None:
     """Every COPY source exists, and the package, the plugins and both configurations are among them."""
     sources = copied()
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
-    requirements = {"requirements.txt", "requirements-mcp.txt", "requirements-tracing.txt"}
+    requirements = {"requirements/base.txt", "requirements/mcp.txt", "requirements/tracing.txt"}
     needed = {*requirements, "gateway/", "plugins/", "gateway.yaml", "deploy/gateway.container.yaml"}
     assert needed <= set(sources)
 
@@ -118,22 +118,22 @@ def test_the_image_installs_pinned_wheels_and_leaves_no_installer() -> None:
     steps = [rest for word, rest in dockerfile() if word == "RUN"]
     [install] = [step for step in steps if "install" in step and "REQUIREMENTS" in step]
     assert "--require-hashes" in install
-    assert ("ARG", "REQUIREMENTS=requirements-mcp.txt") in dockerfile()
+    assert ("ARG", "REQUIREMENTS=requirements/mcp.txt") in dockerfile()
     assert "--only-binary :all:" in install
     assert any("pip uninstall --yes pip" in step for step in steps[steps.index(install) + 1 :])
 
 
 def test_the_image_has_the_sdk_for_mcp_and_otherwise_what_everybody_has() -> None:
     """In the same versions, so that what was tested is what runs."""
-    plain, image = (pinned(REPOSITORY / name) for name in ("requirements.txt", "requirements-mcp.txt"))
-    assert plain <= image <= pinned(REPOSITORY / "requirements-dev.txt")
+    plain, image = (pinned(REPOSITORY / name) for name in ("requirements/base.txt", "requirements/mcp.txt"))
+    assert plain <= image <= pinned(REPOSITORY / "requirements/dev.txt")
     assert any(line.startswith("mcp==") for line in image - plain)
 
 
 def test_a_larger_image_sends_traces_too() -> None:
-    """`--build-arg REQUIREMENTS=requirements-tracing.txt` adds the libraries for traces, and changes no other."""
-    image, larger = (pinned(REPOSITORY / f"requirements-{name}.txt") for name in ("mcp", "tracing"))
-    assert image <= larger <= pinned(REPOSITORY / "requirements-dev.txt")
+    """`--build-arg REQUIREMENTS=requirements/tracing.txt` adds the libraries for traces, and changes no other."""
+    image, larger = (pinned(REPOSITORY / f"requirements/{name}.txt") for name in ("mcp", "tracing"))
+    assert image <= larger <= pinned(REPOSITORY / "requirements/dev.txt")
     assert any(line.startswith("opentelemetry-sdk==") for line in larger - image)
 
 

@@ -42,7 +42,7 @@ def test_a_query_of_what_is_not_there_is_found() -> None:
 def test_the_command_of_each_row_exists() -> None:
     """What a row names to go on with is in the table of commands."""
     page = OPERATIONS.read_text()
-    commands = page[page.index("## Commands") :]
+    commands = OPERATIONS.with_name("commands.md").read_text()
     night = page[page.index("## At night") : page.index("What happened to request X")]
     named = set(re.findall(r"`gateway ([a-z-]+)", night))
     assert {"approvals", "healthcheck", "limits", "mcp", "runs", "upstreams", "usage"} <= named

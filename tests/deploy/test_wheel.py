@@ -1,11 +1,19 @@
-"""The wheel, built and installed into an environment of its own (make test-wheel)."""
+"""A release, built as it is published, and its wheel in an environment of its own (make test-wheel)."""
 
+import hashlib
+import json
+import os
+import re
 import subprocess
-import sys
-import venv
+import tarfile
+import urllib.request
 from pathlib import Path
 
 import pytest
+
+from gateway import __version__
+from gateway.demo.script import GREETING
+from gateway.testing.ports import free_port
 
 pytestmark = pytest.mark.wheel
 
@@ -13,25 +21,64 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: object, cwd: Path) -> str:
-    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))}
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `make release` writes, and with the environment that it installs the wheel into."""
+    home = tmp_path_factory.mktemp("release")
+    run("make", "release", f"DIST={home / 'dist'}", f"ENVIRONMENTS={home}", "BILLS=base", cwd=ROOT)
+    return home
+
+
+@pytest.fixture(scope="module")
+def python(home: Path) -> Path:
     """An environment with the wheel, and with another distribution that has a package `plugins`."""
-    home = tmp_path_factory.mktemp("wheel")
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    run(*pip, "wheel", "--no-deps", "--wheel-dir", home / "dist", ROOT, cwd=home)
-    venv.create(home / "venv", with_pip=True)
-    found = home / "venv" / "bin" / "python"
-    (wheel,) = (home / "dist").glob("*.whl")
-    run(found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=home)
+    found = home / "base" / "bin" / "python"
     site = Path(run(found, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=home).strip())
     (site / "plugins").mkdir()  # fails if the wheel has brought one
     (site / "plugins" / "__init__.py").write_text("OTHERS = True\n")
     return found
+
+
+def test_the_checksums_are_of_all_files(home: Path) -> None:
+    """Each file that is published stands in SHA256SUMS, with its hash."""
+    lines = (home / "dist" / "SHA256SUMS").read_text().splitlines()
+    listed = {name: sha256 for sha256, name in (line.split() for line in lines)}
+    files = {path.name: path for path in (home / "dist").glob("twolane-*")}
+    stem = f"twolane-{__version__}"
+    wheel, bill, texts = f"{stem}-py3-none-any.whl", f"{stem}-base.cdx.json", f"{stem}-base-licences.txt"
+    assert set(files) == {f"{stem}.tar.gz", wheel, bill, texts}
+    assert listed == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def test_the_source_distribution_has_what_git_has(home: Path) -> None:
+    """Each tracked file, and no other but the metadata of the package: a leftover of your checkout fails here."""
+    with tarfile.open(home / "dist" / f"twolane-{__version__}.tar.gz") as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = set(run("git", "ls-files", cwd=ROOT).splitlines())
+    assert packed - tracked == {"PKG-INFO"}
+    assert tracked - packed == set()
+
+
+def test_the_bill_of_materials_names_what_is_installed_and_what_is_bundled(home: Path, python: Path) -> None:
+    """Every distribution and every file of others, each with a version and a licence; the texts stand beside it."""
+    bill = json.loads((home / "dist" / f"twolane-{__version__}-base.cdx.json").read_text())
+    texts = (home / "dist" / f"twolane-{__version__}-base-licences.txt").read_text()
+    code = "import importlib.metadata as m; print('\\n'.join(f'{d.name}=={d.version}' for d in m.distributions()))"
+    installed = set(run(python, "-I", "-c", code, cwd=home).split())
+    own = f"twolane=={__version__}"
+    named = {f"{each['name']}=={each['version']}" for each in bill["components"]}
+    bundled = {"htmx.org==2.0.11", "htmx-ext-sse==2.2.4"}
+    assert named == installed - {own} | bundled
+    assert all(each["licenses"] and each["purl"] for each in bill["components"])
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/twolane@{__version__}"
+    assert {"==".join(line) for line in re.findall(r"^([\w.-]+) (\d[\w.]*): \S", texts, re.MULTILINE)} == installed
+    assert "Zero-Clause BSD" in texts
 
 
 def test_it_brings_one_package_with_its_types_its_schema_and_examples(python: Path, tmp_path: Path) -> None:
@@ -46,6 +93,8 @@ def test_it_brings_one_package_with_its_types_its_schema_and_examples(python: Pa
     for file in ("py.typed", "gateway.schema.json", "gateway.yaml", "plugins/stages/memory.py"):
         assert f"gateway/{file}" in lines
     assert any(line.startswith("gateway/examples/workflows/") for line in lines)
+    assert f"twolane-{__version__}.dist-info/sboms/bundled.cdx.json" in lines
+    assert f"twolane-{__version__}.dist-info/licenses/gateway/console/static/htmx.LICENSE" in lines
     console = {str(path.relative_to(ROOT)) for path in (ROOT / "gateway" / "console").rglob("*") if path.is_file()}
     assert "gateway/console/static/htmx.min.js" in console
     assert {path for path in console if "__pycache__" not in path} <= set(lines)
@@ -59,3 +108,22 @@ def test_others_packages_of_that_name_hide_none_of_ours(python: Path, tmp_path: 
     (tmp_path / "gateway.yaml").write_text("{}\n")
     said = run(python, *how, "check-config", cwd=tmp_path)
     assert "gateway.yaml: ok" in said and "prompt_enhancer" in said
+
+
+def test_the_command_starts_a_gateway_that_answers(python: Path, tmp_path: Path) -> None:
+    """`gateway run` in an empty folder, and one chat with the demo model."""
+    command = python.with_name("gateway")
+    assert __version__ in run(command, "version", cwd=tmp_path)
+    port = free_port()
+    with subprocess.Popen([command, "run", "--port", str(port)], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().decode() == f"Twolane {__version__} is ready.\n"
+            body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "Say hello"}]}).encode()
+            url = f"http://127.0.0.1:{port}/v1/chat/completions"
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request) as answer:
+                said = json.load(answer)["choices"][0]["message"]["content"]
+        finally:
+            process.terminate()
+    assert said.startswith(GREETING)

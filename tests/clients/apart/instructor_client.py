@@ -1,4 +1,4 @@
-"""instructor (requirements-clients-instructor.txt): texts, and objects as JSON; a stream has them piece by piece."""
+"""instructor (requirements/clients-instructor.txt): texts, and objects as JSON; a stream has them piece by piece."""
 
 from collections.abc import Iterator
 

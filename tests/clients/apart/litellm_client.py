@@ -1,4 +1,4 @@
-"""The LiteLLM SDK (requirements-clients-all.txt)."""
+"""The LiteLLM SDK (requirements/clients-all.txt)."""
 
 import json
 from collections.abc import Iterator
