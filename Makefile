@@ -93,6 +93,7 @@ check: $(VENV)/.dev site ## lint, types, formatting, shipped configuration, gene
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(PY) -m pytest -q tests/test_names.py
 	$(PY) -m gateway check-config -c gateway.yaml
 	$(PY) -m gateway.cli.reference --check
 	$(PY) -m gateway.api.openapi.document --check
