@@ -39,9 +39,10 @@ ROOMS = (
     ("config",),
     ("dialects", "upstream", "usage"),
     ("http", "limits"),
+    ("text",),
     ("telemetry", "plugins"),
     ("contracts",),
-    ("text", "sandbox", "jsontext", "net"),
+    ("sandbox", "jsontext", "net"),
     ("aio",),
     ("demo",),
 )

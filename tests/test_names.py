@@ -18,10 +18,11 @@ FILES = sorted(
 #: Nouns and verbs that only look like a participle.
 NO_PARTICIPLES = {"embed", "feed", "finding", "need", "ping", "ring", "seed", "speed", "string", "thing"}
 #: Participles that do not end in -ed.
-IRREGULAR = set(
-    "begun bound brought built caught chosen drawn found given gone heard held kept known left lost made met paid seen "
-    "sent shown sold spent taken thought told won written".split()
-)
+IRREGULAR = {
+    *("begun", "bound", "brought", "built", "caught", "chosen", "drawn", "found", "given", "gone", "heard", "held"),
+    *("kept", "known", "left", "lost", "made", "met", "paid", "seen", "sent", "shown", "sold", "spent", "taken"),
+    *("thought", "told", "won", "written"),
+}
 PREPOSITIONS = "after as at before behind beside besides by for from in into like of on over than to under with without"
 ENDS_IN_PREPOSITION = re.compile(rf"_(?:{'|'.join(PREPOSITIONS.split())})$")
 

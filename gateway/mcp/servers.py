@@ -17,7 +17,6 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.aio.clock import until_set
-from gateway.config.reserved_names import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.plugin import Clock, Counters
@@ -28,6 +27,7 @@ from gateway.jsontext.canonical import canonical
 from gateway.mcp.changed_tools import ChangedTools
 from gateway.mcp.registration import SettingsError, parse_settings
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
+from gateway.text.reserved_names import ServiceNames
 from gateway.tools.catalog import ConfiguredSource
 
 log = logging.getLogger("gateway")

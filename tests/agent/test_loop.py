@@ -415,7 +415,7 @@ def test_a_text_in_place_of_a_call_is_asked_for_again_once() -> None:
     assert asked == AskAction(({"role": "user", "content": CALL_WISH},))
     run.round(found())
     assert not run.loop.hides_text and [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
-    assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
+    assert run.loop.handle_answer("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
 
 
 def test_a_second_text_in_place_of_a_call_ends_the_run() -> None:

@@ -19,7 +19,7 @@ STOP = "You need not ask me any more."
 async def bench() -> AsyncIterator[Bench]:
     made = Bench([])
     await made.agents()
-    await made.approvals.remembered.ask_before(RUN)
+    await made.approvals.remembered.store_ask(RUN)
     yield made
     await made.close()
 
@@ -28,7 +28,7 @@ async def test_it_is_taken_back_once(bench: Bench) -> None:
     """And told; after that there is nothing to take back."""
     remembered = bench.approvals.remembered
     assert "only where the gate does" in await cancel_ask(STOP, RUN, remembered)
-    assert not await remembered.asks_before(RUN)
+    assert not await remembered.has_ask(RUN)
     assert await cancel_ask(STOP, RUN, remembered) == ""
 
 
@@ -36,9 +36,9 @@ async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> Non
     """It is told the command for whoever may; nothing has changed."""
     remembered = bench.approvals.remembered
     mine = replace(RUN, caller=replace(ANN, scopes=frozenset(("context",))))
-    assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await cancel_ask(STOP, mine, remembered)
+    assert f"`gateway approvals revoke {await remembered.find_ask_id(RUN)}`" in await cancel_ask(STOP, mine, remembered)
     assert "`approve`" in await cancel_ask("不用再问我了", mine, remembered)
-    assert await remembered.asks_before(RUN)
+    assert await remembered.has_ask(RUN)
 
 
 @pytest.mark.parametrize("text", ["Go on.", f"{STOP} {'x' * 300}", f"`{STOP}`", "Ask me first."])
@@ -53,4 +53,4 @@ async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
         (replace(RUN, user="bob"), STOP),
     ):
         assert await cancel_ask(said, run, remembered) == ""
-    assert await remembered.asks_before(RUN)
+    assert await remembered.has_ask(RUN)

@@ -60,7 +60,7 @@ def test_every_key_is_documented_in_one_sentence() -> None:
 def test_defaults_are_written_as_in_a_file() -> None:
     """Durations, sizes and the address, not numbers and objects."""
     schema = json.loads(render_schema())
-    limits = schema["$defs"]["Limits"]["properties"]
+    limits = schema["$defs"]["LimitsSettings"]["properties"]
     assert (limits["head"]["default"], limits["drain"]["default"]) == ("32KiB", "30s")
     assert schema["properties"]["listen"]["default"] == "127.0.0.1:8080"
     assert schema["properties"]["store"]["default"] == "sqlite:///./gateway.db"
@@ -83,4 +83,4 @@ def test_the_schema_knows_what_the_loader_accepts() -> None:
     assert schema["$defs"]["McpServer"]["properties"]["autoApprove"]["deprecated"] is True
     assert {"type": "null"} in schema["properties"]["limits"]["anyOf"]
     assert {"type": "string", "pattern": r"\$\{"} in schema["properties"]["workers"]["anyOf"]
-    assert {"type": "string", "pattern": r"\$\{"} in schema["$defs"]["Logging"]["properties"]["level"]["anyOf"]
+    assert {"type": "string", "pattern": r"\$\{"} in schema["$defs"]["LoggingSettings"]["properties"]["level"]["anyOf"]

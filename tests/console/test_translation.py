@@ -47,7 +47,7 @@ def texts() -> set[str]:
     for file in ROOM.rglob("*.py"):
         code = file.read_text()
         found |= {next(filter(None, match.groups()), "") for match in _IN_CODE.finditer(code)}
-    refusals = _IN_REFUSALS.finditer((ROOM / "site.py").read_text())
+    refusals = _IN_REFUSALS.finditer((ROOM / "middleware.py").read_text())
     found |= {match[1] or match[2] for match in refusals}
     return {text.replace('\\"', '"') for text in found if text}
 
@@ -85,7 +85,7 @@ def test_no_text_stands_twice() -> None:
 def reasons_of_gate() -> set[str]:
     """Return the reasons of the gate and the judge in verdicts that ask a person, with {0} for each value."""
     found: set[str] = set()
-    for file in (gateway.tools.gate, gateway.tools.judge):
+    for file in (gateway.tools.gate, gateway.tools.call_evaluator):
         for node in ast.walk(ast.parse(Path(str(file.__file__)).read_text())):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
@@ -123,7 +123,7 @@ RULES_OF = {
     "sql": (ASSESSORS / "sql.py", PLUGIN / "sql", TOOLS / "execute_sql"),
 }
 #: What takes a rule as its first value.
-_TAKE_A_RULE = {"Objection", "Doubt", "_Doubt", "_hardening", "_confirm"}
+_TAKE_A_RULE = {"Objection", "QueryDoubt", "EngineDoubt", "_Doubt", "_raise_if_hardened", "_confirm"}
 _RULE = re.compile(r"[a-z]+(?:_[a-z]+)*")
 
 

@@ -139,6 +139,6 @@ async def test_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
         for _ in range(20):
             requests = [post(BODY, STORES) if rng.random() < 0.3 else chat() for _ in range(50)]
             await asyncio.gather(*(leaves(up.gateway, request) for request in requests))
-        await until(lambda: up.inflight == [0, 0, 0] and up.group.queued == 0)
+        await until(lambda: up.inflight == [0, 0, 0] and up.group.queue_length == 0)
         for member in up.group.members:
             await until(lambda member=member: len(member.pool.open) == len(member.pool.idle))  # type: ignore[misc]

@@ -13,7 +13,7 @@ def test_endpoints_are_shown_where_there_are_several() -> None:
     many = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))
     single = group("c", clock)
     many.take(many.members[0])
-    many.members[1].breaker.failed(0.0, probe=False)
+    many.members[1].breaker.record_failure(0.0, probe=False)
     seen = {
         (sample.name.removeprefix("gateway_upstream_"), *sample.labels.values()): sample.value
         for family in gauges((many, single))

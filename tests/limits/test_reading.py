@@ -182,7 +182,7 @@ class Failing:
     async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
         raise StoreError("the disk is gone")
 
-    async def attending(self, *, now_s: float) -> int:
+    async def count_gateways(self, *, now_s: float) -> int:
         raise StoreError("the disk is gone")
 
     async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:

@@ -183,7 +183,7 @@ import threading
 
 from pydantic import BaseModel
 
-from gateway.agent import effect
+from gateway.agent import call_execution as effect
 from gateway.plugin import Plugin, ToolResult, ToolSpec
 from gateway.server import worker
 

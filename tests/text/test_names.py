@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from auth.keyring import ROOT, Keyring, keyring
 from config.folder import Folder
-from keys.keyring import ROOT, Keyring, keyring
 
 from gateway.text.names import RESERVED_FOR_CALLERS, find_imitated_name, unfit
 

@@ -17,7 +17,7 @@ def test_each_obstacle_is_named() -> None:
     assert one.obstacle(0.0) == "busy"
     one.pause(5.0, 0.0, limited=False)
     assert (one.obstacle(4.9), one.obstacle(5.0), one.waits_s(1.0)) == ("pausing", "busy", 4.0)
-    one.breaker.failed(0.0, one.breaker.begin(0.0))
+    one.breaker.record_failure(0.0, one.breaker.begin(0.0))
     assert one.obstacle(5.0) == "open"
     one.healthy = False
     assert one.obstacle(100.0) == "unhealthy"

@@ -78,19 +78,19 @@ async def test_those_who_wait_go_on_when_no_place_will_come_free(goes_out: str, 
     waits = [asyncio.create_task(of.place(Tries(of, twice=False))) for _ in range(2)]
     await asyncio.sleep(0)
     if goes_out == "health":
-        of.found(of.members[0], failing="it answered 500")
+        of.apply_health_check(of.members[0], failing="it answered 500")
     else:
         first.again("reset" if goes_out == "breaker" else "503", pause_s=9.0 if goes_out == "pause" else None)
     ends = await asyncio.gather(*waits, return_exceptions=True)
     codes = [end.name if isinstance(end, Member) else getattr(end, "code", end) for end in ends]
-    assert codes == (["z", "z"] if rented else ["circuit_open"] * 2) and of.queued == 0
+    assert codes == (["z", "z"] if rented else ["circuit_open"] * 2) and of.queue_length == 0
 
 
 def test_all_endpoints_out_is_said_with_reasons_and_the_time_of_the_next_probe() -> None:
     """The shortest wait of all."""
     clock = ManualClock()
     of = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))
-    of.found(of.members[1], failing="it answered 500")
+    of.apply_health_check(of.members[1], failing="it answered 500")
     Tries(of, twice=False).begin()
     of.give_back(of.members[0], failed=True, probe=None)
     clock.advance(4.0)
@@ -104,9 +104,9 @@ def test_all_endpoints_out_is_said_with_reasons_and_the_time_of_the_next_probe()
 def test_health_brings_an_endpoint_back_whatever_its_breaker_says() -> None:
     """A check that works is as good as a probe."""
     of = group("a", CLOCK, breaker=BreakerRules(failures=1))
-    of.found(of.members[0], failing="it answered 500")
-    of.members[0].breaker.failed(0.0, of.members[0].breaker.begin(0.0))
-    of.found(of.members[0], failing=None)
+    of.apply_health_check(of.members[0], failing="it answered 500")
+    of.members[0].breaker.record_failure(0.0, of.members[0].breaker.begin(0.0))
+    of.apply_health_check(of.members[0], failing=None)
     assert of.members[0].obstacle(0.0) is None
 
 

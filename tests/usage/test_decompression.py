@@ -9,7 +9,7 @@ from collections.abc import Callable
 import brotli
 import pytest
 from usage.packing import packed
-from usage.test_kept import BODY, pieces
+from usage.test_ring_buffer import BODY, pieces
 
 from gateway.usage.codings import zstd
 from gateway.usage.decompression import (

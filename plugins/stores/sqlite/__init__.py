@@ -49,8 +49,7 @@ from gateway.plugin import (
 
 from . import general_tx as kept
 from . import journal_statements as journal
-from . import journal_tx as transactions
-from . import response_statements, run_lists
+from . import journal_tx, response_statements, run_lists
 from .connection_thread import SqliteThread, Values
 from .file import IN_MEMORY, connect, open_file
 from .file_check import SqliteCheck
@@ -230,7 +229,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     # Runs.
 
     async def write(self, change: Change) -> None:
-        await self._write(partial(transactions.write, change=change), lasts=transactions.choose_durability(change))
+        await self._write(partial(journal_tx.write, change=change), lasts=journal_tx.choose_durability(change))
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
@@ -254,7 +253,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         await self._write(lambda c: c.execute(journal.DELIVERED, (tenant, fingerprint, run_id)).rowcount)
 
     async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
-        await self._write(partial(transactions.awaits, key=(tenant, run_id, waiter), until_s=until_s))
+        await self._write(partial(journal_tx.awaits, key=(tenant, run_id, waiter), until_s=until_s))
 
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         return await self._all(STEPS, journal.STEPS, (tenant, run_id))
@@ -264,7 +263,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     ) -> Sequence[StoredRun]:
         statement = journal.CLAIMABLE if run_id is None else journal.CLAIMABLE_RUN
         which = (json.dumps(list(states)), now_s, limit, *(() if run_id is None else (run_id,)))
-        taken = partial(transactions.claim, statement=statement, values=which, owner=owner, until_s=until_s)
+        taken = partial(journal_tx.claim, statement=statement, values=which, owner=owner, until_s=until_s)
         return await self._write(taken)
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
@@ -272,13 +271,13 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
 
     async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:
-        return await self._write(partial(transactions.release, owner=owner, run_ids=run_ids))
+        return await self._write(partial(journal_tx.release, owner=owner, run_ids=run_ids))
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
-        await self._write(partial(transactions.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
+        await self._write(partial(journal_tx.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
 
     async def cancel(self, run_id: str, **how: Unpack[Cancellation]) -> bool:
-        return await self._write(partial(transactions.cancel, run_id=run_id, **how), lasts=Lasts.FOR_SURE)
+        return await self._write(partial(journal_tx.cancel, run_id=run_id, **how), lasts=Lasts.FOR_SURE)
 
     # Approvals.
 
@@ -310,17 +309,17 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return (await self.rule_all([write]))[0]
 
     async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
-        return await self._write(partial(transactions.rule, writes=writes), lasts=Lasts.FOR_SURE)
+        return await self._write(partial(journal_tx.rule, writes=writes), lasts=Lasts.FOR_SURE)
 
     async def note(self, write: NoteWrite) -> Approval | None:
-        return await self._write(partial(transactions.note, write=write), lasts=Lasts.FOR_SURE)
+        return await self._write(partial(journal_tx.note, write=write), lasts=Lasts.FOR_SURE)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
-        reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)
+        reissue = partial(journal_tx.reissue, old_id=old_id, approval=approval, events=events)
         return await self._write(reissue, lasts=Lasts.FOR_SURE)
 
     async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
-        return await self._write(partial(transactions.expire, now_s=now_s, limit=limit))
+        return await self._write(partial(journal_tx.expire, now_s=now_s, limit=limit))
 
     async def count_backlog(self, *, stuck_before_s: float) -> StoreBacklog:
         return await self._read(partial(run_lists.count_backlog, stuck_before_s=stuck_before_s))
@@ -367,7 +366,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.id), audit)
 
     async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
-        revoke = partial(transactions.execute_audited, statement=statement, values=values, audit=audit)
+        revoke = partial(journal_tx.execute_audited, statement=statement, values=values, audit=audit)
         return await self._write(revoke, lasts=Lasts.FOR_SURE)
 
     # Events and the audit log.

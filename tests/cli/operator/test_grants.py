@@ -24,7 +24,7 @@ async def asking(desk: Desktop, conversation: str) -> str:
     ask = AskBefore(
         id="ask_1", tenant="acme", caller="ann", conversation=conversation, created_s=NOW_S, expires_s=until
     )
-    await desk.office.store.ask_before(ask)
+    await desk.office.store.put_ask(ask)
     (one,) = (await desk.get("/context/asks"))[1]["data"]
     return str(one["id"])
 

@@ -54,7 +54,8 @@ BUILT_IN = ("file_operations", "http_request", "execute_sql", "execute_command")
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_plugin_declares_the_settings_of_a_built_in_tool(name: str) -> None:
     """There is one declaration; only the plugin of this name is imported."""
-    code = f"import sys; from gateway.config.schema.tools import Tools; Tools.model_validate({{{name!r}: {{}}}})"
+    code = "import sys; from gateway.config.schema.tools import ToolsSettings; "
+    code += f"ToolsSettings.model_validate({{{name!r}: {{}}}})"
     code += "; print(*(m for m in sys.modules if m.startswith('gateway.plugins.tools.') and m.count('.') == 3))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"gateway.plugins.tools.{name}"]

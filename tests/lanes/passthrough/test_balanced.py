@@ -305,12 +305,12 @@ async def test_a_client_that_leaves_frees_its_place_wherever_it_was() -> None:
             await first.send(chat())
             await up.endpoints[0].wait_requests(1)
             await second.send(chat())
-            await until(lambda: up.group.queued == 1)
+            await until(lambda: up.group.queue_length == 1)
             third = await ask(up.gateway, chat())
             assert third.status == 503 and error_of(third)["code"] == "overloaded"
             assert third.values(b"retry-after") == [b"1"]
             second.close()
-            await until(lambda: up.group.queued == 0)
+            await until(lambda: up.group.queue_length == 0)
         await until(lambda: up.inflight == [0])
 
 
@@ -330,7 +330,7 @@ async def test_whoever_waits_gets_the_next_place() -> None:
             await first.send(chat())
             await up.endpoints[0].wait_requests(1)
             await second.send(post(body, CHAT)[:1000])
-            await until(lambda: up.group.queued == 1)
+            await until(lambda: up.group.queue_length == 1)
             sending = asyncio.create_task(second.send(post(body, CHAT)[1000:]))
             await breathe(20)
             go_on.set()
@@ -395,7 +395,7 @@ async def test_whoever_waits_goes_on_when_the_endpoint_goes_out(rented: bool) ->
             await first.send(chat())
             await up.endpoints[0].wait_requests(1)
             await second.send(chat())
-            await until(lambda: up.group.queued == 1)
+            await until(lambda: up.group.queue_length == 1)
             go_on.set()
             response = await second.read_response()
             assert response.payload == b"rented" if rented else error_of(response)["code"] == "circuit_open"
@@ -428,8 +428,8 @@ async def test_a_fallback_answers_while_no_endpoint_can() -> None:
             assert (await ask(up.gateway, chat())).payload == b"other"
         assert len(up.endpoints[0].connections) == 1
         assert {request.target for request in other.endpoints[0].requests} == {b"/other/v1/chat/completions"}
-        await until(lambda: up.gateway.logged().count('"event":"request"') == 2)
-        logged = [orjson.loads(line) for line in up.gateway.logged().splitlines()]
+        await until(lambda: up.gateway.get_log().count('"event":"request"') == 2)
+        logged = [orjson.loads(line) for line in up.gateway.get_log().splitlines()]
         facts = [(one["upstream"], one["tries"]) for one in logged if one["event"] == "request"]
         assert facts == [("other", 2), ("other", 1)]
 

@@ -247,7 +247,7 @@ async def test_a_body_that_waits_in_the_queue_is_not_late() -> None:
         await breathe()
         sweep(up.gateway, 0.0)
         await client.send(request[500:2000])
-        await until(lambda: up.group.queued == 1)
+        await until(lambda: up.group.queue_length == 1)
         for later_s in range(50, 500, 50):
             sweep(up.gateway, later_s)
         released.set()

@@ -393,7 +393,7 @@ class Beginning:
         del self.open[:count]
 
     def seen(self) -> list[tuple[str, float]]:
-        return [(one.limit, one.used) for one in self.limiter.used(self.rules)]
+        return [(one.limit, one.used) for one in self.limiter.list_usage(self.rules)]
 
 
 @pytest.mark.parametrize("seed", range(40))

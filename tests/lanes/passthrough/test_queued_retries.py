@@ -61,10 +61,10 @@ async def test_a_retry_waits_for_a_place(refuses: bool, hedged: bool) -> None:
         whole = post(body, STORES)
         here = 1000 if refuses else len(whole)  # before it waits
         await second.send(whole[:here])
-        await until(lambda: up.group.queued == 1)
+        await until(lambda: up.group.queue_length == 1)
         sending = asyncio.create_task(second.send(whole[here:]))
         await third.send(chat())
-        await until(lambda: up.group.queued == 2)
+        await until(lambda: up.group.queue_length == 2)
         await breathe(20)
         assert up.inflight == [0, 1]
         held.go_on.set()
@@ -83,8 +83,8 @@ async def test_a_client_that_leaves_while_its_retry_waits_leaves_nothing_behind(
         await up.endpoints[1].wait_requests(1)
         async with client_of(up.gateway) as second:
             await second.send(chat())
-            await until(lambda: up.group.queued == 1)
-        await until(lambda: up.group.queued == 0)
+            await until(lambda: up.group.queue_length == 1)
+        await until(lambda: up.group.queue_length == 0)
         held.go_on.set()
         assert (await first.read_response()).payload == b"fine"
         assert up.counts == [2, 1] and up.inflight == [0, 0]
@@ -133,9 +133,9 @@ async def test_a_retry_that_cannot_wait_goes_to_a_fallback() -> None:
             await first.send(chat())
             await up.endpoints[1].wait_requests(1)
             await second.send(post(b"{}", CHAT))
-            await until(lambda: up.group.queued == 1)
+            await until(lambda: up.group.queue_length == 1)
             assert (await ask(up.gateway, chat())).payload == b"rented"
-            up.group.found(up.group.members[1], failing="it answered 500")
+            up.group.apply_health_check(up.group.members[1], failing="it answered 500")
             assert (await second.read_response()).payload == b"rented"
             assert other.requests[1].raw_body == b"{}" and up.counts == [3, 1]
 

@@ -107,7 +107,7 @@ async def test_log_lines_have_the_trace() -> None:
     ):
         await ask(gateway, get(b"/v1/x", PARENT))
         await ask(gateway, get(b"/context/runs", PARENT))
-        assert gateway.logged().count(f'"trace_id":"{TRACE}"') == 2
+        assert gateway.get_log().count(f'"trace_id":"{TRACE}"') == 2
 
 
 MODEL_FACTS = ("gen_ai.", "twolane.tokens.")

@@ -176,7 +176,7 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", code, place], cwd=ROOT)
     assert done.returncode == -9
     store = await opened(place)
-    assert len(await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)) == 50
+    assert len(await store.runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)) == 50
     await store.close()
 
 
@@ -300,7 +300,7 @@ async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
         assert await store.prompt("p", tenant=tenant) == StoredPrompt("p", tenant, "text", 1, 1.0)
     assert await store.prompt("p", tenant="new") is None
     await store.write(new(RUN))
-    assert len(await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)) == 3
+    assert len(await store.runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)) == 3
     await store.close()
     with closing(sqlite3.connect(f"{place}.v1")) as before:
         assert before.execute("SELECT id, state FROM runs ORDER BY id").fetchall() == [
@@ -322,7 +322,7 @@ async def test_asks_of_an_older_store_are_found_by_their_ids(tmp_path: Path) -> 
     store = await opened(place)
     assert await store.asks(tenant="acme", now_s=5.0, limit=9) == [kept]
     assert await store.ask_by_id(ask_id, tenant="acme") == kept
-    await store.ask_before(replace(kept, expires_s=20.0))
+    await store.put_ask(replace(kept, expires_s=20.0))
     assert await store.ask_by_id(ask_id, tenant="acme") == replace(kept, expires_s=20.0)
     assert await store.delete_ask(kept, audit=()) is True
     await store.close()
