@@ -18,7 +18,7 @@ from event_loops import ONE, Factories, loops_of
 from hypothesis import HealthCheck, settings
 
 from gateway.plugins.stores.sqlite.file import keep_blank
-from gateway.testing.forkserver import OWNER, SOCKET
+from tests.support.forkserver import OWNER, SOCKET
 
 # Thousands of tests open a new store, and to make its tables would take most of their time.
 keep_blank()

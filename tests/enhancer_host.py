@@ -7,6 +7,7 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
 from gateway.testing import FakeHost, make_exchange
+from tests.exchanges import changed
 from tests.scripted_replies import reply_of
 
 QUESTION: Json = {"role": "user", "content": "Hello?"}
@@ -29,8 +30,8 @@ def stage(host: FakeHost, **options: object) -> PromptEnhancer:
     return PLUGIN.build(Config(**options), host)
 
 
-def exchange(*messages: Json, prompt: str | None = "default", **facts: object) -> Exchange:
-    return make_exchange(*messages, prompt=prompt, **facts)
+def exchange(*messages: Json, prompt: str | None = "default", body: Json | None = None, **facts: object) -> Exchange:
+    return changed(make_exchange(*messages, body=body, prompt=prompt), **facts)
 
 
 async def sent(enhancer: PromptEnhancer, request: Exchange) -> Exchange:

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 from functional.through import HOSTS, PATIENT, get
 
 from gateway.testing import processes
-from gateway.testing.forkserver import fork_gateway
 from gateway.testing.raw_connection import PATIENCE_S, Peer, Response, connect
-from gateway.testing.run import GatewayProcess
+from tests.support.forkserver import forked
+from tests.support.gateway_process import GatewayProcess
 
 Read = TypeVar("Read")
 
@@ -41,7 +41,7 @@ def config(upstream_url: str | None, *, upstream: Mapping[str, object] | None = 
 async def ended(*arguments: str, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
     """(exit code, standard output, standard error) of `gateway ARGUMENTS`, which must end by itself."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = await fork_gateway(arguments, stdout=out.fileno(), stderr=err.fileno())
+        process = await forked(arguments, stdout=out.fileno(), stderr=err.fileno())
         try:
             async with asyncio.timeout(timeout_s):
                 code = await process.wait()

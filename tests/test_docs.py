@@ -56,7 +56,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         upstream.tries["127.0.0.1:1", "ok"] += 1
         upstream.answers["127.0.0.1:1", "200"] += 1
         several = group("ab", ManualClock())
-        several.members[0].last_status = "200"
+        several.members[0].answers.last_status = "200"
         several.checks = HealthChecks(several, HealthRules())
         gateway.metrics.sources.append(lambda: gauges((several,)))
         gateway.metrics.deadlines["head"] += 1

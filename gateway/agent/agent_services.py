@@ -26,9 +26,9 @@ class ApprovalSettings:
 
         A client that calls are shown to decides on each, and gets the outcome of each: one rejection ends nothing else.
         """
-        if exchange.workflow is not None or exchange.call is not None:
+        if exchange.job.workflow is not None or exchange.job.call is not None:
             return replace(self, on_reject="abort")
-        return replace(self, on_reject="continue") if exchange.shows_calls else self
+        return replace(self, on_reject="continue") if exchange.delivery.shows_calls else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,17 @@ All other fields of the answer go on to the client, whatever they are (gateway/d
 of them shows the id of an approval: only the gateway's own text does (gateway/dialects/id_scrubbing.py).
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gateway.agent.budget import TimeBudget
 from gateway.agent.output.fixed_argument_calls import exact
 from gateway.agent.output.scanner import AnswerScanner, CallGroup, Outcome, Prose
 from gateway.agent.output.tool_calls import HasTool
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
+from gateway.contracts.exchange import ANSWER_CHARS, Chunk, Emit, Exchange, Pause, Reply
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import names_sources, wants_text
@@ -20,7 +22,6 @@ from gateway.dialects.extra_message_fields import ECHOED, FieldAccumulator, Mess
 from gateway.dialects.id_scrubbing import Defuser
 from gateway.dialects.message_identity import TEXT_PARTS, content_text
 from gateway.dialects.usage import TurnUsage
-from gateway.runs.transcript import ANSWER_CHARS
 
 #: Fields that reach the client in another way. All other fields of an answer, and of its one choice, go on unchanged.
 _ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))
@@ -233,9 +234,9 @@ def build_reader(
 
     `holds_back`: the reply is asked for without the format. `hides_text`: its text is not shown.
     """
-    if exchange.workflow is not None:
+    if exchange.job.workflow is not None:
         return PlainAnswer(usage=usage)
-    scans, exact_tools = holds_back or wants_text(exchange.body), exchange.exact_tools
+    scans, exact_tools = holds_back or wants_text(exchange.body), exchange.steering.exact_tools
     spoken = _unsaid if hides_text else spoken
     return AnswerReader(
         usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool
@@ -263,3 +264,31 @@ def _news(source: Json, keys: Iterable[str], known: Json) -> Json:
 def too_deep() -> GatewayError:
     """Return the error of an answer that is nested too deeply to be written again."""
     return GatewayError("upstream_error", "The answer of the model holds a value that is nested too deeply.")
+
+
+class OpenReply:
+    """The reply of a run's model call, if one is open. Release it at its end."""
+
+    def __init__(self, budget: TimeBudget) -> None:
+        self._budget = budget
+        self.reply: Reply | None = None
+        self.has_expired = False  # the time of the run is over
+        self.is_dropped = False  # the client of the run is gone
+        self._closing: asyncio.Task[None] | None = None
+
+    async def release(self) -> None:
+        """Release the reply. Idempotent."""
+        reply, self.reply = self.reply, None
+        if reply is not None:
+            await reply.release()
+
+    def drop(self) -> None:
+        """End the current model call because its client is gone. The call is made again once a client is back."""
+        self.is_dropped = True
+        self._budget.interrupt()
+        self._closing = asyncio.get_running_loop().create_task(self.release())
+
+    def expire(self) -> None:
+        """End the current model call. Its reader gets an error, which becomes the run's timeout."""
+        self.has_expired = True
+        self._closing = asyncio.get_running_loop().create_task(self.release())

@@ -84,7 +84,7 @@ class Effects:
             if approval is not None and approval.edited is not None:
                 arguments = orjson.dumps(planned.call.arguments).decode()
                 outcome = replace(outcome, shown=f"[A person changed the arguments to {arguments}]\n{outcome.shown}")
-            await self._finish(number, outcome, is_last=self.exchange.is_one_call)
+            await self._finish(number, outcome, is_last=self.exchange.job.is_one_call)
             return outcome
         finally:
             await let_go()

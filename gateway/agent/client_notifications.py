@@ -1,4 +1,4 @@
-"""The client of a run and its calls: the question about those that wait for a person, and reports on the others.
+"""The client of a run: the texts of its answer, the question about calls that wait for a person, reports on the others.
 
 The question comes once in each answer: as text, or as an event to a client that calls are shown to.
 """
@@ -14,13 +14,14 @@ from gateway.approvals import texts
 from gateway.approvals.escaping import Language
 from gateway.approvals.view import approval_view
 from gateway.contracts.calls import PlannedCall
-from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.exchange import Chunk, Emit, Exchange
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.jsontext.canonical import canonical
 from gateway.runs import call_events
+from gateway.runs.live_run import EFFECTS
 from gateway.runs.recorder import RunRecorder
 from gateway.runs.run_span import approval_span, send_refused
 
@@ -28,6 +29,46 @@ from gateway.runs.run_span import approval_span, send_refused
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
 #: Marks calls of these numbers, among the steps of a run, whose results strangers may have written.
 Mark: TypeAlias = Callable[[Collection[int], Sequence[StoredStep]], Awaitable[None]]
+
+
+class Speech:
+    """The texts and chunks that a run says to its client. `progress.said` has the texts of the whole turn."""
+
+    def __init__(self, progress: RunProgress) -> None:
+        self._progress = progress
+        self.tell: Emit  # from `stream` on
+        self.is_quiet = True  # nothing was said in this round
+        self._before_question: int | None = None  # so many texts came before the question of an open answer
+
+    async def emit(self, chunk: Chunk) -> None:
+        """Send the client a chunk, and wait while it does not keep up."""
+        if (pause := self.tell(chunk)) is not None:
+            await pause()
+
+    def speak(self, text: str) -> str:
+        """Return text for the client. The model's text of a later round begins with a new paragraph."""
+        said = self._progress.said
+        if self.is_quiet and said and not said[-1][-1:].isspace():
+            text = f"\n\n{text}"
+        self.is_quiet = False
+        said.append(text)
+        return text
+
+    async def emit_round(self, chunk: Chunk) -> None:
+        """Send a chunk of a round to the client. A text in it becomes a paragraph of the answer."""
+        if isinstance(chunk, str):
+            self.is_quiet, self._before_question = True, len(self._progress.said)
+            chunk = self.speak(chunk)
+        await self.emit(chunk)
+
+    @property
+    def text_before_question(self) -> str | None:
+        """Return the text before the question of an open answer, or None if it asks nothing."""
+        return None if self._before_question is None else "".join(self._progress.said[: self._before_question])
+
+    def mark_effects(self) -> None:
+        """Send the mark of the first effect without waiting for the client."""
+        self.tell({EFFECTS: True})
 
 
 @dataclass(slots=True)
@@ -52,7 +93,7 @@ class Questions:
         """
         asked = [approval.id for approval in pending]
         is_new, self._stands = self._stands != asked, asked
-        if self.exchange.shows_calls:
+        if self.exchange.delivery.shows_calls:
             await say(chunks.event(self._event(self.exchange.id, pending, self.recorder.steps)))
             return
         if is_new:
@@ -65,7 +106,7 @@ class Questions:
 
         Whoever cancels the run notes the approvals that are cancelled with it.
         """
-        trace, tracer = self.exchange.trace, self.parts.tracer
+        trace, tracer = self.exchange.execution.trace, self.parts.tracer
         if trace is None or tracer is None or not trace.context.sampled:
             return
         for one in approvals:
@@ -78,10 +119,10 @@ class Questions:
 
         A call of an MCP client has none: whoever makes it for the client puts the question in its own way.
         """
-        if self.exchange.call is not None:
+        if self.exchange.job.call is not None:
             return ""
         is_new = self._stands != [approval.id for approval in pending]
-        if self.exchange.shows_calls:
+        if self.exchange.delivery.shows_calls:
             self.asked = self._event(self.exchange.id, pending, self.recorder.steps) if is_new else None
             return ""
         if is_new:
@@ -99,14 +140,19 @@ class Questions:
         """
         exchange = self.exchange
         is_named = exchange.user is not None or exchange.conversation is not None
-        return is_named and exchange.workflow is None and exchange.call is None and exchange.resume is None
+        return (
+            is_named
+            and exchange.job.workflow is None
+            and exchange.job.call is None
+            and exchange.execution.resume is None
+        )
 
     async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
         """Return the question of another run that waits for one of these calls, and its facts. None: no run does.
 
         The text is "" if `asked` has the question instead.
         """
-        if self.exchange.call is not None:
+        if self.exchange.job.call is not None:
             return await self._same_call()
         if not self.are_shared:
             return None
@@ -116,7 +162,7 @@ class Questions:
             of_run = {} if asked is None else await approvals.of_run(asked.run_id, tenant=asked.tenant)
             pending = [approval for approval in of_run.values() if approval.state == "pending"]
             if asked is not None and pending:  # else somebody has decided this moment
-                if self.exchange.shows_calls:
+                if self.exchange.delivery.shows_calls:
                     of_other = await self.parts.store.steps(asked.run_id, tenant=asked.tenant)
                     self.asked = self._event(asked.run_id, pending, of_other)
                     return "", spoken.build_waiting_facts(asked.run_id, pending)
@@ -129,7 +175,7 @@ class Questions:
     async def _same_call(self) -> tuple[str, Json] | None:
         """Return that another run is the one of this call of an MCP client, if it asked first."""
         exchange = self.exchange
-        other = await self.parts.store.undelivered_run(exchange.fingerprint, tenant=exchange.caller.tenant)
+        other = await self.parts.store.undelivered_run(exchange.origin.fingerprint, tenant=exchange.caller.tenant)
         return None if other is None or other.id == exchange.id else ("", spoken.build_waiting_facts(other.id, ()))
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
@@ -158,32 +204,32 @@ class Reports:
     @property
     def may_wait(self) -> bool:
         """Return whether a report may wait for the client to read."""
-        return self.exchange.shows_calls or self.exchange.events
+        return self.exchange.delivery.shows_calls or self.exchange.delivery.events
 
     async def report_start(
         self, number: int, planned: PlannedCall, approval: Approval | None, say: Say, *, place: int
     ) -> None:
         """Report that a call begins: the one of this number in the record, and at `place` in its group."""
-        if self.exchange.shows_calls:
+        if self.exchange.delivery.shows_calls:
             step = replace(self.recorder.steps[number], arguments=canonical(planned.call.arguments))
             step = step if approval is None else replace(step, approval_id=approval.id)
             await say(call_events.build_start_event(step, self.parts.in_use.judge.catalog))
-        elif self.exchange.events:
+        elif self.exchange.delivery.events:
             await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.started"}))
 
     async def report_finish(self, number: int, planned: PlannedCall, say: Say, *, place: int) -> None:
         """Report that a call has run. The client gets no result that strangers wrote before the call is marked."""
         self._notify_watcher(number)
-        if self.exchange.shows_calls:
+        if self.exchange.delivery.shows_calls:
             if number in self.progress.strangers:
                 await self.mark((number,), self.recorder.steps)
             await say(call_events.build_finish_event(self.recorder.steps[number], self.parts.in_use.judge.catalog))
-        elif self.exchange.events:
+        elif self.exchange.delivery.events:
             await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.finished"}))
 
     def note_refused(self, planned: Sequence[PlannedCall]) -> None:
         """Note in the trace of the run those of these calls that do not run."""
-        trace, tracer = self.exchange.trace, self.parts.tracer
+        trace, tracer = self.exchange.execution.trace, self.parts.tracer
         if trace is None or tracer is None:
             return
         for one in planned:
@@ -193,11 +239,11 @@ class Reports:
     async def report_refusal(self, number: int, say: Say) -> None:
         """Report that a call does not run, and why, to a client that is shown calls."""
         self._notify_watcher(number)
-        if self.exchange.shows_calls:
+        if self.exchange.delivery.shows_calls:
             await say(call_events.build_finish_event(self.recorder.steps[number], self.parts.in_use.judge.catalog))
 
     def _notify_watcher(self, number: int) -> None:
-        if (watcher := self.exchange.watcher) is not None:
+        if (watcher := self.exchange.job.watcher) is not None:
             watcher.report_result(self.recorder.steps[number])
 
 

@@ -63,6 +63,33 @@ Plan = Callable[[FoundCall, str], PlannedCall]
 
 
 @dataclass(slots=True)
+class _Wishes:
+    """The messages of the gateway's own behind the conversation, which the model reads once."""
+
+    complaints: list[Json] = field(default_factory=list)
+    is_urged: bool = False  # to call a tool
+    draft: tuple[Json, ...] = ()
+    is_formatting: bool = False  # the next answer is the one in the format
+
+
+@dataclass(slots=True)
+class _Called:
+    """The last answer with calls: its text, its other fields, and the calls of the client's own tools."""
+
+    content: str = ""
+    beside: Json = field(default_factory=dict)
+    theirs: tuple[Json, ...] = ()
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """The last call, and how often it came in a row."""
+
+    last: tuple[str, bytes] | None = None
+    n: int = 0
+
+
+@dataclass(slots=True)
 class Loop:
     """One run. `plan` validates and judges a call; `client_tools` are the names of the client's own tools.
 
@@ -84,21 +111,14 @@ class Loop:
     is_lowered: bool = False
     wanted_format: Json | None = None
     must_call: bool = False
-    #: The next answer is the one in the format.
-    is_formatting: bool = False
     #: The hidden turns so far, which the client never sees.
     hidden: list[Json] = field(default_factory=list)
     #: Calls asked for, executed or answered with an error.
     asked: int = 0
     malformed: int = 0
-    _complaints: list[Json] = field(default_factory=list)
-    _is_urged: bool = False
-    _draft: tuple[Json, ...] = ()
-    _theirs: tuple[Json, ...] = ()
-    _last: tuple[str, bytes] | None = None
-    _repeated: int = 0
-    _content: str = ""
-    _beside: Json = field(default_factory=dict)
+    _wishes: _Wishes = field(default_factory=_Wishes)
+    _called: _Called = field(default_factory=_Called)
+    _repeats: _Repeats = field(default_factory=_Repeats)
 
     def begin(self) -> Action:
         """Return the first action of a run, or of a stored run that continues between two rounds."""
@@ -106,7 +126,7 @@ class Loop:
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
-        changed = not_forced(body) if self.hidden or self.is_formatting else {}
+        changed = not_forced(body) if self.hidden or self._wishes.is_formatting else {}
         asked = {**body, **changed, "messages": with_own(conversation, self.messages)}
         if self.holds_back:
             del asked["response_format"]
@@ -118,8 +138,8 @@ class Loop:
         if isinstance(outcome, MalformedCall) and not is_theirs:
             return self._complain(outcome.reason)
         if isinstance(outcome, CallGroup):
-            return self._handle_calls(content, outcome)
-        self._complaints.clear()
+            return self._take_calls(content, outcome)
+        self._wishes.complaints.clear()
         finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
         if self._lacks_call and not is_theirs and finish.reason == "stop":
             return self._urge()
@@ -132,43 +152,43 @@ class Loop:
         outcome = self._repetition_note(planned)
         self.hidden += self._messages(planned, [result.shown + outcome for result in results])
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
-        if ended and not self._theirs and not self._beside.get("added"):
+        if ended and not self._called.theirs and not self._called.beside.get("added"):
             finish = Finish("\n".join(ended), "stop")
             return self._bring_into_format(finish.text, finish) if self.holds_back else finish
-        if self._theirs:
+        if self._called.theirs:
             return self._left_to_client()
         return AskAction(self.messages)
 
     def add(self, messages: Sequence[Json]) -> None:
         """Add messages of the user, which the model reads behind the results of the calls under way."""
-        self._beside = {**self._beside, "added": [*self._beside.get("added", ()), *messages]}
+        self._called.beside = {**self._called.beside, "added": [*self._called.beside.get("added", ()), *messages]}
 
     def snapshot(self) -> Json:
         """Return the state that `restore` needs besides the calls and their results."""
-        last = None if self._last is None else [self._last[0], self._last[1].decode()]
+        last = None if self._repeats.last is None else [self._repeats.last[0], self._repeats.last[1].decode()]
         return {
             "asked": self.asked,
-            "content": self._content,
-            "beside": self._beside,
-            "theirs": list(self._theirs),
+            "content": self._called.content,
+            "beside": self._called.beside,
+            "theirs": list(self._called.theirs),
             "last": last,
-            "repeated": self._repeated,
+            "repeated": self._repeats.n,
         }
 
     def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
         """Restore the state of a stored run. `rounds` are the rounds that have all of their results."""
         for content, beside, planned, shown in rounds:
-            self._content, self._beside = content, beside
+            self._called.content, self._called.beside = content, beside
             self.hidden += self._messages(planned, shown)
-        self._beside = snapshot.get("beside", {})  # an earlier version did not write it
-        self.asked, self._content = snapshot["asked"], snapshot["content"]
-        self._theirs, self._repeated = tuple(snapshot["theirs"]), snapshot["repeated"]
-        self._last = None if snapshot["last"] is None else (snapshot["last"][0], snapshot["last"][1].encode())
+        self._called.beside = snapshot.get("beside", {})  # an earlier version did not write it
+        self.asked, self._called.content = snapshot["asked"], snapshot["content"]
+        self._called.theirs, self._repeats.n = tuple(snapshot["theirs"]), snapshot["repeated"]
+        self._repeats.last = None if snapshot["last"] is None else (snapshot["last"][0], snapshot["last"][1].encode())
 
     @property
     def content(self) -> str:
         """Return the text of the answer that contained the last calls."""
-        return self._content
+        return self._called.content
 
     @property
     def extra_fields(self) -> Json:
@@ -177,12 +197,17 @@ class Loop:
         `message` are those of the message, `calls` those of each call by its id. `added` are messages of the user that
         came with decisions on its calls.
         """
-        return self._beside
+        return self._called.beside
 
     @property
     def messages(self) -> tuple[Json, ...]:
         """Return the messages behind the client's in the next model call."""
-        return (*self.hidden, *self._draft, *self._complaints)
+        return (*self.hidden, *self._wishes.draft, *self._wishes.complaints)
+
+    @property
+    def is_formatting(self) -> bool:
+        """Return whether the next answer is the one in the format."""
+        return self._wishes.is_formatting
 
     @property
     def _lacks_call(self) -> bool:
@@ -197,26 +222,26 @@ class Loop:
     @property
     def holds_back(self) -> bool:
         """Return whether the next answer is asked for without its format, so that the client gets no text of it."""
-        return self.wanted_format is not None and not self.is_formatting
+        return self.wanted_format is not None and not self._wishes.is_formatting
 
     def _bring_into_format(self, text: str, finish: Finish) -> Action:
         """Return the end of a turn whose answer is this text, or the call that brings the text into its format."""
         if finish.reason == "content_filter" or has_format(text, self.wanted_format or {}):
             return Finish(text, finish.reason)
-        self.is_formatting = True
+        self._wishes.is_formatting = True
         said = ({"role": "assistant", "content": text},) if text.strip() and text != finish.text else ()
-        self._draft = (*said, {"role": "user", "content": FORMAT_WISH}) if said or self.hidden else ()
+        self._wishes.draft = (*said, {"role": "user", "content": FORMAT_WISH}) if said or self.hidden else ()
         return AskAction(self.messages)
 
     def _urge(self) -> Action:
-        if self._is_urged:
+        if self._wishes.is_urged:
             raise GatewayError(
                 "agent_malformed_tool_call",
                 "The model answered twice in text, and 'tool_choice' wants a call of a tool. Use another model, or let "
                 f"'tool_choice' be auto (run {self.run_id}).",
             )
-        self._is_urged = True
-        self._complaints.append({"role": "user", "content": CALL_WISH})
+        self._wishes.is_urged = True
+        self._wishes.complaints.append({"role": "user", "content": CALL_WISH})
         return AskAction(self.messages)
 
     def _complain(self, reason: str) -> Action:
@@ -228,17 +253,17 @@ class Loop:
                 f"Nothing ran for these answers. Try again, or use another model (run {self.run_id}).",
             )
         text = f"Your last answer was not understood and was dropped. {reason} {FORMAT_REMINDER}"
-        self._complaints.append({"role": "user", "content": text})
+        self._wishes.complaints.append({"role": "user", "content": text})
         return AskAction(self.messages)
 
-    def _handle_calls(self, content: str, found: CallGroup) -> Action:
+    def _take_calls(self, content: str, found: CallGroup) -> Action:
         self.malformed = 0
-        self._complaints.clear()
-        self.is_formatting, self._draft = False, ()
+        self._wishes.complaints.clear()
+        self._wishes.is_formatting, self._wishes.draft = False, ()
         calls = found.calls
-        self._content = content
+        self._called.content = content
         ours = [call for call in calls if call.tool not in self.client_tools]
-        self._theirs = tuple(
+        self._called.theirs = tuple(
             _their_call(i, call, self.new_id(), is_renamed=bool(ours or self.hidden))
             for i, call in enumerate(call for call in calls if call.tool in self.client_tools)
         )
@@ -249,7 +274,7 @@ class Loop:
             return self._stop_at_limit(most)
         planned = tuple(self.plan(call, call.id or self.new_id()) for call in ours)
         further = {p.call.id: call.further for p, call in zip(planned, ours, strict=True) if call.further}
-        self._beside = {"message": found.beside, "calls": further} if found.beside or further else {}
+        self._called.beside = {"message": found.beside, "calls": further} if found.beside or further else {}
         if self.asked + len(planned) > most:
             run = max(0, most - self.asked) if self.is_lowered else 0
             self.asked = most + self.is_lowered
@@ -270,7 +295,7 @@ class Loop:
                 f"The model wanted to call more than {most} tools in one turn and was stopped. "
                 f"Ask for less at once, or raise 'max_tool_calls' of the agent_loop (run {self.run_id}).",
             )
-        if self._theirs:
+        if self._called.theirs:
             return self._left_to_client()
         text = f"[The model was stopped: it called more tools than 'max_tool_calls' ({most}) allows.]"
         finish = Finish(text, "stop")
@@ -278,30 +303,30 @@ class Loop:
 
     def _left_to_client(self) -> Finish:
         if self.functions_only:
-            return Finish("", "function_call", self._theirs[:1])
-        return Finish("", "tool_calls", self._theirs)
+            return Finish("", "function_call", self._called.theirs[:1])
+        return Finish("", "tool_calls", self._called.theirs)
 
     def _count_repetition(self, planned: Sequence[PlannedCall]) -> None:
         for p in planned:
             key = p.call.tool, orjson.dumps(p.call.arguments, option=orjson.OPT_SORT_KEYS)
-            self._repeated = self._repeated + 1 if key == self._last else 1
-            self._last = key
-            if self._repeated >= REPEATED_STOP:
+            self._repeats.n = self._repeats.n + 1 if key == self._repeats.last else 1
+            self._repeats.last = key
+            if self._repeats.n >= REPEATED_STOP:
                 raise GatewayError(
                     "agent_iteration_limit",
-                    f"The model called {p.call.tool!r} with the same arguments {self._repeated} times in a row, so it "
+                    f"The model called {p.call.tool!r} with the same arguments {self._repeats.n} times in a row, so it "
                     f"was stopped (run {self.run_id}).",
                 )
 
     def _repetition_note(self, planned: Sequence[PlannedCall]) -> str:
-        if not planned or self._repeated < REPEATED_TOLD:
+        if not planned or self._repeats.n < REPEATED_TOLD:
             return ""
         return (
-            f"\n[This is call number {self._repeated} with the same arguments. Do something else, or answer in text.]"
+            f"\n[This is call number {self._repeats.n} with the same arguments. Do something else, or answer in text.]"
         )
 
     def _messages(self, planned: Sequence[PlannedCall], contents: Sequence[str]) -> list[Json]:
-        added = self._beside.get("added", ())
+        added = self._called.beside.get("added", ())
         if self.limits.result_role == "user":
             calls = [{"tool": p.call.tool, "parameters": p.call.arguments, "terminate": False} for p in planned]
             said = orjson.dumps(calls if len(calls) > 1 else calls[0]).decode()
@@ -309,14 +334,14 @@ class Loop:
                 f"Result of the tool {p.call.tool}:\n{text}" for p, text in zip(planned, contents, strict=True)
             )
             return [
-                self._answer(f"{self._content}\n{said}".strip()),
+                self._answer(f"{self._called.content}\n{said}".strip()),
                 {"role": "user", "content": outcome},
                 *added,
             ]
-        further = self._beside.get("calls", {})
+        further = self._called.beside.get("calls", {})
         return [
             {
-                **self._answer(self._content or None),
+                **self._answer(self._called.content or None),
                 "tool_calls": [
                     {**_model_call(p.call.id, p.call.tool, p.call.arguments), **further.get(p.call.id, {})}
                     for p in planned
@@ -331,7 +356,7 @@ class Loop:
 
     def _answer(self, content: str | None) -> Json:
         """Return the model's answer as the model sees it again, with its other fields."""
-        beside = self._beside.get("message", {})
+        beside = self._called.beside.get("message", {})
         message = {"role": "assistant", **beside, "content": content}
         if parts := beside.get("content"):
             message["content"] = [*parts, {"type": "text", "text": content}] if content else parts

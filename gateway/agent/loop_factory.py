@@ -33,9 +33,9 @@ Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
 def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: RunProgress) -> Machine:
     """Return the machine of a run that begins. A run that continues restores its state afterwards."""
     plan, fill = partial(_plan, parts, exchange, progress), partial(_fill_arguments, parts, exchange)
-    workflow = exchange.workflow
-    if exchange.call is not None and workflow is None:
-        return CallLoop(exchange.call, plan=plan, new_id=new_call_id)
+    workflow = exchange.job.workflow
+    if exchange.job.call is not None and workflow is None:
+        return CallLoop(exchange.job.call, plan=plan, new_id=new_call_id)
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
         return WorkflowLoop(
@@ -45,9 +45,9 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
             new_id=new_call_id,
             run_id=exchange.id,
             fill=fill,
-            watcher=exchange.watcher,
+            watcher=exchange.job.watcher,
         )
-    body, wanted = exchange.body, exchange.max_tool_calls
+    body, wanted = exchange.body, exchange.steering.max_tool_calls
     is_lowered = wanted is not None and wanted <= limits.max_tool_calls
     return Loop(
         limits if wanted is None else replace(limits, max_tool_calls=min(wanted, limits.max_tool_calls)),
@@ -57,7 +57,7 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
         is_lowered=is_lowered,
         new_id=new_call_id,
         run_id=exchange.id,
-        must_call=exchange.must_call or forces_call(body),
+        must_call=exchange.steering.must_call or forces_call(body),
         wanted_format=body["response_format"] if not wants_text(body) and may_call_tools(exchange) else None,
     )
 
@@ -110,7 +110,7 @@ class NarrowedRun:
 
     def restore(self) -> None:
         """Narrow a stored run as its progress says, and as the request does that lets it go on."""
-        known, resume = self._progress.narrowings, self.exchange.resume
+        known, resume = self._progress.narrowings, self.exchange.execution.resume
         self._progress.narrowings = []
         self._add([*known, *([resume.narrows] if resume is not None and resume.narrows else ())])
 
@@ -162,7 +162,7 @@ def _plan(parts: AgentParts, exchange: Exchange, progress: RunProgress, found: F
 
     The client knows a call that it is shown by an id that no other call has.
     """
-    if exchange.shows_calls and not is_random(call_id):
+    if exchange.delivery.shows_calls and not is_random(call_id):
         call_id = new_call_id()
     planned = parts.in_use.judge.plan(
         found, call_id, exchange, tainted=progress.is_tainted, asked_for=progress.asked_for

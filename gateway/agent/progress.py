@@ -230,5 +230,7 @@ async def report_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange
 
 def lacks_credential(exchange: Exchange) -> bool:
     """Return whether the run began with a credential that it no longer has: it waits for its client."""
-    resume = exchange.resume
-    return resume is not None and not exchange.credential and orjson.loads(resume.run.request)["credential"] is True
+    resume = exchange.execution.resume
+    return (
+        resume is not None and not exchange.origin.credential and orjson.loads(resume.run.request)["credential"] is True
+    )

@@ -43,34 +43,29 @@ Dangers.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypedDict
 
 import orjson
 
-from gateway.agent.agent_services import ApprovalSettings
-from gateway.agent.budget import TimeBudget
 from gateway.agent.call_execution import Effects
-from gateway.agent.client_notifications import Questions, Reports
+from gateway.agent.client_notifications import Speech
 from gateway.agent.loop import Finish
-from gateway.agent.loop_factory import NarrowedRun
-from gateway.agent.progress import RunProgress
+from gateway.agent.run_context import RunContext
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
-from gateway.approvals.approvals import Approvals, was_rejected
+from gateway.approvals.approvals import was_rejected
 from gateway.approvals.escaping import Language
 from gateway.approvals.view import approval_view
 from gateway.contracts.calls import CallOutcome, PlannedCall
-from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.runs.lease import build_lost_error
 from gateway.runs.live_run import WAITS
-from gateway.runs.recorder import RunRecorder
-from gateway.tools.active_config import ActiveEquipment
 from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import CatalogEntry
 
@@ -91,23 +86,12 @@ class Round:
     run. `done` are results that are already in the record.
     """
 
-    in_use: ActiveEquipment
-    approvals: Approvals
-    settings: ApprovalSettings
-    exchange: Exchange
-    narrowed: NarrowedRun
-    recorder: RunRecorder
-    budget: TimeBudget
+    run: RunContext
     effects: Effects
+    speech: Speech
     planned: Sequence[PlannedCall]
     numbers: Sequence[int]
     done: Mapping[int, CallOutcome]
-    progress: RunProgress
-    say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live_run`
-    begun: Callable[[], None]  # there may be an effect from here on
-    questions: Questions
-    reports: Reports
-    left: Callable[[], Awaitable[None]]  # the client left its answer open, with the question in it
     reopened: bool = False  # another process, or another request, began this round
     outcome: list[CallOutcome] = field(default_factory=list)
     finish: Finish | None = None
@@ -118,14 +102,14 @@ class Round:
     _looked: "dict[int, _Sight]" = field(default_factory=dict)
     _moments: int = 0  # calls that ran, and waits for people: whatever was known before may be otherwise since
 
-    async def run(self) -> None:
+    async def carry_out(self) -> None:
         """Run the calls and report them: events for the client, and the mark before the first effect.
 
         Raises GatewayError.
         """
         if self.reopened:
             pairs = zip(self.planned, self.numbers, strict=True)
-            await self.in_use.until_started([p.call.tool for p, number in pairs if number not in self.done])
+            await self.run.parts.in_use.until_started([p.call.tool for p, number in pairs if number not in self.done])
         await self._prepare(range(len(self.numbers)))
         for i, number in enumerate(self.numbers):
             if self._is_finished():
@@ -134,8 +118,8 @@ class Round:
             if outcome is not None:
                 self.outcome.append(outcome)
                 if self.planned[i].refusal is not None and number not in self.done:
-                    await self.reports.report_refusal(number, self.say)
-        await self.recorder.record_refusals()
+                    await self.run.reports.report_refusal(number, self.speech.emit_round)
+        await self.run.record.record_refusals()
 
     async def _through(self, i: int) -> CallOutcome | None:
         """Carry one call from its decision, if it needs one, to its result. Return None if the turn ends instead."""
@@ -154,7 +138,7 @@ class Round:
                 if (outcome := self._handle_rejection(i, approval)) is not None:
                     return outcome
                 if approval.state != "approved":  # what it cleared is somebody else's, or was done
-                    raise build_lost_error(self.exchange.id)
+                    raise build_lost_error(self.run.exchange.id)
             await self._prepare([i])
             if self._is_finished():
                 return None
@@ -175,13 +159,13 @@ class Round:
         number = self.numbers[i]
         if approval is not None and self._approvals[number].id != approval.id:
             return None
-        planned, equipment = self._as_it_runs(i), self.in_use.current()
+        planned, equipment = self._as_it_runs(i), self.run.parts.in_use.current()
         entry = equipment.judge.catalog.find(planned.call.tool, self._get_judging_exchange(i))
         if entry is None or self._looked.get(number) != self._sight(i):
             return None
-        await self.reports.report_start(number, planned, approval, self.say, place=i)
-        if self.reports.may_wait:  # while its client read nothing, its user may have said something
-            await self.progress.load_ask_before_flag(self.approvals.remembered, self.exchange)
+        await self.run.reports.report_start(number, planned, approval, self.speech.emit_round, place=i)
+        if self.run.reports.may_wait:  # while its client read nothing, its user may have said something
+            await self.run.progress.load_ask_before_flag(self.run.parts.approvals.remembered, self.run.exchange)
         outcome = await self.effects.run(
             number,
             planned,
@@ -190,11 +174,11 @@ class Round:
             approval=approval,
             stands=lambda: self._looked.get(number) == self._sight(i),
             is_granted=lambda: self._is_granted(i),
-            begun=self.begun,
+            begun=self.speech.mark_effects,
         )
         if outcome is not None:
             self._moments += 1
-            await self.reports.report_finish(number, planned, self.say, place=i)
+            await self.run.reports.report_finish(number, planned, self.speech.emit_round, place=i)
         return outcome
 
     # The look at what may run.
@@ -202,37 +186,37 @@ class Round:
     async def _look(self, i: int) -> None:
         """Judge a call by the configuration now in use, unless nothing has happened since the last look."""
         number = self.numbers[i]
-        progress = self.progress
+        progress = self.run.progress
         if self._moments:
-            await progress.load_ask_before_flag(self.approvals.remembered, self.exchange)
+            await progress.load_ask_before_flag(self.run.parts.approvals.remembered, self.run.exchange)
             await self._is_granted(i)
         if self._looked.get(number) == (sight := self._sight(i)):
             return
         was = self._as_it_runs(i)
-        now = await self.in_use.judge.again(
+        now = await self.run.parts.in_use.judge.again(
             was, self._get_judging_exchange(i), tainted=progress.is_call_tainted(number), asked_for=progress.asked_for
         )
         self._looked[number] = sight
         if (now.verdict, now.refusal) != (was.verdict, was.refusal):
             self._replan(i, replace(self.planned[i], verdict=now.verdict, refusal=now.refusal))
-            self.recorder.record_verdict(number, self.planned[i])
-            self.reports.note_refused([self.planned[i]])
+            self.run.record.record_verdict(number, self.planned[i])
+            self.run.reports.note_refused([self.planned[i]])
             approval = self._approvals.get(number)
             if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
-                self.recorder.cancel_approval(approval)
+                self.run.record.cancel_approval(approval)
 
     def _sight(self, i: int) -> "_Sight":
         """Return everything that a look at a call depends on, and the number of events in this round so far."""
-        judge = self.in_use.judge
+        judge = self.run.parts.in_use.judge
         planned = self._as_it_runs(i)
         entry = judge.catalog.find(planned.call.tool, self._get_judging_exchange(i))
-        tainted = self.progress.is_call_tainted(self.numbers[i])
-        return judge, entry, planned, tainted, self.progress.asked_for, self._moments
+        tainted = self.run.progress.is_call_tainted(self.numbers[i])
+        return judge, entry, planned, tainted, self.run.progress.asked_for, self._moments
 
     def _get_judging_exchange(self, i: int) -> Exchange:
         """Return the exchange in which a call is judged. A call that a person approved runs in any case."""
         approval = self._approvals.get(self.numbers[i])
-        return self.narrowed.exchange if approval is None or approval.state != "approved" else self.exchange
+        return self.run.narrowed.exchange if approval is None or approval.state != "approved" else self.run.exchange
 
     def _as_it_runs(self, i: int) -> PlannedCall:
         """Return the call that was approved, which is not always the call of the model."""
@@ -253,32 +237,32 @@ class Round:
                 await self._refuse_or_grant(i)
         held = [i for i in open_ if self._asks(i)]
         lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
-        if lacking and self.narrowed.exchange.approvals == "reject":
-            step = self.recorder.steps[lacking[0]]
+        if lacking and self.run.narrowed.exchange.steering.approvals == "reject":
+            step = self.run.record.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.ApprovalDescription(
                 id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule
             )
             self._end("rejected", texts.refused_here_text(shown, **self._get_text_facts()))
-            await self.recorder.record_refusals()
+            await self.run.record.record_refusals()
             return
         if lacking and (other := await self._issue(lacking)) is not None:
             self.context = other[1]
-            self._end("completed" if self.exchange.workflow is None else "cancelled", other[0])
-            await self.recorder.record_refusals()
+            self._end("completed" if self.run.exchange.job.workflow is None else "cancelled", other[0])
+            await self.run.record.record_refusals()
         elif lacking:
-            self.begun()
+            self.speech.mark_effects()
 
     async def _refuse_or_grant(self, i: int) -> None:
         """Refuse a call that its tool would refuse, or clear it by a grant. No person is asked for either."""
-        entry = self.in_use.judge.catalog.find(self.planned[i].call.tool, self.exchange)
-        refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.exchange)
+        entry = self.run.parts.in_use.judge.catalog.find(self.planned[i].call.tool, self.run.exchange)
+        refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.run.exchange)
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
-            self.reports.note_refused([self.planned[i]])
+            self.run.reports.note_refused([self.planned[i]])
         elif (grant := await self._grant(i)) is not None:
             self._granted.add(self.numbers[i])
-            self.recorder.record_grant(self.numbers[i], grant.id, grant.granted_by)
+            self.run.record.record_grant(self.numbers[i], grant.id, grant.granted_by)
 
     async def _is_granted(self, i: int) -> bool:
         """Return False if the grant that cleared the call does so no more. The call then asks."""
@@ -290,18 +274,18 @@ class Round:
 
     async def _grant(self, i: int) -> Grant | None:
         """Return a grant that clears the call now. None: there is none, or the user wants to be asked before each."""
-        step = self.recorder.steps[self.numbers[i]]
-        if self.progress.asked_for or self.narrowed.exchange.asks_first(step.tool):
+        step = self.run.record.steps[self.numbers[i]]
+        if self.run.progress.asked_for or self.run.narrowed.exchange.steering.asks_first(step.tool):
             return None
-        return await self.approvals.remembered.grant(step, self.exchange)
+        return await self.run.parts.approvals.remembered.grant(step, self.run.exchange)
 
     async def _read(self) -> None:
         """Read the approvals. An executing one is approved again if its call may run once more."""
-        found = await self.approvals.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
-        await self.narrowed.read(found)
+        found = await self.run.parts.approvals.of_run(self.run.exchange.id, tenant=self.run.exchange.caller.tenant)
+        await self.run.narrowed.read(found)
         self._approvals = {
             number: replace(approval, state="approved")
-            if approval.state == "executing" and self.recorder.steps[number].state == "requested"
+            if approval.state == "executing" and self.run.record.steps[number].state == "requested"
             else approval
             for number, approval in found.items()
         }
@@ -309,20 +293,22 @@ class Round:
     def _lacks(self, number: int) -> bool:
         """Return whether a step still needs its question, or a new one because tool or policy have changed."""
         approval = self._approvals.get(number)
-        return approval is None or (approval.state == "approved" and not self.approvals.holds(approval))
+        return approval is None or (approval.state == "approved" and not self.run.parts.approvals.holds(approval))
 
     async def _issue(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
         """Ask for these, or return the question and facts of another run that waits for one of them."""
-        while (other := await self.questions.already([self.recorder.steps[n] for n in numbers])) is None:
+        while (other := await self.run.questions.already([self.run.record.steps[n] for n in numbers])) is None:
             with suppress(AskedAlreadyError):  # another request asks at this moment
                 await self._issue_approvals(numbers)
                 return None
         return other
 
     async def _issue_approvals(self, numbers: Sequence[int]) -> None:
-        issued = [self.approvals.issue(self.recorder.steps[number], self.exchange) for number in numbers]
+        issued = [
+            self.run.parts.approvals.issue(self.run.record.steps[number], self.run.exchange) for number in numbers
+        ]
         views, outdated = [*map(approval_view, issued)], [self._approvals[n] for n in numbers if n in self._approvals]
-        await self.recorder.record_approval(issued, views, instead_of=outdated, once=self.questions.are_shared)
+        await self.run.record.record_approval(issued, views, instead_of=outdated, once=self.run.questions.are_shared)
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:
@@ -334,24 +320,29 @@ class Round:
         self._moments += 1
         waiting = self._list_pending(awaited)
         try:
-            if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
-                await self.say({WAITS: True})
-                await self.questions.hold(waiting, self.say, held_s=self.settings.inline_wait_s)
+            if self.run.exchange.steering.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
+                await self.speech.emit_round({WAITS: True})
+                await self.run.questions.hold(waiting, self.speech.emit_round, held_s=self.run.consent.inline_wait_s)
             pending = await self._until_decided(awaited)
-            await self.say({WAITS: False})
-            self.questions.trace_decisions([self._approvals[number] for number in awaited])
+            await self.speech.emit_round({WAITS: False})
+            self.run.questions.trace_decisions([self._approvals[number] for number in awaited])
         except asyncio.CancelledError:
-            await self.left()
-            await self.recorder.park("awaiting_approval")
+            await self._leave_question()
+            await self.run.record.park("awaiting_approval")
             raise
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == one.id for one in (*asked, *waiting)):
                 outcome = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
-                await self.say(chunks.event({**outcome, "run_id": self.exchange.id}))
+                await self.speech.emit_round(chunks.event({**outcome, "run_id": self.run.exchange.id}))
         if pending:
             self._park(awaited)
         elif (said_no := self._decided_against(awaited)) is not None:
             self._abort(said_no, awaited)
+
+    async def _leave_question(self) -> None:
+        """Park the hidden turns of an answer that its user stops: a chat program goes on from the text it has."""
+        if (before := self.speech.text_before_question) is not None:
+            await self.run.hidden.park(self.run.loop.hidden, steps=self.run.record.steps, replayed_text=before)
 
     def _list_pending(self, awaited: Sequence[int]) -> list[Approval]:
         return [self._approvals[number] for number in awaited if self._approvals[number].state == "pending"]
@@ -362,12 +353,12 @@ class Round:
 
     async def _until_decided(self, awaited: Sequence[int]) -> bool:
         """Return whether the first of them is still undecided when the time to wait here is over."""
-        run_id, tenant = self.exchange.id, self.exchange.caller.tenant
+        run_id, tenant = self.run.exchange.id, self.run.exchange.caller.tenant
         try:
-            if self.exchange.approvals == "hold":
-                with self.budget.pause():
-                    async with asyncio.timeout(self.settings.inline_wait_s) as limit:
-                        await self.approvals.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
+            if self.run.exchange.steering.approvals == "hold":
+                with self.run.budget.pause():
+                    async with asyncio.timeout(self.run.consent.inline_wait_s) as limit:
+                        await self.run.parts.approvals.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -376,7 +367,7 @@ class Round:
 
     @property
     def _aborts(self) -> bool:
-        return self.settings.on_reject == "abort"
+        return self.run.consent.on_reject == "abort"
 
     def _decided_against(self, awaited: Sequence[int]) -> Approval | None:
         """Return the decision that ends the turn: any rejection, unless the run continues after one."""
@@ -389,8 +380,8 @@ class Round:
     def _park(self, awaited: Sequence[int]) -> None:
         """End the turn; the run waits in the store."""
         pending = self._list_pending(awaited)
-        self.context = spoken.build_waiting_facts(self.exchange.id, pending)
-        self._end("awaiting_approval", self.questions.last(pending))
+        self.context = spoken.build_waiting_facts(self.run.exchange.id, pending)
+        self._end("awaiting_approval", self.run.questions.last(pending))
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
         """End the turn after a rejection, an expiry or a cancellation: the rest of the group does not run."""
@@ -403,12 +394,12 @@ class Round:
             self._end("cancelled", texts.cancelled_text(decided.tool, **ran))
         for number in awaited:
             approval = self._approvals[number]
-            self.recorder.record_skipped_call(number, _ENDED.get(approval.state, "cancelled"), None)
+            self.run.record.record_skipped_call(number, _ENDED.get(approval.state, "cancelled"), None)
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:
         """Refuse the call, and give the model the reason, even if the call was to end the turn."""
         self._replan(i, replace(self.planned[i], refusal=text))
-        self.recorder.record_skipped_call(self.numbers[i], state, text)
+        self.run.record.record_skipped_call(self.numbers[i], state, text)
 
     def _replan(self, i: int, planned: PlannedCall) -> None:
         self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
@@ -428,8 +419,8 @@ class Round:
         return self.finish is not None
 
     def _get_text_facts(self) -> "_TextFacts":
-        ran = sum(step.started_s is not None for step in self.recorder.steps)
-        return {"ran_before": ran, "language": self.questions.language}
+        ran = sum(step.started_s is not None for step in self.run.record.steps)
+        return {"ran_before": ran, "language": self.run.questions.language}
 
 
 #: See `Round._sight`.

@@ -8,11 +8,10 @@ from types import MappingProxyType
 
 import orjson
 
-from gateway.agent.agent_services import AgentParts
 from gateway.agent.call_loop import CallLoop
-from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.loop import Action, Finish, Loop
-from gateway.agent.progress import PARKED, RunProgress, cut_results, restore_planned_call
+from gateway.agent.progress import PARKED, cut_results, restore_planned_call
+from gateway.agent.run_context import RunContext
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange
@@ -22,7 +21,6 @@ from gateway.contracts.storage.store import Json, StoreError
 from gateway.contracts.trace_context import RunTrace
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.id_scrubbing import defuse
-from gateway.runs.recorder import RunRecorder
 
 log = logging.getLogger("gateway")
 
@@ -74,20 +72,13 @@ def note_end(
         counters.observe("agent_run_steps", loop.asked)
 
 
-async def keep_cut_turn(
-    loop: Loop | WorkflowLoop | CallLoop,
-    progress: RunProgress,
-    recorder: RunRecorder,
-    parts: AgentParts,
-    hidden: HiddenTurns,
-    *,
-    is_completed: bool = False,
-) -> None:
+async def keep_cut_turn(context: RunContext, *, is_completed: bool = False) -> None:
     """Store the hidden turns of a run that was cancelled or failed behind an effect, or whose answer was ended.
 
     The model of a later turn must see its calls: what was begun is not undone. A run that has another owner goes on
     there. `is_completed`: a stage above has ended its answer, so that the run is over, with the answer so far.
     """
+    progress, recorder, loop = context.progress, context.record, context.loop
     if is_completed:
         answer = stored_answer(Finish("", "content_filter"), said=progress.said, usage=progress.usage.chunk())
         with suppress(GatewayError):  # it is not ours any more, or goes on once our lease is over
@@ -96,7 +87,7 @@ async def keep_cut_turn(
     if run is None or not run.effects or not isinstance(loop, Loop):
         return
     try:
-        stored = await parts.store.run(run.id, tenant=run.tenant)
+        stored = await context.parts.store.run(run.id, tenant=run.tenant)
     except StoreError as error:
         log.warning("hidden turns of run %s are not kept: %s", run.id, error)
         return
@@ -104,9 +95,9 @@ async def keep_cut_turn(
         return
     if progress.is_open:
         steps = [recorder.steps[number] for number in progress.rounds[-1][1]]
-        planned = [restore_planned_call(step, parts.in_use.judge, recorder.exchange) for step in steps]
+        planned = [restore_planned_call(step, context.parts.in_use.judge, recorder.exchange) for step in steps]
         loop.handle_results(planned, cut_results(steps))
-    await hidden.store(loop.hidden, ())
+    await context.hidden.store(loop.hidden, ())
 
 
 def defused_end(action: Action) -> Action:
@@ -136,7 +127,7 @@ def last_chunks(
     """
     last: list[Chunk] = [] if asked is None else [chunks.event(asked)]
     last += chunks.build_call_chunks(finish.tool_calls, reason=finish.reason)
-    if run.events:
+    if run.delivery.events:
         last.append(chunks.event({"type": "run.finished", "run_id": run.id, "state": state}))
     if context:
         usage = {**usage, "context": {**usage.get("context", {}), **context}}

@@ -37,12 +37,13 @@ class _AgentLoop:
         self._limits = limits
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        if exchange.workflow is None and not (wants_text(exchange.body) or may_call_tools(exchange)):
-            if not exchange.background:
+        if exchange.job.workflow is None and not (wants_text(exchange.body) or may_call_tools(exchange)):
+            if not exchange.delivery.background:
                 return await self._handle_without_loop(
                     exchange, call_next
                 )  # it is the client's, whatever it looks like
-            exchange = replace(exchange, no_tools=True)  # it has a run, for the record
+            # It has a run, for the record.
+            exchange = replace(exchange, steering=replace(exchange.steering, no_tools=True))
         run = RunDriver(self._parts, self._limits, exchange, call_next)
         try:
             await run.remember()
@@ -50,8 +51,8 @@ class _AgentLoop:
             run.drop()
             if isinstance(error, StoreError):
                 log.error("run %s cannot begin: %s", exchange.id, error)
-                if exchange.resume is not None:
-                    self._parts.leases.give_back(exchange.resume.run)
+                if exchange.execution.resume is not None:
+                    self._parts.leases.give_back(exchange.execution.resume.run)
                     raise build_left_run_error(exchange.id) from None
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None
             raise

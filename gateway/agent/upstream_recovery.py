@@ -9,9 +9,8 @@ from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.progress import RunProgress
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import PASSING, GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.model.refusal import PASSING, passes
 
 #: So often a model is called again in one round; the first pause, twice as long each time, and the longest.
 TRIES: Final = 5
@@ -27,7 +26,7 @@ def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
 
     The upstream's own pause takes precedence. `left_s` is the rest of the run's time.
     """
-    if not passes(error) or tries >= TRIES:
+    if not error.passes or tries >= TRIES:
         return None
     wanted_s = min(FIRST_S * 2**tries, LONGEST_S) if error.retry_after_s is None else error.retry_after_s
     return wanted_s if wanted_s < left_s else None

@@ -42,7 +42,7 @@ class ChatPages:
             parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
             asked = await aside(parse, content=content)
             run, request_key = await requests.get_run(request, entered, asked, content)
-            keep = None if run.shown_to is None else partial(requests.foreign.mark, run)
+            keep = None if run.answer.shown_to is None else partial(requests.foreign.mark, run)
             try:
                 answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
                 response = await entered.lane.answer(request, run, answer, streams=asked.streams, keep=keep)

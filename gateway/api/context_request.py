@@ -97,9 +97,9 @@ class ContextRequests:
         """Return the body of a request. Raises GatewayError (request_too_large)."""
         lane = entered.lane
         content = await read_content(
-            request, entered.caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body"
+            request, entered.caller, limit_bytes=lane.bounds.body_bytes, limit_name="limits.context_body"
         )
-        await check_values(content, limit=lane.body_values)
+        await check_values(content, limit=lane.bounds.body_values)
         return content
 
     async def get_run(
@@ -114,7 +114,7 @@ class ContextRequests:
     ) -> tuple[LiveRun, RequestKey]:
         """Return the run that answers a request, and the key by which a repeated request is the same.
 
-        `client` is stored with the run (`Exchange.client`). Raises GatewayError, StoreError, and what `again` raises.
+        `client` is stored with the run (`Origin.client`). Raises GatewayError, StoreError, and what `again` raises.
         """
         lane, core, head = entered.lane, entered.core, entered.head
         candidates = core.candidates(asked.body)
@@ -129,8 +129,8 @@ class ContextRequests:
         request_key = lane.runs.as_repeat(request_key)
         run = lane.runs.find(request_key)
         if run is not None and again is not None:
-            run.is_deleted = run.is_deleted or not await again.joins(run)
-        if run is None or run.is_deleted:
+            run.answer.is_deleted = run.answer.is_deleted or not await again.joins(run)
+        if run is None or run.answer.is_deleted:
             run_id = request[REQUEST_ID] = new_run_id()
             exchange = await lane.exchange(
                 head,
@@ -164,7 +164,7 @@ class ContextRequests:
         names a workflow starts a run of it. A quotation in a program's own task neither decides nor starts
         anything.
         """
-        if repeated.exchange.task is not None:
+        if repeated.exchange.job.task is not None:
             return lane.begin(repeated.exchange, repeated.request_key)
         text = asked.text
         typed = parse_reply(text)
@@ -183,13 +183,15 @@ class ContextRequests:
         ) is not None:
             return run
         called = find_workflow_call(text, lane.workflows)
-        exchange = repeated.exchange if called is None else replace(repeated.exchange, workflow=workflow_usage(*called))
+        exchange = repeated.exchange
+        if called is not None:
+            exchange = replace(exchange, job=replace(exchange.job, workflow=workflow_usage(*called)))
         if stored is not None:
-            exchange = replace(exchange, takes_key_of=stored.id)
+            exchange = replace(exchange, origin=replace(exchange.origin, takes_key_of=stored.id))
         return lane.begin(
             exchange,
             repeated.request_key,
-            detached=exchange.background,
+            detached=exchange.delivery.background,
             brought=await self._prepare_prefix(lane, text, repeated),
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import orjson
 from aiohttp import web
@@ -75,12 +76,13 @@ class WorkflowRuns:
             repeatable = caller.tenant, caller.name, key.decode("latin-1")
             request_key = RequestKey(same, repeatable, repeats=False, size_bytes=len(content))
         asked = await lane.exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
+        # No client reads a stream here: who waits for a person is told to.
+        approvals: Literal["turn", "reject"] = "reject" if asked.steering.approvals == "reject" else "turn"
         exchange = replace(
             asked,
-            workflow=wanted.use,
             conversation=wanted.conversation or asked.conversation,
-            # Nobody reads a stream here: who waits for a person is told to.
-            approvals="reject" if asked.approvals == "reject" else "turn",
+            job=replace(asked.job, workflow=wanted.use),
+            steering=replace(asked.steering, approvals=approvals),
         )
         return exchange, request_key
 

@@ -24,7 +24,7 @@ def follow_usage(settings: Settings, ledger: Ledger) -> None:
     """
     section = settings.usage
     ledger.keep_days = section.keep_days
-    ledger.budgets = [glob for glob, limits in settings.limits.models.items() if limits.allowance.has_budget]
+    ledger.models.budgets = [glob for glob, limits in settings.limits.models.items() if limits.allowance.has_budget]
     try:
         ledger.prices = load_prices(section)
     except ConfigError as error:

@@ -40,7 +40,9 @@ class Explainer:
         """
         chain = self.lane.chains[exchange.chain]
         called = (
-            None if exchange.task is not None else find_workflow_call(whole_text(exchange.body), self.lane.workflows)
+            None
+            if exchange.job.task is not None
+            else find_workflow_call(whole_text(exchange.body), self.lane.workflows)
         )
         if called is not None:
             workflow, parameters = called
@@ -48,9 +50,9 @@ class Explainer:
             model = self.model or exchange.body.get("model")
             return {"lane": "context", "chain": chain.name, "workflow": told, "model": model}
         recorder = _Recorder()
-        links = chain.links if exchange.task is None else ()
+        links = chain.links if exchange.job.task is None else ()
         handler = fold(chain.name, links, recorder, counters=self.counters, clock=self.clock).handler
-        reply = await handler(replace(exchange, dry=True, events=False))
+        reply = await handler(replace(exchange, dry=True, delivery=replace(exchange.delivery, events=False)))
         try:
             await recorder.run_until_request(reply)
         finally:
@@ -64,11 +66,11 @@ class Explainer:
             "lane": "context",
             "chain": chain.name,
             "workflow": None,  # else its name, parameters and steps, and none of what follows
-            "task": exchange.task,  # else what a program wants for itself, and there are no stages
+            "task": exchange.job.task,  # else what a program wants for itself, and there are no stages
             "stages": stages,
             "intent": None if intent is None else _describe_intent(intent),
             "prompt": exchange.prompt,
-            "remarks": [] if seen is None else seen.remarks,  # of the stages
+            "remarks": [] if seen is None else seen.execution.remarks,  # of the stages
             # None: a stage answers by itself, and no model is asked.
             "messages": None if seen is None else body["messages"],
             "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},

@@ -49,8 +49,8 @@ def credential_header(head: RequestHead) -> bytes:
 
 def answerer(run: LiveRun) -> Mapping[str, str]:
     """Return the headers that name the upstream, and the model if it is another one than the client asked for."""
-    if run.by is None:
+    if run.answer.by is None:
         return {}
-    model = run.by.model
+    model = run.answer.by.model
     is_other = model != run.body.get("model") and len(model) <= MODEL_CHARS and model.isascii() and model.isprintable()
-    return {"X-Context-Upstream": run.by.upstream, **({"X-Context-Model": model} if is_other else {})}
+    return {"X-Context-Upstream": run.answer.by.upstream, **({"X-Context-Model": model} if is_other else {})}

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Literal, TypeAlias
 
 from aiohttp import HttpVersion11, web
 
 from gateway.approvals.approvals import Approvals
 from gateway.auth.keyring import Identity
-from gateway.context.approval_mode import ApprovalModes
+from gateway.context.approval_mode import ApprovalMode, ApprovalModes
 from gateway.context.chain import Chain
 from gateway.context.client_background_requests import asked_task
 from gateway.context.context_headers import end_user, no_such, parse_context_headers, parse_tool_names
@@ -25,7 +26,7 @@ from gateway.context.prefixed_run import Brought, with_earlier_result
 from gateway.context.request_tools import NO_WISHES, Addresses, with_wishes
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
+from gateway.contracts.exchange import Chunk, Delivery, Exchange, Handler, Job, Origin, Reply, Steering
 from gateway.contracts.records import make, replace
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json, UntoldError
@@ -51,6 +52,47 @@ _STREAM_HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRules:
+    """The rules by which the headers of a request are read: defaults, prompts, and how its run waits for people."""
+
+    chain: str
+    prompt: str
+    prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
+    prompt_names: Callable[[str], Awaitable[Sequence[str]]]  # of a tenant
+    approval_modes: ApprovalModes
+    service_url: Callable[[str], str | None]  # as the operator configured it, with its secrets
+    tasks: Literal["plain", "off"] = "plain"
+
+    async def choose_prompt(self, named: str | None, body: Json, *, tenant: str) -> str | None:
+        """Return the base prompt of a request that names this one, or none. Raises GatewayError."""
+        if named is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
+            return self.prompt
+        if named is not None and await self.prompt_text(named, tenant) is None:
+            names = await self.prompt_names(tenant)
+            raise no_such("prompt", "system prompt", named, names, code="prompt_not_found")
+        return named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneBounds:
+    """The bounds of requests, and of the silence of answers."""
+
+    body_bytes: int
+    body_values: int
+    keepalive_s: float
+    status_wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """The handlers of runs that do not go through a whole chain, and the one around all for traces."""
+
+    plain: Handler  # the model alone, for tasks of programs
+    calling: Handler  # an agent loop with nothing around it, for tool calls
+    traced: Callable[[Handler], Handler] | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class ContextLane:
     """The context lane of one configuration. A reload builds another.
@@ -59,27 +101,16 @@ class ContextLane:
     """
 
     chains: Mapping[str, Chain]
-    chain: str
-    prompt: str
-    prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
-    prompt_names: Callable[[str], Awaitable[Sequence[str]]]  # of a tenant
-    keepalive_s: float
-    status_wait_s: float
-    body_bytes: int
-    body_values: int
-    approval_modes: ApprovalModes
+    rules: RequestRules
+    bounds: LaneBounds
+    handlers: Handlers
     approvals: Approvals
     catalog: Catalog
-    service_url: Callable[[str], str | None]  # as the operator configured it, with its secrets
     runs: LiveRuns
     earlier: Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
-    plain: Handler  # the model alone, for tasks of programs
-    calling: Handler  # an agent loop with nothing around it, for tool calls
-    tasks: Literal["plain", "off"] = "plain"
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
     limiter: Limiter | None = None
-    traced: Callable[[Handler], Handler] | None = None
     _using: int = 0
     _retired: bool = False
 
@@ -120,18 +151,17 @@ class ContextLane:
     ) -> Exchange:
         """Return the request as the chain gets it. `steering` is that of its head. Raises GatewayError."""
         steering = head.once(parse_context_headers) if steering is None else steering
-        chain = steering.get("chain", self.chain)
+        rules = self.rules
+        chain = steering.get("chain", rules.chain)
         if chain not in self.chains:
             raise no_such("chain", "chain", chain, self.chains)
-        prompt, looks = steering.get("prompt"), self.tasks == "plain" and not wishes.background
+        looks = rules.tasks == "plain" and not wishes.background
         task = asked_task(steering.get("task"), body["messages"], look=looks)
-        if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
-            prompt = self.prompt
-        elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
-            names = await self.prompt_names(identity.caller.tenant)
-            raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
+        prompt = await rules.choose_prompt(steering.get("prompt"), body, tenant=identity.caller.tenant)
         header, credential = head.once(select_forwarded_headers, identity.consumed)
         key = None if request_key is None else request_key.idempotency_key
+        only = parse_tool_names(steering["tools"], self.catalog.names()) if "tools" in steering else ()
+        approvals = rules.approval_modes.get_mode(steering.get("approvals"), caller=identity.caller, chain=chain)
         exchange = make(
             Exchange,
             id=run_id,
@@ -139,25 +169,26 @@ class ContextLane:
             caller=identity.caller,
             chain=chain,
             prompt=prompt if task is None else None,
-            task=task,
             conversation=steering.get("conversation"),
             user=end_user(steering, body),
-            only_tools=parse_tool_names(steering["tools"], self.catalog.names()) if "tools" in steering else (),
-            approvals=self.approval_modes.get_mode(steering.get("approvals"), caller=identity.caller, chain=chain),
-            fingerprint="" if request_key is None else request_key.fingerprint,
-            idempotency_key=None if key is None else key[2],
-            events=steering.get("events") == "1",
-            streams=streams,
-            client=client,
-            header=header,
-            credential=credential,
-            credential_header=head.once(credential_header),
+            steering=_make_steering(only, approvals),
+            job=_make_job(task),
+            delivery=_make_delivery(streams=streams, events=steering.get("events") == "1"),
+            origin=make(
+                Origin,
+                fingerprint="" if request_key is None else request_key.fingerprint,
+                idempotency_key=None if key is None else key[2],
+                client=client,
+                header=header,
+                credential=credential,
+                credential_header=head.once(credential_header),
+            ),
         )
         if wishes == NO_WISHES:
             return exchange
-        addresses = Addresses(service=self.service_url, host=(head.value(b"host") or b"").decode("latin-1"))
+        addresses = Addresses(service=rules.service_url, host=(head.value(b"host") or b"").decode("latin-1"))
         wished = with_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
-        if wished.background and (task is not None or self.find_loop_handler(chain) is None):
+        if wished.delivery.background and (task is not None or self.find_loop_handler(chain) is None):
             why = f"the chain {chain!r} has none" if task is None else "X-Context-Task sends the request past it"
             raise GatewayError(
                 "unsupported_parameter",
@@ -175,21 +206,21 @@ class ContextLane:
         the beginning of the answer.
         """
         name = exchange.chain
-        handler = self.chains[name].handler if exchange.workflow is None else self.find_loop_handler(name)
-        if exchange.is_one_call:
-            handler = self.calling
-        elif exchange.task is not None and exchange.workflow is None:
-            handler = self.plain
+        handler = self.chains[name].handler if exchange.job.workflow is None else self.find_loop_handler(name)
+        if exchange.job.is_one_call:
+            handler = self.handlers.calling
+        elif exchange.job.task is not None and exchange.job.workflow is None:
+            handler = self.handlers.plain
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add 'agent_loop' to it.")
         if brought is not None:
             handler = with_earlier_result(handler, brought, loops=self.find_loop_handler(name) is not None)
         handler = self.with_open_tools(handler)
-        detached = detached or exchange.background
+        detached = detached or exchange.delivery.background
         return self.runs.find(request_key) or self.admit_run(
             exchange,
             lambda: self.runs.begin(exchange, request_key, handler, detached=detached),
-            calls_model=not exchange.is_one_call,
+            calls_model=not exchange.job.is_one_call,
         )
 
     def admit_run(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
@@ -206,7 +237,7 @@ class ContextLane:
         except BaseException:
             end(hold)
             raise
-        run.over_limit = exceeded[0] if exceeded else None
+        run.answer.over_limit = exceeded[0] if exceeded else None
         run.add_done_callback(lambda: end(hold))
         return run
 
@@ -221,12 +252,13 @@ class ContextLane:
             chain = self.chains.get(run.chain)
             handler = None if chain is None else chain.find_resume_handler()
         else:
-            handler = self.calling if run.kind == "tool" else self.find_loop_handler(run.chain)
+            handler = self.handlers.calling if run.kind == "tool" else self.find_loop_handler(run.chain)
         return None if handler is None else self.with_open_tools(handler)
 
     def with_open_tools(self, handler: Handler) -> Handler:
         """Return `handler` with this lane's tools open as long as its reply lasts: runs outlive their requests."""
-        handler = handler if self.traced is None else self.traced(handler)
+        traced = self.handlers.traced
+        handler = handler if traced is None else traced(handler)
 
         async def handle(exchange: Exchange) -> Reply:
             use = self.in_use()
@@ -256,28 +288,28 @@ class ContextLane:
         """
         exchange, request_id = run.exchange, run.request_id
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
-        if exchange.task is not None:
-            headers["X-Context-Task"] = exchange.task
+        if exchange.job.task is not None:
+            headers["X-Context-Task"] = exchange.job.task
         whole = False
         note(request, run=exchange.id, request_id=request_id)
         self.runs.join(run)
         try:
             if streams:  # an error that the upstream answers at once is told with its status: SDKs try those again
-                await run.transcript.wait_until_open(within_s=self.status_wait_s)
+                await run.transcript.wait_until_open(within_s=self.bounds.status_wait_s)
             else:
                 await run.wait_for_reply()
-            if run.intent is not None:
-                headers["X-Context-Intent"] = run.intent.kind
+            if run.answer.intent is not None:
+                headers["X-Context-Intent"] = run.answer.intent.kind
             chunks = () if streams else await run.transcript.whole()
-            if run.cache is not None:
-                headers["X-Context-Cache"] = run.cache
+            if run.answer.cache is not None:
+                headers["X-Context-Cache"] = run.answer.cache
             headers |= answerer(run)
             if self.limiter is not None:
                 headers |= self.limiter.fields(self.limiter.of_caller(exchange.caller))
-            if run.over_limit is not None:
-                headers["X-Context-Limit"] = run.over_limit
+            if run.answer.over_limit is not None:
+                headers["X-Context-Limit"] = run.answer.over_limit
             if streams:
-                stream = _Stream(request, answer.stream(), run, keepalive_s=self.keepalive_s, keep=keep)
+                stream = _Stream(request, answer.stream(), run, keepalive_s=self.bounds.keepalive_s, keep=keep)
                 response: web.StreamResponse = await stream.run(headers)
             else:
                 headers["Content-Type"] = "application/json"
@@ -292,10 +324,30 @@ class ContextLane:
             whole = True
             raise
         finally:
-            if run.by is not None:
-                note(request, upstream=run.by.upstream, endpoint=run.by.endpoint, model=run.by.model)
+            if run.answer.by is not None:
+                note(
+                    request, upstream=run.answer.by.upstream, endpoint=run.answer.by.endpoint, model=run.answer.by.model
+                )
             self.runs.leave(run, whole=whole)
         return response
+
+
+# Requests that want the same share their records: to make three of them would cost more than all else of an exchange.
+
+
+@lru_cache
+def _make_steering(only_tools: tuple[str, ...], approvals: ApprovalMode) -> Steering:
+    return Steering(only_tools=only_tools, approvals=approvals)
+
+
+@lru_cache
+def _make_job(task: str | None) -> Job:
+    return Job(task=task)
+
+
+@cache
+def _make_delivery(*, streams: bool, events: bool) -> Delivery:
+    return Delivery(streams=streams, events=events)
 
 
 class _Stream:

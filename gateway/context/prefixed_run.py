@@ -23,7 +23,7 @@ def with_earlier_result(handler: Handler, brought: Brought, *, loops: bool) -> H
             text = await brought()
             if not loops and (pause := emit(text)) is not None:
                 await pause()
-            inner.append(await handler(replace(exchange, brings=text) if loops else exchange))
+            inner.append(await handler(_with_beginning(exchange, text) if loops else exchange))
             await inner[0].stream(emit)
 
         async def release() -> None:
@@ -33,3 +33,8 @@ def with_earlier_result(handler: Handler, brought: Brought, *, loops: bool) -> H
         return Reply(stream, release)
 
     return handle
+
+
+def _with_beginning(exchange: Exchange, text: str) -> Exchange:
+    """Return the exchange whose answer begins with this text."""
+    return replace(exchange, delivery=replace(exchange.delivery, brings=text))

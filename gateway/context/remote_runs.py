@@ -52,7 +52,7 @@ class RunsElsewhere:
         If a request of this worker with one of these decisions lets the run go on, the answer comes as that one gets
         it. Otherwise it comes once the run has ended.
         """
-        live = self._find_live_run(run.id, decided, shows_calls=exchange.shows_calls)
+        live = self._find_live_run(run.id, decided, shows_calls=exchange.delivery.shows_calls)
 
         async def follow(emit: Emit) -> None:
             if live is not None:
@@ -72,8 +72,8 @@ class RunsElsewhere:
     def _find_live_run(self, run_id: str, decided: Sequence[str], *, shows_calls: bool) -> LiveRun | None:
         """Return the run that goes on here with one of these decisions, for a client that is or is not shown calls."""
         for live in self.runs.list_by_id(run_id):
-            resume = live.exchange.resume
-            is_alike = live.exchange.shows_calls == shows_calls and not live.done
+            resume = live.exchange.execution.resume
+            is_alike = live.exchange.delivery.shows_calls == shows_calls and not live.done
             if is_alike and resume is not None and not set(resume.decided).isdisjoint(decided):
                 return live
         return None
@@ -101,8 +101,8 @@ class _RelayReader:
 async def _relay(live: LiveRun, emit: Emit) -> None:
     """Emit the answer of a live run as it comes. Raises its error."""
     await live.transcript.read(_RelayReader(emit))
-    if live.asks is not None:
-        emit({PARKED: live.asks})
+    if live.answer.asks is not None:
+        emit({PARKED: live.answer.asks})
 
 
 def run_of_question(told: Sequence[Chunk]) -> str | None:

@@ -103,7 +103,7 @@ class AnswerReplay:
         A client that gets questions as items answers all of a response at once: they are of one run.
         """
         run_id = pending[0].run_id
-        if exchange.shows_calls:
+        if exchange.delivery.shows_calls:
             of_run = [approval for approval in pending if approval.run_id == run_id]
             facts = chunks.facts(spoken.build_waiting_facts(run_id, of_run))
             lead = spoken.nothing_decided_text(language=detect_request_language(exchange))
@@ -124,7 +124,7 @@ class AnswerReplay:
             approves = ruled[0].state != "rejected"
             return text_alone(approval_text.answered_elsewhere_text(run_id, approves=approves, language=language))
         facts = chunks.facts(spoken.build_waiting_facts(run_id, pending))
-        if exchange.shows_calls:
+        if exchange.delivery.shows_calls:
             return [await self._question(run_id, pending, exchange), chunks.finish("stop"), facts]
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         decided, now_s = [one.id for one in ruled], self.clock.time()
@@ -143,7 +143,7 @@ class AnswerReplay:
         self, run: StoredRun, pending: Sequence[Approval], exchange: Exchange, *, decided: Sequence[str]
     ) -> list[Chunk]:
         facts = chunks.facts(spoken.build_waiting_facts(run.id, pending)) if decided else _repeated_facts(run, pending)
-        if exchange.shows_calls:
+        if exchange.delivery.shows_calls:
             was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
             told = await self._calls(run, said, exchange, decided=decided)
@@ -166,7 +166,7 @@ class AnswerReplay:
 
         The turn of a request that decides begins with the first call that it decides on.
         """
-        if not exchange.shows_calls:
+        if not exchange.delivery.shows_calls:
             return [content] if content else []
         catalog = self.lane().catalog
         steps = await self.store.steps(run.id, tenant=run.tenant)

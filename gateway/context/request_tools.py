@@ -84,19 +84,25 @@ class Addresses:
 
 def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addresses: Addresses) -> Exchange:
     """Return the exchange with these wishes. Raises GatewayError."""
+    is_tainted = wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results)
     wished = replace(
         exchange,
-        no_tools=wishes.no_tools,
-        must_call=wishes.must_call,
-        max_tool_calls=wishes.max_tool_calls,
-        exact_tools=dict(wishes.exact_tools),
-        tainted=wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results),
-        thoughts=wishes.thoughts,
-        known_as=() if wishes.known_as is None else (exchange.id, *wishes.known_as),
-        answer_id="" if wishes.known_as is None else exchange.id,
-        answer_ids=wishes.answer_ids,
-        background=wishes.background,
         notes=wishes.notes,
+        steering=replace(
+            exchange.steering,
+            no_tools=wishes.no_tools,
+            must_call=wishes.must_call,
+            max_tool_calls=wishes.max_tool_calls,
+            exact_tools=dict(wishes.exact_tools),
+        ),
+        delivery=replace(
+            exchange.delivery,
+            known_as=() if wishes.known_as is None else (exchange.id, *wishes.known_as),
+            answer_id="" if wishes.known_as is None else exchange.id,
+            background=wishes.background,
+        ),
+        origin=replace(exchange.origin, thoughts=wishes.thoughts, answer_ids=wishes.answer_ids),
+        execution=replace(exchange.execution, tainted=is_tainted),
     )
     return wished if wishes.offers is None else _with_offers(wished, wishes.offers, catalog, addresses)
 
@@ -112,7 +118,7 @@ def _with_offers(
 ) -> Exchange:
     """Return the exchange with the tools that these offers name, and no others."""
     services = {service.name: service for service in catalog.services() if service.name != OWN}
-    functions = frozenset() if exchange.no_tools else client_tools(exchange.body)
+    functions = frozenset() if exchange.steering.no_tools else client_tools(exchange.body)
     tools: list[_Tool] = []
     asked: list[_Tool] = []
     for at, offer in enumerate(offers):
@@ -121,21 +127,21 @@ def _with_offers(
         _check_functions(offer, named, functions)
         tools += named
         asked += named if offer.asks == () else _get_approval_tools(offer, services.get(offer.label), catalog)
-    by = exchange.only_tools
+    by = exchange.steering.only_tools
     found = (
         (tool.intersect_pattern(pattern) for tool in tools for pattern in by)
         if by
         else (tool.pattern for tool in tools)
     )
     only = tuple(dict.fromkeys(filter(None, found)))
-    return replace(
-        exchange,
+    steering = replace(
+        exchange.steering,
         only_tools=only,
-        no_tools=exchange.no_tools or not only,
+        no_tools=exchange.steering.no_tools or not only,
         services=tuple(offer.label for offer in offers if offer.label != OWN),
         ask_first=tuple(dict.fromkeys(tool.pattern for tool in asked)),
-        shows_calls=True,
     )
+    return replace(exchange, steering=steering, delivery=replace(exchange.delivery, shows_calls=True))
 
 
 def _check(

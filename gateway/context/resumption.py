@@ -122,8 +122,8 @@ class Resumption:
             header=header,
             credential=credential,
         )
-        if exchange.call is not None:
-            exchange = replace(exchange, watcher=self._runs.waiting.watchers(run.id))
+        if exchange.job.call is not None:
+            exchange = replace(exchange, job=replace(exchange.job, watcher=self._runs.waiting.watchers(run.id)))
         live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
         if record is not None:
             record(live)
@@ -197,7 +197,9 @@ class Resumption:
             live = await self._resume_with_decisions(
                 ruled, repeated, in_field=any(decision.in_field for decision in decisions)
             )
-            live.shown_to = None if run is None or is_of_same_person(repeated.exchange, run) else repeated.exchange
+            live.answer.shown_to = (
+                None if run is None or is_of_same_person(repeated.exchange, run) else repeated.exchange
+            )
             return live
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
@@ -293,7 +295,11 @@ class Resumption:
 
         The same request then begins a new run.
         """
-        if run.asks is None and not run.untold and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id:
+        if (
+            run.answer.asks is None
+            and not run.attendance.untold
+            and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id
+        ):
             self._runs.waiting.forget(request_key.fingerprint)
 
     async def find_earlier_result(self, repeated: RepeatedRequest) -> Brought | None:
@@ -319,8 +325,9 @@ class Resumption:
             header, credential = take_lines(own, claimed, upstream_of=self._upstream_of)
             await self.resume_run(claimed, header=header, credential=credential)
         ended = await self._elsewhere.wait_until_idle(run)
+        as_text = replace(own, delivery=replace(own.delivery, shows_calls=False))
         try:
-            told = await self._retelling.answer(ended, replace(own, shows_calls=False), decided=())
+            told = await self._retelling.answer(ended, as_text, decided=())
             text = "".join(chunk for chunk in told if isinstance(chunk, str))
         except GatewayError as error:
             text = error.message
@@ -355,18 +362,20 @@ class Resumption:
         header, credential = take_lines(own, run, upstream_of=self._upstream_of)
         exchange = load_exchange(
             Resume(run, messages, tuple(decided), take_narrowing(own, run) if decided else None),
-            approvals="turn" if own.approvals == "reject" and not is_of_same_person(own, run) else own.approvals,
-            shows_calls=own.shows_calls,
-            background=own.background,
-            known_as=own.known_as,
-            answer_id=own.answer_id,
+            approvals="turn"
+            if own.steering.approvals == "reject" and not is_of_same_person(own, run)
+            else own.steering.approvals,
+            shows_calls=own.delivery.shows_calls,
+            background=own.delivery.background,
+            known_as=own.delivery.known_as,
+            answer_id=own.delivery.answer_id,
             header=header,
             credential=credential,
         )
         live = self._runs.begin(
             exchange, repeated.request_key, handler, detached=True, body=repeated.body, request_id=own.id
         )
-        live.decided = tuple(decided)
+        live.answer.decided = tuple(decided)
         return live
 
     async def _abandon(self, run: StoredRun, reason: str) -> None:
@@ -375,7 +384,7 @@ class Resumption:
     async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         told = await self._retelling.answer(run, repeated.exchange, decided=decided)
         answer = self._answered_run(repeated, run.id, *told)
-        answer.decided, answer.asks = tuple(decided), run_of_question(told)
+        answer.answer.decided, answer.answer.asks = tuple(decided), run_of_question(told)
         return answer
 
     def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk, is_apart: bool = False) -> LiveRun:
@@ -385,9 +394,9 @@ class Resumption:
         the answer of that run later, nor end that run when it is deleted.
         """
         own = repeated.exchange
-        answered = replace(own, id=(own.answer_id if is_apart else "") or run_id)
+        answered = replace(own, id=(own.delivery.answer_id if is_apart else "") or run_id)
         run = LiveRun(answered, repeated.request_key, now_s=self._clock.time(), request_id=own.id)
-        run.is_apart, run.shown_to = is_apart, own if is_apart else None
+        run.answer.is_apart, run.answer.shown_to = is_apart, own if is_apart else None
         run.replay(chunks)
         return run
 
@@ -396,7 +405,7 @@ class Resumption:
         own = repeated.exchange
         handler = self._elsewhere.build_follow_handler(run, own, decided=decided)
         live = self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
-        live.decided = tuple(decided)
+        live.answer.decided = tuple(decided)
         return live
 
 

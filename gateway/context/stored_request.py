@@ -62,9 +62,9 @@ def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tup
     began = load_exchange(Resume(run), approvals="turn")
     if not _is_of_same_person(own, began):
         return b"", b""
-    if not own.credential or upstream_of(own) != upstream_of(began):
-        return own.header, b""
-    return own.header, own.credential
+    if not own.origin.credential or upstream_of(own) != upstream_of(began):
+        return own.origin.header, b""
+    return own.origin.header, own.origin.credential
 
 
 async def take_messages(

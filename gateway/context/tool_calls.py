@@ -26,11 +26,10 @@ from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall, bu
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import CallProgress, Exchange
+from gateway.contracts.exchange import CallProgress, Exchange, Job, Origin, Steering
 from gateway.contracts.plugin import Clock
-from gateway.contracts.storage.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
+from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
-from gateway.contracts.storage.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolResult
 from gateway.jsontext.canonical import canonical
 from gateway.mcp.server_text import one_line
@@ -89,8 +88,8 @@ class ToolCalls:
         exchange = _exchange(lane, wanted)
         is_keyed, size_bytes = wanted.idempotency_key is not None, len(canonical(wanted.arguments))
         request_key = RequestKey(
-            exchange.fingerprint if is_keyed else exchange.id,  # only calls with a key are compared in memory
-            (exchange.caller.tenant, exchange.caller.name, exchange.idempotency_key or "") if is_keyed else None,
+            exchange.origin.fingerprint if is_keyed else exchange.id,  # only calls with a key are compared in memory
+            (exchange.caller.tenant, exchange.caller.name, exchange.origin.idempotency_key or "") if is_keyed else None,
             repeats=False,
             size_bytes=size_bytes,
         )
@@ -110,7 +109,8 @@ class ToolCalls:
         else:
             parameters = check_parameters(wanted.workflow, wanted.arguments)
             self.check_model(exchange.caller)
-            exchange = replace(exchange, workflow=workflow_usage(wanted.workflow, parameters))
+            job = replace(exchange.job, workflow=workflow_usage(wanted.workflow, parameters))
+            exchange = replace(exchange, job=job)
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
             return replace(_run(exchange, live.exchange.id), live=live)
         run = _run(exchange, exchange.id)
@@ -148,12 +148,12 @@ class ToolCalls:
                     await self._turn(live)
                 run.live, step, run.step = None, run.step, None
                 is_ours = not is_lost(live.error)
-                if not (live.recorded and (run.is_workflow or not is_ours)):  # else its end is on record
+                if not (live.marks.recorded and (run.is_workflow or not is_ours)):  # else its end is on record
                     live.transcript.reraise()
                 if step is not None and is_ours and not run.is_workflow:
                     return _done(step, run.id, "completed")
-                if live.asks is not None:
-                    run.id, run.is_owed, run.said_s = live.asks, True, None
+                if live.answer.asks is not None:
+                    run.id, run.is_owed, run.said_s = live.answer.asks, True, None
             with waiting.watchers(run.id).attach(run):
                 return await self._follow_run(run, wait_s, shown)
         except StoreError as error:
@@ -189,7 +189,7 @@ class ToolCalls:
         """
         if caller.tenant != run.tenant:
             raise run_resolution.not_found()
-        if run.live is not None and run.live.clients:  # of this worker
+        if run.live is not None and run.live.attendance.clients:  # of this worker
             return
         if run.live is not None:
             await run.live.end_unless_recorded(LOST)
@@ -241,7 +241,7 @@ class ToolCalls:
 
     async def _find_owed_run(self, exchange: Exchange) -> CallRun | None:
         """Return the run that waits for this very call, or whose client has not got its result yet."""
-        tenant, key = exchange.caller.tenant, exchange.fingerprint
+        tenant, key = exchange.caller.tenant, exchange.origin.fingerprint
         stored = await self.store.undelivered_run(key, tenant=tenant)
         if stored is None:
             return None
@@ -332,7 +332,7 @@ class ToolCalls:
 
 def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
     """Return the exchange of a call, of a workflow with its parameters as they came."""
-    caller, chain, workflow = wanted.identity.caller, lane.chain, wanted.workflow
+    caller, chain, workflow = wanted.identity.caller, lane.rules.chain, wanted.workflow
     run_id = new_run_id()
     return Exchange(
         id=run_id,
@@ -340,14 +340,22 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         caller=caller,
         chain=chain,
         user=wanted.user,
-        only_tools=wanted.only_tools or (wanted.tool,),
-        approvals="reject" if lane.approval_modes.get_mode(None, caller=caller, chain=chain) == "reject" else "turn",
-        fingerprint=fingerprint_call(wanted),
-        idempotency_key=build_idempotency_key(wanted),
-        client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
-        call={"tool": wanted.tool, "arguments": wanted.arguments},
-        workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),
-        watcher=lane.runs.waiting.watchers(run_id),
+        steering=Steering(
+            only_tools=wanted.only_tools or (wanted.tool,),
+            approvals="reject"
+            if lane.rules.approval_modes.get_mode(None, caller=caller, chain=chain) == "reject"
+            else "turn",
+        ),
+        origin=Origin(
+            fingerprint=fingerprint_call(wanted),
+            idempotency_key=build_idempotency_key(wanted),
+            client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
+        ),
+        job=Job(
+            call={"tool": wanted.tool, "arguments": wanted.arguments},
+            workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),
+            watcher=lane.runs.waiting.watchers(run_id),
+        ),
     )
 
 
@@ -369,9 +377,9 @@ def _require_tool(lane: ContextLane, tool: str) -> None:
 
 
 def _run(exchange: Exchange, run_id: str) -> CallRun:
-    is_keyed = exchange.idempotency_key is not None
-    is_workflow = exchange.workflow is not None
-    tenant, key = exchange.caller.tenant, exchange.fingerprint
+    is_keyed = exchange.origin.idempotency_key is not None
+    is_workflow = exchange.job.workflow is not None
+    tenant, key = exchange.caller.tenant, exchange.origin.fingerprint
     return CallRun(run_id, tenant, key, exchange.id, is_shared=is_keyed, is_workflow=is_workflow)
 
 

@@ -17,16 +17,16 @@ def traced_run(handler: Handler, tracer: Tracer) -> Handler:
     """Return `handler` with a span for its run, below the span of the request that began it."""
 
     async def handle(exchange: Exchange) -> Reply:
-        trace = exchange.trace
+        trace = exchange.execution.trace
         if trace is None:
-            above = CURRENT.get() if exchange.resume is None else None
+            above = CURRENT.get() if exchange.execution.resume is None else None
             trace = RunTrace(tracer.below(above), time())
-            exchange = replace(exchange, trace=trace)
+            exchange = replace(exchange, execution=replace(exchange.execution, trace=trace))
         CURRENT.set(trace.context)  # for all that the task of the run does
         try:
             reply = await handler(exchange)
         except BaseException as error:
-            trace.goes_on |= exchange.resume is not None
+            trace.goes_on |= exchange.execution.resume is not None
             _end(tracer, exchange, trace, error)
             raise
 

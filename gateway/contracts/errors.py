@@ -120,6 +120,20 @@ CODES: Mapping[str, Code] = MappingProxyType(
 )
 
 
+#: Codes of failures that pass, or that another upstream may not have: a limit, a broken server, a silence.
+PASSING: Final = frozenset(
+    (
+        "circuit_open",
+        "overloaded",
+        "rate_limit_exceeded",
+        "upstream_limited",
+        "upstream_error",
+        "upstream_timeout",
+        "upstream_unavailable",
+    )
+)
+
+
 class GatewayError(Exception):
     """An error that the gateway answers by itself.
 
@@ -146,6 +160,11 @@ class GatewayError(Exception):
     def shown_code(self) -> str:
         """Return the code that clients get: the upstream's own where it has one, which they act on."""
         return self.upstream_code or self.code
+
+    @property
+    def passes(self) -> bool:
+        """Return whether a request that failed so may be sent again, later or elsewhere."""
+        return self.code in PASSING and not self.settled
 
     def after_effects(self) -> "GatewayError":
         """Return the same error for a run that has had effects already, with a status that no client retries."""

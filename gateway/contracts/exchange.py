@@ -7,6 +7,7 @@ from glob import has_magic
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from gateway.contracts.caller import Caller as Caller  # for plugins, too
+from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import StoredRun, StoredStep
 from gateway.contracts.storage.store import Json as Json
 
@@ -63,7 +64,7 @@ class CallProgress:
 
 
 class CallWatcher(Protocol):
-    """The request that waits for a call of an MCP client (`Exchange.call`), in the process that runs it."""
+    """The request that waits for a call of an MCP client (`Job.call`), in the process that runs it."""
 
     def begins(self, step: str, *, number: int, total: int) -> None:
         """Receive the name of a workflow's step that begins now; `number` steps of `total` are over."""
@@ -91,7 +92,96 @@ class Resume:
     narrows: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: see gateway.contracts.records
+# The records of a request have no slots: see gateway.contracts.records.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steering:
+    """The tools of a request as its client steers them: those that the model may call, and who approves the calls."""
+
+    only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
+    within: tuple[tuple[str, ...], ...] = ()  # further ones, each of which narrows what is left
+    no_tools: bool = False  # the model may call none of ours
+    must_call: bool = False  # the client wants a call of a tool, and the body does not say so
+    services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
+    ask_first: tuple[str, ...] = ()  # names or globs of tools whose calls a person approves in any case
+    max_tool_calls: int | None = None  # lowers the loop's own limit
+    #: Schemas of tools of the client's, by name, for whose calls its API has nothing but these arguments.
+    exact_tools: Json = field(default_factory=dict)
+    approvals: Literal["hold", "turn", "reject"] = "turn"
+
+    def allows(self, tool: str) -> bool:
+        """Return whether the model may call the tool of this inside name, as far as the request says."""
+        if self.no_tools or (self.only_tools and not fits(tool, self.only_tools)):
+            return False
+        return all(fits(tool, patterns) for patterns in self.within)
+
+    def asks_first(self, tool: str) -> bool:
+        """Return whether the client wants a person to approve each call of the tool of this inside name."""
+        return bool(self.ask_first) and fits(tool, self.ask_first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The work of a request that is no chat: a task of a program, a workflow, or one tool call of an MCP client."""
+
+    task: str | None = None  # what a program wants for itself: no stage sees such a request
+    workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
+    #: What an MCP client calls: the inside name of a `tool`, and its `arguments`. It runs instead of a loop, or it is
+    #: the `workflow` under its name as a tool.
+    call: Json | None = None
+    watcher: CallWatcher | None = field(default=None, compare=False, repr=False)  # of `call`
+
+    @property
+    def is_one_call(self) -> bool:
+        """Return whether one tool call is the whole run."""
+        return self.call is not None and self.workflow is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """The way of the answer to its client, and the names under which later requests find it."""
+
+    streams: bool = True  # the client gets the answer as it comes, and not at its end
+    events: bool = False  # the client wants progress events
+    shows_calls: bool = False  # calls of our tools, and questions about them, are events, and no text of the answer
+    background: bool = False  # no client waits: the run is on record before the model is called
+    brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
+    known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
+    answer_id: str = ""  # the request that the answer is the response to, where later requests bring it as an id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The client's request beside its body: its identity for repeats, its header lines, and ids of its messages."""
+
+    fingerprint: str = ""  # equal in two requests that are the same
+    idempotency_key: str | None = None  # the client's own word for the same
+    takes_key_of: str | None = None  # the run that had the key and is over: the same request begins anew
+    client: Json | None = None  # a page shows the run again from it after a crash; no other code reads it
+    thoughts: tuple[str, ...] = ()  # of models, that the client brings and the body may have in another form, or not
+    answer_ids: tuple[str, ...] = ()  # those of the assistant messages of the body, in their order; "" for none
+    #: Header lines of the client's that go on to the model, and those of its own credential, which go on where the
+    #: upstream has none. Each ends with CRLF.
+    header: bytes = field(default=b"", repr=False)
+    credential: bytes = field(default=b"", repr=False)
+    credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """The run that serves a request: the stored run that it continues, its time, its taint and its traces."""
+
+    resume: Resume | None = None
+    again: int = 0  # so often this call of the model was made before and failed, in a run that goes on
+    budget_s: float = 300.0
+    tainted: bool = False  # strangers may have written a part of the conversation
+    trace: "RunTrace | None" = field(default=None, compare=False, repr=False)  # of the run, where there are traces
+    tool_trace: "ToolTrace | None" = field(default=None, compare=False, repr=False)  # of the call that runs
+    remarks: tuple[str, ...] = ()  # of stages, about a request that is only explained (`Exchange.dry`)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exchange:
     """One context request on its way to the model; never mutated (`gateway.contracts.records.replace`).
 
@@ -106,66 +196,19 @@ class Exchange:
     prompt: str | None = None  # id of the base prompt; None: no base prompt
     conversation: str | None = None
     user: str | None = None  # the end user, as the client names them; within the caller's tenant
-    only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
-    within: tuple[tuple[str, ...], ...] = ()  # further ones, each of which narrows what is left
-    no_tools: bool = False  # the model may call none of ours
-    must_call: bool = False  # the client wants a call of a tool, and the body does not say so
-    services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
-    ask_first: tuple[str, ...] = ()  # names or globs of tools whose calls a person approves in any case
-    max_tool_calls: int | None = None  # lowers the loop's own limit
-    #: Schemas of tools of the client's, by name, for whose calls its API has nothing but these arguments.
-    exact_tools: Json = field(default_factory=dict)
-    approvals: Literal["hold", "turn", "reject"] = "turn"
-    #: What makes two requests the same, and the client's own word for it; for who repeats the request.
-    fingerprint: str = ""
-    idempotency_key: str | None = None
-    takes_key_of: str | None = None  # the run that had the key and is over: the same request begins anew
-    resume: Resume | None = None
-    brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
-    events: bool = False  # progress events were asked for
-    shows_calls: bool = False  # calls of our tools, and questions about them, are events, and no text of the answer
-    streams: bool = True  # the client gets the answer as it comes, and not at its end
-    background: bool = False  # no client waits: the run is on record before the model is called
-    client: Json | None = None  # what a page needs to show the run again after a crash; nobody else reads it
-    tainted: bool = False  # strangers may have written a part of the conversation
-    thoughts: tuple[str, ...] = ()  # of models, that the client brings and the body may have in another form, or not
-    known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
-    answer_id: str = ""  # the request that the answer is the response to, where later requests bring it as an id
-    answer_ids: tuple[str, ...] = ()  # those of the assistant messages of the body, in their order; "" for none
-    dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
-    budget_s: float = 300.0
-    trace: "RunTrace | None" = field(default=None, compare=False, repr=False)  # of the run, where there are traces
-    tool_trace: "ToolTrace | None" = field(default=None, compare=False, repr=False)  # of the call that runs
-    again: int = 0  # so often this call of the model was made before and failed, in a run that goes on
-    workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
-    #: What an MCP client calls: the inside name of a `tool`, and its `arguments`. It runs instead of a loop, or it is
-    #: the `workflow` under its name as a tool.
-    call: Json | None = None
-    watcher: CallWatcher | None = field(default=None, compare=False, repr=False)  # of `call`
-    task: str | None = None  # what a program wants for itself: no stage sees such a request
     intent: Intent | None = None
     notes: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()  # of stages, about a request that is only explained (`dry`)
-    #: Header lines of the client's that go on to the model, and those of its own credential, which go on where the
-    #: upstream has none. Each ends with CRLF.
-    header: bytes = field(default=b"", repr=False)
-    credential: bytes = field(default=b"", repr=False)
-    credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
+    dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
+    # Most requests share the records that have nothing of their own.
+    steering: Steering = Steering()
+    job: Job = Job()
+    delivery: Delivery = Delivery()
+    origin: Origin = Origin()
+    execution: Execution = Execution()
 
-    @property
-    def is_one_call(self) -> bool:
-        """Return whether one tool call is the whole run."""
-        return self.call is not None and self.workflow is None
-
-    def allows(self, tool: str) -> bool:
-        """Return whether the model may call the tool of this inside name, as far as the request says."""
-        if self.no_tools or (self.only_tools and not fits(tool, self.only_tools)):
-            return False
-        return all(fits(tool, patterns) for patterns in self.within)
-
-    def asks_first(self, tool: str) -> bool:
-        """Return whether the client wants a person to approve each call of the tool of this inside name."""
-        return bool(self.ask_first) and fits(tool, self.ask_first)
+    def with_remarks(self, *remarks: str) -> "Exchange":
+        """Return the exchange with further remarks of a stage about a request that is only explained (`dry`)."""
+        return replace(self, execution=replace(self.execution, remarks=(*self.execution.remarks, *remarks)))
 
 
 def fits(tool: str, patterns: Sequence[str]) -> bool:
@@ -177,6 +220,8 @@ def fits(tool: str, patterns: Sequence[str]) -> bool:
 #: `chat.completion.chunk` object, whatever API the client speaks (gateway/dialects/dialect.py). The object may carry
 #: `"context": {"type": ...}` (an event for the client, docs/wire).
 Chunk: TypeAlias = str | Json
+#: The length of the longest answer, and the memory of a parsed chunk of one token, measured: 892 bytes.
+ANSWER_CHARS, PARSED_BYTES = 16 << 20, 900
 #: Waits until the client may get more: it does not keep up, or is gone.
 Pause: TypeAlias = Callable[[], Awaitable[None]]
 #: Accepts the next chunk of a reply. If it returns a `Pause`, await it before you emit again. An exception ends the

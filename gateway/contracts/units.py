@@ -1,24 +1,30 @@
-"""Durations as people write them, `500ms 10s 5m 24h` or a plain number of seconds, for the configuration of plugins."""
+"""Durations as people write them, `500ms 10s 5m 24h` or a plain number of seconds, everywhere in a configuration."""
 
 import re
+from typing import Final
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: A year: beyond that a timer is a mistake, and some event loops overflow.
+LONGEST_S: Final = 8760 * 3600.0
+UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+EXPECTED: Final = "expected a duration such as 500ms, 10s, 5m or 24h"
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)?\Z")
-# A year, as everywhere in the configuration: beyond that a timer is a mistake, and some event loops overflow.
-_LONGEST_S = 8760 * 3600.0
+
+
+def seconds_of(value: object) -> float:
+    """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a number, whatever their range. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(EXPECTED)
+    if not isinstance(value, str):
+        return float(value) if abs(value) <= LONGEST_S else value  # an integer may be too large for a float
+    match = _DURATION.match(value.strip())
+    if match is None:
+        raise ValueError(EXPECTED)
+    return float(match[1]) * UNITS_S[match[2] or "s"]
 
 
 def positive_seconds(value: object) -> float:
-    """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a number: more than 0, up to `8760h`. Raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError("expected a duration such as 500ms, 10s, 5m or 24h")
-    if isinstance(value, str):
-        match = _DURATION.match(value.strip())
-        if match is None:
-            raise ValueError("expected a duration such as 500ms, 10s, 5m or 24h")
-        seconds = float(match[1]) * _SECONDS[match[2] or "s"]
-    else:
-        seconds = value
-    if not 0 < seconds <= _LONGEST_S:
+    """Return the seconds of a duration: more than 0, up to `8760h`. Raises ValueError."""
+    seconds = seconds_of(value)
+    if not 0 < seconds <= LONGEST_S:
         raise ValueError("must be more than 0, and at most 8760h")
-    return float(seconds)
+    return seconds

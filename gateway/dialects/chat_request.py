@@ -5,7 +5,6 @@ from typing import Final
 
 from gateway.contracts.exchange import Exchange
 from gateway.dialects.message_identity import content_text, extract_call_ids
-from gateway.text.phrases import TEXT_LIMIT
 
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
 #: Roles of results, and ends of the types of parts that are results.
@@ -24,6 +23,8 @@ _OF_CLIENTS: Final = ("function", "custom")
 _SOURCES: Final = frozenset(
     ("annotations", "citations", "search_results", "executed_tools", "web_search", "grounding_metadata")
 )
+#: So much of a user's message is looked at, as `gateway.text.phrases` does: matching runs on the event loop.
+USER_TEXT_CHARS: Final = 20_000
 #: How Open WebUI shows a call with its result in the text of an answer.
 _SHOWN_CALL: Final = '<details type="tool_calls"'
 
@@ -134,9 +135,9 @@ def may_call_tools(exchange: Exchange) -> bool:
 
     If the answer has a format, it may call those that the request itself names: they cost a call of the model more.
     """
-    if exchange.no_tools:
+    if exchange.steering.no_tools:
         return False
-    return wants_text(exchange.body) or exchange.shows_calls or bool(exchange.only_tools)
+    return wants_text(exchange.body) or exchange.delivery.shows_calls or bool(exchange.steering.only_tools)
 
 
 def whole_text(body: Mapping[str, object]) -> str:
@@ -158,19 +159,19 @@ def _objects(value: object) -> list[Mapping[str, object]]:
 
 
 def last_user_text(messages: object) -> str:
-    """Return the text parts of the last user message, at most TEXT_LIMIT characters; "" for whatever is not one."""
+    """Return the text parts of the last user message, at most USER_TEXT_CHARS; "" for anything else."""
     if not isinstance(messages, list):
         return ""
     for message in reversed(messages):
         if isinstance(message, dict) and message.get("role") == "user":
             content = message.get("content")
-            return content[:TEXT_LIMIT] if isinstance(content, str) else _text_of_parts(content)
+            return content[:USER_TEXT_CHARS] if isinstance(content, str) else _text_of_parts(content)
     return ""
 
 
 def _text_of_parts(parts: object) -> str:
     texts: list[str] = []
-    room = TEXT_LIMIT
+    room = USER_TEXT_CHARS
     for part in parts if isinstance(parts, list) else ():
         if room <= 0:
             break

@@ -62,6 +62,41 @@ class _FrameFragments:
         return frame_head(first, length, mask)
 
 
+class _Messages:
+    """The messages of a client that were handed on, by their bytes, and the bounds of a page; None for `most`: none."""
+
+    __slots__ = ("_limit_bytes", "_most", "_whole", "_whole_bytes", "open_bytes")
+
+    def __init__(self, limit_bytes: int, most: int | None) -> None:
+        self._limit_bytes = limit_bytes
+        self._most = most
+        self._whole: deque[int] = deque()
+        self._whole_bytes = 0
+        self.open_bytes = 0  # of the message that is not whole yet
+
+    def divide(self, length: int) -> bool:
+        """Return whether a frame goes on in pieces. One that makes its message too long is refused by its head."""
+        return self._most is not None and length > LONG_BYTES and self.open_bytes + length < self._limit_bytes
+
+    def are_too_much(self, length: int) -> bool:
+        """Return whether a frame of this length must wait."""
+        if self._most is None or not self._whole:
+            return False
+        return len(self._whole) >= self._most or self._whole_bytes + self.open_bytes + length > self._limit_bytes
+
+    def end(self) -> None:
+        """Note that the open message is whole."""
+        if self._most is not None:
+            self._whole.append(self.open_bytes)
+            self._whole_bytes += self.open_bytes
+        self.open_bytes = 0
+
+    def forget_oldest(self) -> None:
+        """Forget the oldest message, which its page has dealt with."""
+        if self._whole:
+            self._whole_bytes -= self._whole.popleft()
+
+
 class ClientFrames:
     """The bytes of one client behind its handshake.
 
@@ -72,20 +107,16 @@ class ClientFrames:
     too many small frames, and nothing more is handed on. `sweep` gives it room for further ones.
     """
 
-    __slots__ = ("_at", "_broken", "_data", "_divided", "_ends", "_left", "_limit_bytes", "_message_bytes", "_most",
-                 "_small_left", "_start", "_whole", "_whole_bytes", "flooded", "waits", "yields")  # fmt: skip
+    __slots__ = ("_at", "_broken", "_data", "_divided", "_ends", "_left", "_messages", "_small_left", "_start",
+                 "flooded", "waits", "yields")  # fmt: skip
 
     def __init__(self, *, limit_bytes: int = 0, most: int | None = None) -> None:
-        self._limit_bytes = limit_bytes
-        self._most = most
+        self._messages = _Messages(limit_bytes, most)
         self._data, self._at = b"", 0  # what came, and how much of it is read
         self._start = 0  # how much of it is handed on
         self._left = 0  # bytes of the frame's payload that are still to come
         self._divided: _FrameFragments | None = None
         self._ends = False  # the frame is the last one of its message
-        self._message_bytes = 0  # of the message that is not whole yet
-        self._whole: deque[int] = deque()
-        self._whole_bytes = 0
         self._small_left = SMALL_MOST
         self._broken = False
         self.waits = self.yields = self.flooded = False
@@ -100,8 +131,7 @@ class ClientFrames:
 
     def done(self) -> bytes:
         """Forget the oldest message, which its page has dealt with. Return what the reader gets in its place."""
-        if self._whole:
-            self._whole_bytes -= self._whole.popleft()
+        self._messages.forget_oldest()
         self.waits = False
         return b"" if self._broken else self._parse_frames()
 
@@ -155,17 +185,17 @@ class ClientFrames:
         if size > 2:
             length = int.from_bytes(data[at + 2 : at + size])
         is_data = not first & _CONTROL
-        if is_data and self._too_much(length):
+        if is_data and self._messages.are_too_much(length):
             self.waits = True
             return False
         if length < SMALL_BYTES and (not is_data or not first & _FIN or not first & _OPCODE) and not self._small():
             return False
         self._at = at + size + _MASK_BYTES
-        if is_data and self._divides(length):
+        if is_data and self._messages.divide(length):
             found.append(data[self._start : at])
             self._divided, self._start = _FrameFragments(first, data[at + size : self._at]), self._at
         self._ends = is_data and bool(first & _FIN)
-        self._message_bytes += length * is_data
+        self._messages.open_bytes += length * is_data
         self._left = length
         if not length:
             self._frame_ended()
@@ -177,20 +207,7 @@ class ClientFrames:
         self._broken = self.flooded = self._small_left < 0
         return not self.flooded
 
-    def _divides(self, length: int) -> bool:
-        """Return whether a frame goes on in pieces. One that makes its message too long is refused by its head."""
-        return self._most is not None and length > LONG_BYTES and self._message_bytes + length < self._limit_bytes
-
-    def _too_much(self, length: int) -> bool:
-        if self._most is None or not self._whole:
-            return False
-        return len(self._whole) >= self._most or self._whole_bytes + self._message_bytes + length > self._limit_bytes
-
     def _frame_ended(self) -> None:
         self._divided = None
-        if not self._ends:
-            return
-        if self._most is not None:
-            self._whole.append(self._message_bytes)
-            self._whole_bytes += self._message_bytes
-        self._message_bytes = 0
+        if self._ends:
+            self._messages.end()

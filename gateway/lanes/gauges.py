@@ -41,8 +41,8 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
             busy.add_metric([group.name, member.name], member.inflight)
             state.add_metric([group.name, member.name], _STATES[member.breaker.state(now_s)])
             wait.add_metric([group.name, member.name], member.waits_s(now_s))
-            if member.last_status.isdecimal():
-                last.add_metric([group.name, member.name], int(member.last_status))
+            if member.answers.last_status.isdecimal():
+                last.add_metric([group.name, member.name], int(member.answers.last_status))
             if group.checks is not None:
                 well.add_metric([group.name, member.name], float(member.healthy))
     yield from (up, pool, able, busy, state, wait, last, well, queue)

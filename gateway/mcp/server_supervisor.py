@@ -43,6 +43,7 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.aio.cooperative import in_turns
@@ -85,6 +86,30 @@ _OTHER_SDK = (
 _ERROR_TYPES = {AnsweredError: "answered_error", LostError: "connection_lost", TimeoutError: "timeout"}
 
 
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    """The status of a server, as its operator sees it."""
+
+    state: ServiceState = "stopped"
+    since_s: float
+    error: str | None = None
+    protocol: str | None = None
+    implementation: str | None = None
+    restarts: int = 0
+
+
+class _Open:
+    """The connection to a server, and why it ended."""
+
+    __slots__ = ("channel", "link", "up_s", "why")
+
+    def __init__(self) -> None:
+        self.channel: Channel | None = None
+        self.link: McpConnection | None = None  # while calls may use it
+        self.up_s: float | None = None  # since when
+        self.why: str | None = None
+
+
 class ServerSupervisor:
     """One server. `channel` makes the transport of one connection; `changed` is called after every change."""
 
@@ -109,40 +134,32 @@ class ServerSupervisor:
         self._starts = starts
         self._owner: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._channel: Channel | None = None
-        self._link: McpConnection | None = None
+        self._open = _Open()
         self._linked = asyncio.Event()
-        self._probe = True
-        self._state: ServiceState = "stopped"
-        self._since_s = clock.time()
-        self._error: str | None = None
-        self._why: str | None = None
-        self._protocol: str | None = None
-        self._implementation: str | None = None
-        self._up_s: float | None = None
-        self._restarts = 0
+        self._probe = True  # the next connection asks for the newer era first
+        self._seen = _Seen(since_s=clock.time())
         self.definitions = Definitions({})  # as of the last listing, also while the server is away
         self._calls = ServerCalls(
             server, line=self._line, next_line=self._next_line, lost=self._note_lost, meter=self._meter
         )
 
     def __repr__(self) -> str:
-        return f"<Session of {self._server.name!r}: {self._state}>"
+        return f"<Session of {self._server.name!r}: {self._seen.state}>"
 
     @property
     def is_running(self) -> bool:
         return self._line() is not None
 
     def condition(self) -> ServiceStatus:
-        channel = self._channel
+        channel = self._open.channel
         return ServiceStatus(
-            state=self._state,
-            since_s=self._since_s,
+            state=self._seen.state,
+            since_s=self._seen.since_s,
             transport=self._server.transport,
-            error=self._error,
-            protocol=self._protocol,
-            implementation=self._implementation,
-            restarts=self._restarts,
+            error=self._seen.error,
+            protocol=self._seen.protocol,
+            implementation=self._seen.implementation,
+            restarts=self._seen.restarts,
             skipped_lines=channel.skipped_lines if channel is not None else 0,
             stderr=tuple(channel.stderr) if channel is not None else (),
         )
@@ -150,7 +167,7 @@ class ServerSupervisor:
     def start(self) -> None:
         """Connect in the background. Idempotent."""
         if self._owner is None:
-            self._restarts, self._error = 0, None
+            self._seen.restarts, self._seen.error = 0, None
             self._become("starting")
             self._owner = asyncio.create_task(self._own(), name=f"mcp {self._server.name}")
 
@@ -209,7 +226,7 @@ class ServerSupervisor:
             self._become("error", MISSING_SDK)
             return
         while True:
-            self._up_s = None
+            self._open.up_s = None
             if self._server.transport == "stdio":
                 async with (self._starts or starts_of_worker()).place() as ready:
                     error = await self._connection(open_link, ready)
@@ -220,19 +237,23 @@ class ServerSupervisor:
             self._become("error", error)
             log.warning("service %r: %s", self._server.name, error)
             await asyncio.sleep(self._wait_s())
-            self._restarts += 1
+            self._seen.restarts += 1
             self._become("starting", error)
 
     def _wait_s(self) -> float:
         """Return how long to wait for a new start: not at all where a server forgot its session, and was well."""
-        if self._up_s is None:
+        if self._open.up_s is None:
             return self._backoff.next_s(up_s=0.0)
-        return 0.0 if self._why == SESSION_ENDED else self._backoff.next_s(up_s=self._clock.monotonic() - self._up_s)
+        return (
+            0.0
+            if self._open.why == SESSION_ENDED
+            else self._backoff.next_s(up_s=self._clock.monotonic() - self._open.up_s)
+        )
 
     async def _connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
         """Open a connection and follow it to its end; return why it ended. `ready` is called once calls may use it."""
-        self._why = None
-        channel = self._channel = self._make_channel(self._note_lost)
+        self._open.why = None
+        channel = self._open.channel = self._make_channel(self._note_lost)
         # Servers of the older era may leave a method that they do not know unanswered.
         probe_s = min(_PROBE_S, self._server.start_timeout / 3) if self._probe else None
         start = asyncio.timeout(self._server.start_timeout)
@@ -250,11 +271,11 @@ class ServerSupervisor:
             return self._handle_failure(_first(failure), channel)[:_MAX_ERROR]
         finally:
             late.cancel()
-            self._link = None
+            self._open.link = None
 
     def _handle_failure(self, failure: BaseException, channel: Channel) -> str:
         """Return the text for a failure, and decide whether the next connection probes for the newer era."""
-        if self._up_s is None:
+        if self._open.up_s is None:
             # Some programs end themselves when they are asked for an era that they do not know.
             hurt = self._probe and self._server.transport == "stdio" and isinstance(failure, LostError)
             self._probe = not hurt
@@ -290,24 +311,24 @@ class ServerSupervisor:
             try:
                 async with asyncio.timeout(self._server.start_timeout):
                     await self._list(connection)
-                self._error, backoff = self._wrong(), Backoff()
+                self._seen.error, backoff = self._wrong(), Backoff()
             except (AnsweredError, TimeoutError, LostError) as error:
-                self._error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
+                self._seen.error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
                 if isinstance(error, LostError):  # over HTTP it may be the end of one request only
                     await asyncio.wait({connection.closed_future}, timeout=backoff.next_s(up_s=0))
                     connection.stirred.set()
             self._tell()
         # Closing the rest of it may take seconds. No call may use it any more.
-        self._link = None
-        self._become("error", self._why or _ENDED)
+        self._open.link = None
+        self._become("error", self._open.why or _ENDED)
 
     def _note_lost(self, reason: str) -> None:
-        self._why = self._why or reason
+        self._open.why = self._open.why or reason
 
     def _describe_end(self, channel: Channel) -> str:
         if channel.returncode is not None:
             return _with_last_line(f"its program ended with exit code {channel.returncode}", channel)
-        return _with_last_line(self._why or _ENDED, channel)
+        return _with_last_line(self._open.why or _ENDED, channel)
 
     def _is_late(self, channel: Channel) -> None:
         self._become("error", self._late(channel))
@@ -320,17 +341,17 @@ class ServerSupervisor:
         return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
 
     def _note_linked(self, connection: "McpConnection") -> None:
-        self._link, self._protocol, self._up_s = connection, connection.protocol, self._clock.monotonic()
-        self._implementation = connection.implementation
+        self._open.link, self._seen.protocol, self._open.up_s = connection, connection.protocol, self._clock.monotonic()
+        self._seen.implementation = connection.implementation
         self._become("running", self._wrong())
         self._linked.set()
 
     def _become(self, state: ServiceState, error: str | None = None) -> None:
-        self._state, self._error, self._since_s = state, error, self._clock.time()
+        self._seen.state, self._seen.error, self._seen.since_s = state, error, self._clock.time()
         self._tell()
 
     def _line(self) -> "McpConnection | None":
-        connection = self._link
+        connection = self._open.link
         return None if connection is None or connection.closed_future.done() else connection
 
     async def _next_line(self) -> "McpConnection":

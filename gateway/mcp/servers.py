@@ -17,6 +17,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.aio.clock import until_set
+from gateway.config.reserved_names import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.plugin import Clock, Counters
@@ -27,7 +28,6 @@ from gateway.jsontext.canonical import canonical
 from gateway.mcp.changed_tools import ChangedTools
 from gateway.mcp.registration import SettingsError, parse_settings
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
-from gateway.text.reserved_names import ServiceNames
 from gateway.tools.catalog import ConfiguredSource
 
 log = logging.getLogger("gateway")
@@ -68,6 +68,29 @@ class ServerStatus:
         return next(filter(None, (self.condition.error, *(other.error for other in self.others))), None)
 
 
+class _Wanted:
+    """The services that are wanted, and how far that is applied: one change at a time."""
+
+    __slots__ = ("configured", "generation", "is_closed", "turn")
+
+    def __init__(self) -> None:
+        self.configured: Mapping[str, McpServer] = {}
+        self.generation: int | None = None  # of the store, as it was applied
+        self.turn = asyncio.Lock()
+        self.is_closed = False
+
+
+class _Reported:
+    """The facts of services that this worker has reported last."""
+
+    __slots__ = ("at_s", "restarts", "services")
+
+    def __init__(self) -> None:
+        self.services: Sequence[tuple[str, ServiceState, str | None]] = ()
+        self.at_s = float("-inf")
+        self.restarts: Mapping[str, int] = {}
+
+
 class McpServers:
     """The services of one worker; `worker` is its name to the others."""
 
@@ -77,20 +100,15 @@ class McpServers:
         self._build = build
         self._counters = counters
         self._clock = clock
-        self._configured: Mapping[str, McpServer] = {}
+        self._wanted = _Wanted()
         self._members: dict[str, ManagedServer] = {}
         self._snapshot: Sequence[ConfiguredSource[ServiceSource]] | None = ()  # None: something has changed
         self._leaving: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()
-        self._generation: int | None = None
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._told: Sequence[tuple[str, ServiceState, str | None]] = ()
-        self._told_s = float("-inf")
-        self._restarts: Mapping[str, int] = {}
+        self._reported = _Reported()
         self._changed = ChangedTools(self.load_definitions)
         self._recorded: dict[str, frozenset[str]] = {}  # hashes of definitions, by service
-        self._closed = False
         self._watchers: list[Callable[[], None]] = []
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -99,8 +117,8 @@ class McpServers:
 
     def configure(self, servers: Mapping[str, McpServer]) -> None:
         """Set the services of the configuration, from the next `refresh` on."""
-        self._configured = dict(servers)
-        self._generation = None
+        self._wanted.configured = dict(servers)
+        self._wanted.generation = None
 
     def services(self) -> Sequence[ConfiguredSource[ServiceSource]]:
         """Return all services as of now: those of the configuration in its order, then the others by name.
@@ -120,14 +138,14 @@ class McpServers:
 
     async def refresh(self) -> None:
         """Apply the changes of the store and the configuration, if there are any. Raises StoreError."""
-        async with self._turn:
+        async with self._wanted.turn:
             generation = await self._store.generation()
-            if generation == self._generation or self._closed:
+            if generation == self._wanted.generation or self._wanted.is_closed:
                 return
-            configured = self._configured
+            configured = self._wanted.configured
             records = {record.name: record for record in await self._store.services()}
             self._reconcile(configured, records)
-            self._generation = generation if configured is self._configured else None
+            self._wanted.generation = generation if configured is self._wanted.configured else None
 
     async def list_services(self) -> Sequence[ServerStatus]:
         """Return every service, as of now. Raises StoreError."""
@@ -225,20 +243,20 @@ class McpServers:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        async with self._turn:
-            self._closed = True
+        async with self._wanted.turn:
+            self._wanted.is_closed = True
             self._reconcile({}, {})
         if self._leaving:
             await asyncio.wait(self._leaving)
-        if self._told:
-            self._told = ()
+        if self._reported.services:
+            self._reported.services = ()
             try:
                 await self._store.report_services(self.worker, ())
             except StoreError as error:
                 log.error("the store failed: %s", error)
 
     def _reconcile(self, configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> None:
-        wanted = _build_desired(configured, records)
+        wanted = _find_wanted(configured, records)
         for name in self._members.keys() - wanted.keys():
             task = asyncio.get_running_loop().create_task(self._members.pop(name).close())
             self._leaving.add(task)
@@ -286,7 +304,7 @@ class McpServers:
     def _count(self) -> None:
         """Count the restarts of each service since its start by an operator."""
         now = {server.name: server.service.condition().restarts for server in self._members.values()}
-        before, self._restarts = self._restarts, now
+        before, self._reported.restarts = self._reported.restarts, now
         for name, restarts in now.items():
             for _ in range(before.get(name, 0), restarts):
                 self._counters.count("mcp_server_restarts", server=name)
@@ -316,14 +334,16 @@ class McpServers:
         now_s = self._clock.time()
         seen = [_build_status(server) for server in self._members.values()]
         told = [(one.name, one.condition.state, one.condition.error) for one in seen]
-        if told == self._told and (not told or self._clock.monotonic() - self._told_s < TELL_EVERY_S):
+        if told == self._reported.services and (
+            not told or self._clock.monotonic() - self._reported.at_s < TELL_EVERY_S
+        ):
             return
         rows = [
             WorkerService(worker=self.worker, name=name, state=state, error=error, updated_s=now_s)
             for name, state, error in told
         ]
         await self._store.report_services(self.worker, rows)
-        self._told, self._told_s = told, self._clock.monotonic()
+        self._reported.services, self._reported.at_s = told, self._clock.monotonic()
 
 
 def _object(text: str) -> Json | None:
@@ -335,9 +355,7 @@ def _object(text: str) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-def _build_desired(
-    configured: Mapping[str, McpServer], records: Mapping[str, StoredService]
-) -> dict[str, DesiredServer]:
+def _find_wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, DesiredServer]:
     wanted = {
         name: DesiredServer("configured", server, records.get(name, StoredService(name=name)))
         for name, server in configured.items()

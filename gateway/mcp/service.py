@@ -74,10 +74,10 @@ class McpService:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        told = None if exchange.watcher is None else exchange.watcher.report_progress
+        told = None if exchange.job.watcher is None else exchange.job.watcher.report_progress
         name = call.tool.removeprefix(f"{self._server.name}.")
         tool = self._session.definitions.tools.get(name)
-        trace = exchange.tool_trace
+        trace = exchange.execution.tool_trace
         result = await self._session.call(name, call.arguments, told=told, trace=trace, stands=call.stands)
         if tool is None or not result.ok or (problem := problem_of_output(tool, result.structured)) is None:
             return result

@@ -11,15 +11,14 @@ from gateway.contracts.storage.store import Json
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import get_client_request
 from gateway.mcp_server.endpoint import McpEndpoint
-from gateway.mcp_server.lazy_endpoint import DoorNeeds
 from gateway.mcp_server.listing import ToolListing
-from gateway.mcp_server.prompts import ClientPrompts
+from gateway.mcp_server.needs import DoorNeeds
+from gateway.mcp_server.prompts import ClientPrompts, WorkflowPrompts
 from gateway.mcp_server.quotas.result_backlog import UnreadResults
 from gateway.mcp_server.server import build_server
 from gateway.mcp_server.services import ServiceOffers
 from gateway.mcp_server.tool_calls import CallHandler
 from gateway.mcp_server.tools import ClientTools
-from gateway.mcp_server.workflow_prompts import WorkflowPrompts
 from gateway.workflows.definition import Workflow
 
 _NONE: Final[Mapping[str, Workflow]] = {}

@@ -1,17 +1,84 @@
-"""The prompts that MCP clients see: workflows, and those of services."""
+"""The prompts that MCP clients see: those of services, and workflows.
 
-from collections.abc import Callable
+Of a workflow these are its steps, filled with the arguments, for the model of the client to follow.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_types import GetPromptRequestParams
+import orjson
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, GetPromptRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.storage.store import Json
+from gateway.contracts.tools import model_name
 from gateway.mcp_server.client_request import ClientRequest, get_client_request
 from gateway.mcp_server.listing import AccessFilter
 from gateway.mcp_server.services import ServiceOffers
-from gateway.mcp_server.workflow_prompts import WorkflowPrompts
+from gateway.workflows.definition import Workflow, WorkflowStep
+from gateway.workflows.parameters import ParameterError, convert_parameters, validate_parameters
+from gateway.workflows.templates import TooLongError, render_template
+
+
+class WorkflowPrompts:
+    """The prompts of one worker. `workflows` returns those of the configuration in use."""
+
+    def __init__(self, workflows: Callable[[], Mapping[str, Workflow]]) -> None:
+        self._workflows = workflows
+
+    def list_prompts(self) -> list[Json]:
+        """Return all workflows as entries of a list of prompts."""
+        return [_build_prompt_entry(workflow) for workflow in self._workflows().values()]
+
+    def has(self, name: str) -> bool:
+        return name in self._workflows()
+
+    def get(self, name: str, arguments: Mapping[str, str] | None) -> Json:
+        """Return a workflow as a prompt. Raises MCPError for arguments that do not fit."""
+        workflow = self._workflows()[name]
+        schema = workflow.schema()
+        try:
+            params = validate_parameters(convert_parameters(dict(arguments or {}), schema), schema)
+        except ParameterError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
+        try:
+            text = _text(workflow, params)
+        except TooLongError as error:
+            raise MCPError(INVALID_PARAMS, f"The prompt cannot be written: {error}.") from None
+        message = {"role": "user", "content": {"type": "text", "text": text}}
+        return {"description": workflow.description, "messages": [message]}
+
+
+def _build_prompt_entry(workflow: Workflow) -> Json:
+    arguments = [
+        {
+            "name": name,
+            "required": parameter.required,
+            **({} if parameter.description is None else {"description": parameter.description}),
+        }
+        for name, parameter in workflow.parameters.items()
+    ]
+    return {"name": workflow.name, "description": workflow.description, "arguments": arguments}
+
+
+def _text(workflow: Workflow, params: Json) -> str:
+    """Return the steps of a workflow as a text. Raises TooLongError."""
+    earlier: dict[str, object] = {}
+    lines = [f"{workflow.description}\n\nDo these steps in order, and use the result of each where it is named:"]
+    for number, step in enumerate(workflow.steps, 1):
+        lines.append(f"{number}. {_describe_step(step, {'params': params, 'steps': earlier})}")
+        earlier[step.name] = f"<the result of step {number}>"
+    return "\n".join(lines)
+
+
+def _describe_step(step: WorkflowStep, values: Mapping[str, Mapping[str, object]]) -> str:
+    """Return one step as a sentence."""
+    if step.tool is not None:
+        filled = render_template(dict(step.with_), values)
+        return f"Call the tool {model_name(step.tool)} with these arguments: {orjson.dumps(filled).decode()}"
+    return str(render_template(step.model or step.prompt or "", values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ begins with its first text, thought or call. Where nobody reads it before its en
 import asyncio
 from typing import Final
 
-from gateway.contracts.exchange import Chunk, Emit, Pause
-from gateway.runs.transcript import ANSWER_CHARS, PARSED_BYTES
+from gateway.contracts.exchange import ANSWER_CHARS, PARSED_BYTES, Chunk, Emit, Pause
 
 #: Most chunks that say nothing and are held back: behind so many the answer has begun.
 MOST_EMPTY: Final = 64

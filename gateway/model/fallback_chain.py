@@ -2,7 +2,7 @@
 
 Where a request goes next is decided here and in `gateway.upstream.attempts`, while nothing of the answer has gone to
 the run (`buffered_start.py`). When a run calls its model again later is decided in `gateway.agent.upstream_recovery`:
-such a call (`Exchange.again`) is sent once, so that the two do not multiply, and takes its place in the same budget.
+such a call (`Execution.again`) is sent once, so that the two do not multiply, and takes its place in the same budget.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelCandidate
 from gateway.model.http_request import chat_request, trace_lines
 from gateway.model.metering import CallMeter, ModelUsageRecorder
-from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, get_call_outcome, no_answer, passes, refusal
+from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, get_call_outcome, no_answer, refusal
 from gateway.model.upstream_client import Target
 from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
 from gateway.upstream.attempts import Tries
@@ -52,6 +52,22 @@ class By:
     streams: bool = True
 
 
+class _Try:
+    """The try under way, or the last one."""
+
+    __slots__ = ("call", "candidate", "head", "reason", "span", "taken", "target")
+
+    candidate: ModelCandidate
+    target: Target
+    head: ResponseHead
+
+    def __init__(self) -> None:
+        self.call: UpstreamCall | None = None
+        self.span: Span | None = None
+        self.taken: Quirks = NONE  # with which the request was taken
+        self.reason = ""  # of its failure, in the words of `RetryRules.on`
+
+
 class FallbackCall:
     """The call of a model for one exchange. `by` is who answers, once it began. `clock` is monotonic, in seconds."""
 
@@ -68,7 +84,7 @@ class FallbackCall:
     ) -> None:
         self._exchange = exchange
         # A call that is made again begins with the next candidate each time.
-        turn = exchange.again % len(candidates.models)
+        turn = exchange.execution.again % len(candidates.models)
         self._left = [*candidates.models[turn:], *candidates.models[:turn]]
         self._first = candidates.models[0].upstream.group
         asked = self._left[0]
@@ -78,21 +94,15 @@ class FallbackCall:
         self._limits = limits
         self._meter = CallMeter(metering, exchange, self.by, limits)
         self._tracer = tracer
-        self._span: Span | None = None  # of the try under way
         self._released = False
         self._tries: Tries | None = None  # of the candidate that is asked
-        self._candidate: ModelCandidate
-        self._target: Target
-        self._call: UpstreamCall | None = None
-        self._head: ResponseHead
-        self._taken: Quirks = NONE  # with which the request was taken
-        self._reason = ""  # the failure of the last try, in the words of `RetryRules.on`
+        self._try = _Try()
 
     async def begin(self) -> None:
         """Send the request until an endpoint accepts it. Raises the GatewayError of the last one."""
         while True:
             try:
-                await self._try()
+                await self._begin_try()
             except GatewayError as error:
                 if not await self._may_retry(error):
                     self._meter.end(rejected=not self._released)
@@ -106,7 +116,7 @@ class FallbackCall:
         If its client gets it at its end only, as does a workflow, another one may give it until then.
         """
         exchange = self._exchange
-        is_unseen = not exchange.streams or exchange.workflow is not None
+        is_unseen = not exchange.delivery.streams or exchange.job.workflow is not None
         try:
             while True:
                 held = ChunkBuffer(emit, whole=is_unseen)
@@ -128,8 +138,8 @@ class FallbackCall:
         """End the call (`Reply.release`). Idempotent."""
         self._released = True
         self._end_span("cancelled")  # unless it has ended
-        if self._call is not None:
-            self._call.close()
+        if self._try.call is not None:
+            self._try.call.close()
         if self._tries is not None:
             self._tries.end(failed=None)
         self._meter.end()
@@ -146,7 +156,7 @@ class FallbackCall:
         self._end_span(error)
         self._meter.end_try(cut=error is not None)
         if self._tries is not None:
-            is_fault = error is not None and error.code in UPSTREAMS_FAULT and self._target.error_status is None
+            is_fault = error is not None and error.code in UPSTREAMS_FAULT and self._try.target.error_status is None
             says_something = error is None or (is_fault and not self._released)
             self._tries.end(failed=is_fault if says_something else None)
 
@@ -154,20 +164,20 @@ class FallbackCall:
         """Return whether another try follows this failure, after the pause that comes first."""
         self._end_span(error)
         self._meter.end_try(cut=True)
-        tries, is_last = self._tries, self._exchange.again > 0
+        tries, is_last = self._tries, self._exchange.execution.again > 0
         if self._released:
             return False
         if tries is not None and tries.member is not None:  # it was sent
             tries.failure = error.copy()  # what it went through refers to us
             pause_s = None if tries.group.plain else error.retry_after_s  # without rules it is the client's affair
-            told_not, excused = error.settled or is_last, self._target.is_excused
-            if tries.again(self._reason, excused=excused, told_not=told_not, pause_s=pause_s):
+            told_not, excused = error.settled or is_last, self._try.target.is_excused
+            if tries.again(self._try.reason, excused=excused, told_not=told_not, pause_s=pause_s):
                 await asyncio.sleep(tries.pause_s)
                 return True
             if is_last:
                 return False
-        is_refused = self._reason.startswith("4") and self._reason != "429"
-        may = self._is_ours() if is_refused else passes(error)
+        is_refused = self._try.reason.startswith("4") and self._try.reason != "429"
+        may = self._is_ours() if is_refused else error.passes
         if not self._left or error.settled or not may:
             return False
         if tries is not None:
@@ -180,17 +190,17 @@ class FallbackCall:
 
         Other 4xx say that the request is wrong, for whichever model.
         """
-        if self._reason in KEY_REFUSED:
-            return self._target.pool.endpoint.api_key is not None
-        return self._reason == "408" or (self._reason == "404" and self._candidate.model is not None)
+        if self._try.reason in KEY_REFUSED:
+            return self._try.target.pool.endpoint.api_key is not None
+        return self._try.reason == "408" or (self._try.reason == "404" and self._try.candidate.model is not None)
 
     def _begin_candidate(self) -> Tries:
         """Return the tries of the next candidate.
 
         Raises GatewayError if its upstream has no budget for this call, or the limits of the model have no room.
         """
-        candidate = self._candidate = self._left.pop(0)
-        group, again = candidate.upstream.group, self._exchange.again
+        candidate = self._try.candidate = self._left.pop(0)
+        group, again = candidate.upstream.group, self._exchange.execution.again
         if again and group.rules.retry is not None and not group.budget.take():
             group.tally.refused["budget"] += 1
             text = f"Upstream {group.name!r} fails too often: nothing is sent to it again for now (its retry.budget)."
@@ -211,13 +221,13 @@ class FallbackCall:
 
     # One try.
 
-    async def _try(self) -> None:
+    async def _begin_try(self) -> None:
         """Send the request to the next endpoint. Raises GatewayError if there is none, or it does not answer."""
         self._meter.begin_try()
-        self._reason = ""
+        self._try.reason = ""
         if self._tries is None:
             self._tries = self._begin_candidate()
-        tries, model = self._tries, self._candidate.get_model_name(self._exchange.body)
+        tries, model = self._tries, self._try.candidate.get_model_name(self._exchange.body)
         member = tries.begin() or await tries.home.place(tries)
         if self._released:
             tries.end(failed=None)
@@ -225,7 +235,7 @@ class FallbackCall:
         endpoint = member.pool.endpoint
         self.by.upstream, self.by.endpoint, self.by.model = tries.group.name, member.name, model
         self.by.provider, self.by.host, self.by.port = endpoint.provider, endpoint.host, endpoint.port
-        self._target = Target(member.pool, tries.group.tally)
+        self._try.target = Target(member.pool, tries.group.tally)
         self._begin_span(member, count=tries.count)
         try:
             await self._send(member, is_first=tries.home is self._first)
@@ -238,27 +248,29 @@ class FallbackCall:
 
     async def _send(self, member: Member, *, is_first: bool) -> None:
         """Send the request to one endpoint, as that takes it. Raises GatewayError if it does not answer."""
-        target, endpoint, model = self._target, member.pool.endpoint, self.by.model
+        target, endpoint, model = self._try.target, member.pool.endpoint, self.by.model
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
-        credential = self._exchange.credential if is_first else b""
+        credential = self._exchange.origin.credential if is_first else b""
         asked = QuirkKey(self.by.upstream, member.name, model, key_identity(self._exchange.caller))
         quirks = first = self._quirks.get_quirks(asked, configured=endpoint.quirks)
-        trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
+        trace = (
+            b"" if self._try.span is None or self._tracer is None else trace_lines(self._try.span.context, self._tracer)
+        )
         while True:
-            named, self.by.streams = self._candidate.model, "no_stream" not in quirks
+            named, self.by.streams = self._try.candidate.model, "no_stream" not in quirks
             request = chat_request(self._exchange, target, quirks, model=named, credential=credential, trace=trace)
             if len(request) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # others go on between writing a request and sending it
-            call = self._call = UpstreamCall(target.pool)
+            call = self._try.call = UpstreamCall(target.pool)
             self._meter.asks(call, request)
             try:
                 refused = await self._send_request(call, request)
                 if refused is None:
                     break
-                more = find_quirk(quirks, self._exchange.body, status=self._head.status, refusal=refused)
+                more = find_quirk(quirks, self._exchange.body, status=self._try.head.status, refusal=refused)
                 if more is None:
-                    self._reason = str(self._head.status)
-                    raise refusal(self._head, refused, target)
+                    self._try.reason = str(self._try.head.status)
+                    raise refusal(self._try.head, refused, target)
                 quirks = more
             except BaseException as error:
                 outcome = "cancelled" if call.given_up else get_call_outcome(error)
@@ -269,7 +281,7 @@ class FallbackCall:
                 raise
             call.close()
             target.tally.outcomes["ok"] += 1
-        self._taken = quirks
+        self._try.taken = quirks
         if quirks != first:
             self._quirks.learn(asked, quirks)
             log.warning(
@@ -288,47 +300,49 @@ class FallbackCall:
             "http.request.resend_count": count - 1 or None,
             "server.address": endpoint.host,
             "server.port": endpoint.port,
-            "url.full": self._target.url(CHAT),
+            "url.full": self._try.target.url(CHAT),
             "twolane.upstream": self.by.upstream,
             "twolane.endpoint": member.name,
         }
-        self._span = self._tracer.begin("POST", "client", attributes, parent=CURRENT.get())
+        self._try.span = self._tracer.begin("POST", "client", attributes, parent=CURRENT.get())
 
     def _end_span(self, error: BaseException | str | None) -> None:
-        if self._span is not None:
-            self._span.end(error)
+        if self._try.span is not None:
+            self._try.span.end(error)
 
     async def _send_request(self, call: UpstreamCall, request: bytes) -> bytes | None:
         """Return the body of an error answer, or None. Raises GatewayError for other answers."""
-        began_s, target = self._clock(), self._target
+        began_s, target = self._clock(), self._try.target
         try:
-            head = self._head = await call.send(request)
+            head = self._try.head = await call.send(request)
             target.tally.first_byte.observe(self._clock() - began_s)
-            if self._span is not None:
-                self._span.attributes["http.response.status_code"] = head.status
+            if self._try.span is not None:
+                self._try.span.attributes["http.response.status_code"] = head.status
             if head.status != HTTPStatus.OK:
                 self._meter.note_refusal()
                 return await call.within(ERROR_LIMIT_BYTES)
             if not head.event_stream and not _is_json(head):
                 raise no_answer(head, target)
         except GatewayError as error:
-            self._reason = _reason(error, call)
+            self._try.reason = _reason(error, call)
             raise
         return None
 
     async def _read(self, emit: Emit) -> None:
         """Read an answer. Log a failure, unless the call was given up before."""
-        assert self._call is not None
-        read = stream if self._head.event_stream else whole
-        if "plain_tool_names" in self._taken:
+        assert self._try.call is not None
+        read = stream if self._try.head.event_stream else whole
+        if "plain_tool_names" in self._try.taken:
             emit = restore_tool_names(emit, self._exchange.body)
         try:
-            await read(self._call, self._target, self._meter.wrap_emit(emit, streams=self._head.event_stream))
+            await read(
+                self._try.call, self._try.target, self._meter.wrap_emit(emit, streams=self._try.head.event_stream)
+            )
         except GatewayError as error:
-            if not self._call.given_up:
-                self._target.note(error, self._exchange.id)
-            status = self._target.error_status
-            self._reason = _reason(error, self._call) if status is None else str(status)
+            if not self._try.call.given_up:
+                self._try.target.note(error, self._exchange.id)
+            status = self._try.target.error_status
+            self._try.reason = _reason(error, self._try.call) if status is None else str(status)
             raise
 
 

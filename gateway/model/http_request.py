@@ -36,12 +36,12 @@ def chat_request(
     if model is not None:
         body["model"] = model
     content = mask_check_words(orjson.dumps(body))
-    lines = _select_lines(endpoint, exchange.header)
+    lines = _select_lines(endpoint, exchange.origin.header)
     return b"".join(
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(CHAT), endpoint.authority),
             _without_trace(lines) + trace if trace else lines,
-            own_credential(credential, endpoint, header=exchange.credential_header),
+            own_credential(credential, endpoint, header=exchange.origin.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % (b"application/json" if "no_stream" in quirks else b"text/event-stream", len(content)),
             content,

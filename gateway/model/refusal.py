@@ -2,7 +2,6 @@
 
 import re
 from http import HTTPStatus
-from typing import Final
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
@@ -19,18 +18,6 @@ ERROR_LIMIT_BYTES = 65536
 #: Longest wait that is passed on; openai-node waits literally for whatever it is told.
 RETRY_AFTER_S = 60
 _TYPE_CHARS = 100
-#: Codes of failures that pass, or that another upstream may not have: a limit, a broken server, a silence.
-PASSING: Final = frozenset(
-    (
-        "circuit_open",
-        "overloaded",
-        "rate_limit_exceeded",
-        "upstream_limited",
-        "upstream_error",
-        "upstream_timeout",
-        "upstream_unavailable",
-    )
-)
 #: Status of a path that is not there: mostly the base URL is wrong.
 _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
 _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
@@ -49,11 +36,6 @@ def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
     error.upstream_code = words.code
     error.settled = (head.value(b"x-should-retry") or b"").lower() == b"false"
     return error.with_status(head.status) if 400 <= head.status < 600 else error
-
-
-def passes(error: GatewayError) -> bool:
-    """Return whether a request that failed so may be sent again, later or elsewhere."""
-    return error.code in PASSING and not error.settled
 
 
 def no_answer(head: ResponseHead, target: Target) -> GatewayError:

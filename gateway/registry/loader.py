@@ -23,7 +23,6 @@ from gateway.config.schema.section import strip
 from gateway.config.trusted_file import UnsafePluginError
 from gateway.contracts.plugin import Plugin
 from gateway.plugins import Kind, plugin_names
-from gateway.registry import old_names
 from gateway.registry.user_plugins import get_plugin_file, list_plugin_names, load
 
 #: The package that holds our plugins.
@@ -36,8 +35,6 @@ _ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service
 
 #: The settings of a plugin: its `with:`, or its own model where the configuration has read that.
 PluginSettings: TypeAlias = Mapping[str, object] | BaseModel
-
-old_names.install()
 
 
 @dataclass(frozen=True, slots=True)

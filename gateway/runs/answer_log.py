@@ -212,7 +212,7 @@ class _Writer:
         return False
 
     async def caught_up(self) -> None:
-        if not self._run.parked:
+        if not self._run.marks.parked:
             await self._put()
 
     async def end(self, chunk: Chunk) -> None:

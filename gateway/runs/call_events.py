@@ -25,9 +25,9 @@ def begins_on_record(exchange: Exchange) -> bool:
     That is so in the background, where a repeated request must find its response by its key, and to show calls behind a
     question: whoever continues it after a crash then knows which calls belong to earlier answers.
     """
-    is_behind = exchange.resume is not None and exchange.resume.messages is not None
+    is_behind = exchange.execution.resume is not None and exchange.execution.resume.messages is not None
     return not exchange.dry and (
-        exchange.background or begins_with_record(exchange) or (exchange.shows_calls and is_behind)
+        exchange.delivery.background or begins_with_record(exchange) or (exchange.delivery.shows_calls and is_behind)
     )
 
 
@@ -36,17 +36,17 @@ def build_opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], ca
 
     `said` is the text of its turn so far. `steps` are those that the turn may have shown.
     """
-    if exchange.events:
+    if exchange.delivery.events:
         yield chunks.event({"type": "run.started", "run_id": exchange.id})
-    if exchange.resume is None:
-        if exchange.shows_calls:
+    if exchange.execution.resume is None:
+        if exchange.delivery.shows_calls:
             yield build_tools_event(exchange, catalog)
         return
-    if exchange.shows_calls or exchange.background:
+    if exchange.delivery.shows_calls or exchange.delivery.background:
         yield chunks.event({"type": "run.resumed", "run_id": exchange.id, "said": said})
     elif said:
         yield said
-    if exchange.shows_calls:
+    if exchange.delivery.shows_calls:
         yield from build_call_events(steps, catalog)
 
 
@@ -66,7 +66,7 @@ def build_tools_event(exchange: Exchange, catalog: Catalog) -> Chunk:
         for entry in catalog.get_entries(exchange)
         if entry.model_name not in theirs
     ]
-    named = () if exchange.no_tools else exchange.services
+    named = () if exchange.steering.no_tools else exchange.steering.services
     down = (service.name for service in catalog.services() if service.name in named and not service.running)
     failed = [{"service": name, "error": f"The service {name!r} is not running just now."} for name in down]
     return chunks.event({"type": "tools.listed", "tools": tools, **({"failed": failed} if failed else {})})

@@ -47,7 +47,7 @@ def mismatch() -> GatewayError:
 
 def begins_with_record(exchange: Exchange) -> bool:
     """Return whether a run is on record before anything happens: a repeated request must find it by its key."""
-    return exchange.idempotency_key is not None
+    return exchange.origin.idempotency_key is not None
 
 
 def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:

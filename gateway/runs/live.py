@@ -72,14 +72,16 @@ class LiveRuns:
                 raise mismatch()
             return run if run is not None and _is_worth_joining(run) else None
         for run in reversed(self._alike.get(request_key.fingerprint, ())):
-            if _is_on_record(run) or run.parked or run.is_deleted:
+            if _is_on_record(run) or run.marks.parked or run.answer.is_deleted:
                 return None
-            if run.clients:
+            if run.attendance.clients:
                 continue
-            is_late = run.failure_told and run.alone_since_s < self._clock.monotonic() - JOINABLE_S
+            is_late = (
+                run.attendance.failure_told and run.attendance.alone_since_s < self._clock.monotonic() - JOINABLE_S
+            )
             if not is_late and _is_worth_joining(run):
                 # Some clients repeat a 422, too, and do not say so: an error after an effect is told again.
-                return run if request_key.repeats or run.cut or run.error is not None else None
+                return run if request_key.repeats or run.attendance.cut or run.error is not None else None
         return None
 
     def begin(
@@ -102,29 +104,29 @@ class LiveRuns:
         if request_key.idempotency_key is not None:
             self._by_key[request_key.idempotency_key] = run
         if self._owed is not None and not detached:
-            run.acted = partial(self._owed.begin, request_key.fingerprint)
+            run.marks.acted = partial(self._owed.begin, request_key.fingerprint)
         run.start(handler, over=self._weigh_ended)
         if self._closed:  # it waits in the store for the next process
             run.cancel(STOPPING)
         return run
 
     def join(self, run: LiveRun) -> None:
-        run.clients, run.cut, run.untold = run.clients + 1, False, False
+        run.attendance.clients, run.attendance.cut, run.attendance.untold = run.attendance.clients + 1, False, False
         self._attend(run)
         run.mark_attended()
 
     def leave(self, run: LiveRun, *, whole: bool) -> None:
         """Remove a client from the run; `whole`: it has the answer to its end."""
-        run.clients -= 1
-        if run.clients:
+        run.attendance.clients -= 1
+        if run.attendance.clients:
             return
-        whole = whole and not run.untold
-        run.cut = not whole
+        whole = whole and not run.attendance.untold
+        run.attendance.cut = not whole
         self._tell_others(run)
-        if run.asks is not None:
-            self.waiting.note(run.request_key.fingerprint, run.asks)
-        parks = run.waits and not run.done
-        if not run.detached and (parks or (not run.effects and (whole or not run.done))):
+        if run.answer.asks is not None:
+            self.waiting.note(run.request_key.fingerprint, run.answer.asks)
+        parks = run.marks.waits and not run.done
+        if not run.detached and (parks or (not run.marks.effects and (whole or not run.done))):
             run.cancel()
             self._drop(run)
             if parks:
@@ -142,7 +144,7 @@ class LiveRuns:
 
     def count_clients(self, run_id: str) -> int | None:
         """Return how many clients of this worker read the answer of a run. None: it is not of this worker."""
-        clients = [run.clients for run in self.list_by_id(run_id)]
+        clients = [run.attendance.clients for run in self.list_by_id(run_id)]
         return sum(clients) if clients else None
 
     @property
@@ -155,7 +157,9 @@ class LiveRuns:
 
         A run on record goes on in the next process.
         """
-        runs = [run for run in self._runs.values() if run.clients and not run.recorded and not run.done]
+        runs = [
+            run for run in self._runs.values() if run.attendance.clients and not run.marks.recorded and not run.done
+        ]
         for run in runs:
             run.cancel(STOPPING, error=build_stopping_error())
         await asyncio.gather(*(run.end_cancelled() for run in runs))
@@ -176,20 +180,20 @@ class LiveRuns:
         """Record for the other workers what the last client of a run has of its answer."""
         if self._owed is None:
             return
-        if not run.cut and run.error is None:
+        if not run.attendance.cut and run.error is None:
             self._owed.mark_delivered(run.request_key.fingerprint)
-        elif run.effects:
+        elif run.marks.effects:
             self._owed.leave(run.request_key.fingerprint)
 
     def _abandon(self, run: LiveRun) -> None:
-        if not run.clients:
+        if not run.attendance.clients:
             run.cancel()
 
     def _leave_alone(self, run: LiveRun) -> None:
         if self._runs.get(run.request_id) is run:
-            if not run.failure_told:
-                run.alone_since_s = self._clock.monotonic()
-            run.failure_told = run.error is not None
+            if not run.attendance.failure_told:
+                run.attendance.alone_since_s = self._clock.monotonic()
+            run.attendance.failure_told = run.error is not None
             self._attend(run)
             self._alone[run.request_id] = run
             if run.detached and not run.done:
@@ -199,8 +203,8 @@ class LiveRuns:
     def _weigh(self, run: LiveRun) -> None:
         """Count a run's memory from its end on. A live run cannot be dropped: others would be dropped for it."""
         size_bytes = run.request_key.size_bytes + run.transcript.size_bytes
-        before, run.kept_bytes = run.kept_bytes, size_bytes if run.done else 0
-        self._alone_bytes += run.kept_bytes - before
+        before, run.attendance.kept_bytes = run.attendance.kept_bytes, size_bytes if run.done else 0
+        self._alone_bytes += run.attendance.kept_bytes - before
 
     def _weigh_ended(self, run: LiveRun) -> None:
         """Count the memory of a run that has ended without a client."""
@@ -212,8 +216,8 @@ class LiveRuns:
     def _attend(self, run: LiveRun) -> None:
         self._going_on.pop(run.request_id, None)
         if self._alone.pop(run.request_id, None) is not None:
-            self._alone_bytes -= run.kept_bytes
-            run.kept_bytes = 0
+            self._alone_bytes -= run.attendance.kept_bytes
+            run.attendance.kept_bytes = 0
 
     def _drop(self, run: LiveRun) -> None:
         request_key = run.request_key
@@ -233,7 +237,7 @@ class LiveRuns:
         for _ in range(len(self._alone)):
             run = next(iter(self._alone.values()))
             are_few = len(self._alone) <= KEPT and (self._alone_bytes <= KEPT_BYTES or len(self._alone) == 1)
-            if run.alone_since_s >= oldest_s and are_few:
+            if run.attendance.alone_since_s >= oldest_s and are_few:
                 break
             if run.done:
                 self._drop(run)
@@ -244,7 +248,9 @@ class LiveRuns:
 
 def _is_worth_joining(run: LiveRun) -> bool:
     """Return whether a run may be joined. One that failed before it had an effect starts anew."""
-    return (run.effects or run.error is None) and not (_is_on_record(run) or run.parked or run.is_deleted)
+    return (run.marks.effects or run.error is None) and not (
+        _is_on_record(run) or run.marks.parked or run.answer.is_deleted
+    )
 
 
 def _is_on_record(run: LiveRun) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -35,6 +36,62 @@ STOPPING = "stopping"
 _REASONS: Final[MutableMapping[asyncio.Task[None], str]] = WeakKeyDictionary()
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass(slots=True)
+class AnswerFacts:
+    """The facts of a run's answer, besides its chunks."""
+
+    intent: Intent | None = None
+    cache: CacheResult | None = None  # so far, of all its model calls
+    by: AnsweredBy | None = None  # the upstream that accepted its first call of a model
+    decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
+    asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
+    is_apart: bool = False  # its answer is of no run: the run that it is about is another person's
+    shown_to: Exchange | None = None  # the request of another person that gets its answer
+    is_deleted: bool = False  # its answer belongs to no client any more
+    over_limit: str | None = None  # a soft limit that it exceeds, for the answer's header
+
+
+@dataclass(slots=True)
+class RunMarks:
+    """The state of a run, by the marks that it emitted."""
+
+    recorded: bool = False
+    effects: bool = False
+    waits: bool = False
+    parked: bool = False
+    acted: Callable[[], None] | None = None  # is called before its first effect
+    on_record: asyncio.Event = field(default_factory=asyncio.Event)  # set at the end of the run, too
+
+
+@dataclass(slots=True)
+class Attendance:
+    """The clients of a run, and the model call that waits for one of them."""
+
+    clients: int = 0
+    cut: bool = False  # the last client left before the answer was whole
+    untold: bool = False  # the client got an error in place of the answer, which the store did not take
+    failure_told: bool = False
+    kept_bytes: int = 0  # while it has no client
+    alone_since_s: float = 0.0  # monotonic; of a run that failed, since it told so first
+    is_attended: asyncio.Event = field(default_factory=_set_event)
+    drop: Callable[[], None] | None = None  # while a model is called
+    dropped: bool = False  # the model call was ended, and what it still says is forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class _Cancellation:
+    """The cancellation of a run, and the error that its clients get for it."""
+
+    exception: asyncio.CancelledError
+    error: GatewayError | None
+
+
 class LiveRun:
     """One run and its answer so far.
 
@@ -59,32 +116,13 @@ class LiveRun:
         self.request_id = exchange.id if request_id is None else request_id
         self.created_s = now_s
         self.transcript = Transcript()
-        self.intent: Intent | None = None
-        self.cache: CacheResult | None = None  # so far, of all its model calls
-        self.by: AnsweredBy | None = None  # who accepted its first call of a model
+        self.answer = AnswerFacts()
+        self.marks = RunMarks()
+        self.attendance = Attendance()
         self.interrupted = False
-        self.recorded = False
-        self.effects = False
-        self.waits = False
-        self.failure_told = False
-        self.parked = self.is_deleted = False  # is_deleted: its answer is nobody's any more
-        self.decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
-        self.is_apart = False  # its answer is of no run: the run that it is about is another person's
-        self.shown_to: Exchange | None = None  # the request of another person that gets its answer
-        self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
-        self.over_limit: str | None = None  # a soft limit that it exceeds, for the answer's header
-        self.clients = 0
-        self.cut = False  # its last client left before the answer was whole
-        self.untold = False  # its client got an error in place of the answer, which the store did not take
-        self.kept_bytes = 0  # while it has no client
-        self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
-        self.acted: Callable[[], None] | None = None  # is called before its first effect
-        self._begun, self._on_record, self._attended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._attended.set()
-        self._drop: Callable[[], None] | None = None  # while a model is called
-        self._dropped = self._is_stuck = False
-        self._cancelled: asyncio.CancelledError | None = None
-        self._ends_with: GatewayError | None = None
+        self._begun = asyncio.Event()
+        self._cancellation: _Cancellation | None = None
+        self._is_stuck = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -98,7 +136,7 @@ class LiveRun:
     @property
     def may_act(self) -> bool:
         """Return whether the run may have run tools, or may do so yet: it is on record."""
-        return self.recorded or self.exchange.resume is not None or self.exchange.id != self.request_id
+        return self.marks.recorded or self.exchange.execution.resume is not None or self.exchange.id != self.request_id
 
     @contextmanager
     def convert_store_errors(self) -> Iterator[None]:
@@ -112,7 +150,7 @@ class LiveRun:
             if not self.may_act:
                 raise
             log.error("the store failed behind run %s: %s", self.exchange.id, error)
-            self.untold = True
+            self.attendance.untold = True
             raise untold(self.exchange.id) from None
 
     def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
@@ -130,7 +168,7 @@ class LiveRun:
         """Fill the transcript with the answer of a run that is over."""
         for chunk in chunks:
             self.transcript.add(chunk)
-        self.recorded = self.effects = True
+        self.marks.recorded = self.marks.effects = True
         self._finish(None)
 
     async def wait_for_reply(self) -> None:
@@ -141,27 +179,26 @@ class LiveRun:
 
     async def on_record(self) -> None:
         """Wait until the run is in the store. Raises the run's error if it ended before."""
-        await self._on_record.wait()
-        if not self.recorded:
+        await self.marks.on_record.wait()
+        if not self.marks.recorded:
             self.transcript.reraise()
 
     def drop_model_call(self) -> None:
         """End the current model call, because the last client is gone."""
-        self._attended.clear()
-        if self._drop is not None:
-            drop, self._drop = self._drop, None
-            self._dropped = True
+        self.attendance.is_attended.clear()
+        if self.attendance.drop is not None:
+            drop, self.attendance.drop = self.attendance.drop, None
+            self.attendance.dropped = True
             self.transcript.forget()
             drop()
 
     def mark_attended(self) -> None:
         """Record that a client is there."""
-        self._attended.set()
+        self.attendance.is_attended.set()
 
     def cancel(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
         if self._task is not None and not self.done:
-            self._ends_with = error
-            self._cancelled = asyncio.CancelledError(reason)
+            self._cancellation = _Cancellation(asyncio.CancelledError(reason), error)
             if reason is not None:
                 _REASONS[self._task] = reason
             self._task.cancel(reason)
@@ -181,7 +218,7 @@ class LiveRun:
             self.exchange.id,
             _describe_wait(self._task),
         )
-        self._is_stuck = self._dropped = True
+        self._is_stuck = self.attendance.dropped = True
         self._finish(self._interrupt())
 
     async def wait_until_ended(self) -> None:
@@ -193,7 +230,7 @@ class LiveRun:
         try:
             with contained(f"the run {self.exchange.id}"):
                 reply = await handler(self.exchange)
-                self.intent = reply.intent
+                self.answer.intent = reply.intent
                 self._note_reply(reply)
                 self._begun.set()
                 try:
@@ -223,31 +260,31 @@ class LiveRun:
             if EFFECTS in chunk or RECORDED in chunk:
                 if EFFECTS in chunk or not begins_with_record(self.exchange):
                     self.transcript.open()
-                if EFFECTS in chunk and not self.effects and self.acted is not None:
-                    self.acted()
-                self.recorded, self.effects = True, self.effects or EFFECTS in chunk
-                self._on_record.set()
+                if EFFECTS in chunk and not self.marks.effects and self.marks.acted is not None:
+                    self.marks.acted()
+                self.marks.recorded, self.marks.effects = True, self.marks.effects or EFFECTS in chunk
+                self.marks.on_record.set()
                 return None
             if PARKED in chunk:
-                self.parked, self.asks = True, chunk[PARKED]
+                self.marks.parked, self.answer.asks = True, chunk[PARKED]
                 return None
             if WAITS in chunk:
-                self.waits = chunk[WAITS]
+                self.marks.waits = chunk[WAITS]
                 return None
-        return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
+        return None if self.attendance.dropped or self.transcript.add(chunk) else self.transcript.room
 
     def _note_reply(self, reply: Reply) -> None:
-        if reply.cache != self.cache:
-            self.cache = max(self.cache, reply.cache, key=_CACHE_RESULTS.index)
-        self.by = self.by or reply.by
+        if reply.cache != self.answer.cache:
+            self.answer.cache = max(self.answer.cache, reply.cache, key=_CACHE_RESULTS.index)
+        self.answer.by = self.answer.by or reply.by
 
     async def _calls(self, drop: Callable[[], None] | None) -> None:
         """Record that a model call begins or is over. A new call waits for a client first."""
         if drop is not None:
-            await self._attended.wait()
-        if self._cancelled is not None:  # whoever took it for a drop has swallowed it
-            raise self._cancelled
-        self._drop, self._dropped = drop, False
+            await self.attendance.is_attended.wait()
+        if self._cancellation is not None:  # a stage that took it for a drop has swallowed it
+            raise self._cancellation.exception
+        self.attendance.drop, self.attendance.dropped = drop, False
         self.transcript.settle()
 
     def _end(self) -> None:
@@ -258,19 +295,19 @@ class LiveRun:
     def _finish(self, error: BaseException | None) -> None:
         if self.done:
             return
-        self._drop = None
+        self.attendance.drop = None
         self.transcript.end(error)
         self._begun.set()
-        self._on_record.set()
+        self.marks.on_record.set()
 
     def _interrupt(self) -> GatewayError:
         """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
-        if self.effects and self._cancelled is not None and STOPPING in self._cancelled.args:
+        if (cancellation := self._cancellation) is None:
+            return build_lost_error(self.exchange.id)
+        if self.marks.effects and STOPPING in cancellation.exception.args:
             return build_handover_error(self.exchange.id)  # it may have come on record since it was cancelled
-        return self._ends_with or (build_interrupted_error if self._cancelled is not None else build_lost_error)(
-            self.exchange.id
-        )
+        return cancellation.error or build_interrupted_error(self.exchange.id)
 
 
 def cancelled_again(task: "asyncio.Task[Any]") -> asyncio.CancelledError:

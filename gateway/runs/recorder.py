@@ -5,7 +5,7 @@
 3. A line that could not be written is written with the next one; before an effect it must be.
 
 Theory of operation. The recorder has a picture of the run in memory (`run`, `steps`) and the part of it that the store
-does not have yet: `_unwritten` steps, `_moves` of approvals, `_events` and `_audit` lines. Methods such as `plan`,
+does not have yet, in `_unwritten`: steps, moves of approvals, events and audit lines. Methods such as `plan`,
 `judged` and `ended` change the picture only. A *line* is one `Change`: the run with its progress, and everything
 unwritten, in one transaction of the store. So the store never has a step without its approval, event or audit line.
 
@@ -81,6 +81,16 @@ log = logging.getLogger("gateway")
 
 
 @dataclass(slots=True)
+class _Unwritten:
+    """The part of a run's picture that the store does not have yet."""
+
+    steps: set[int] = field(default_factory=set)
+    audit: list[AuditLine] = field(default_factory=list)
+    events: list[RunEvent] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class RunRecorder:
     """The recorder of one run. `progress` returns the state of the loop; `wrote` is called after every line."""
 
@@ -93,10 +103,7 @@ class RunRecorder:
     run: StoredRun | None = None
     steps: list[StoredStep] = field(default_factory=list)
     _task: "asyncio.Task[None] | None" = None  # that drives the run
-    _unwritten: set[int] = field(default_factory=set)
-    _audit: list[AuditLine] = field(default_factory=list)
-    _events: list[RunEvent] = field(default_factory=list)
-    _moves: list[Move] = field(default_factory=list)
+    _unwritten: _Unwritten = field(default_factory=_Unwritten)
     _is_new: bool = True
     _is_doubtful: bool = False  # whether what a line wrote may be there though it failed
     _started: tuple[StoredStep, str | None] | None = None  # the last one as it was before, and its approval
@@ -156,7 +163,7 @@ class RunRecorder:
             )
             numbers.append(step.number)
             self.steps.append(step)
-            self._unwritten.add(step.number)
+            self._unwritten.steps.add(step.number)
             if p.spec is not None and p.verdict.basis != "malformed":
                 self._note(step, "verdict")
         return numbers
@@ -171,7 +178,7 @@ class RunRecorder:
 
     async def record_refusals(self) -> None:
         """Write down the calls that policy refused, if there are any. A failure of the store changes nothing."""
-        if self._audit and self._last is None:
+        if self._unwritten.audit and self._last is None:
             await self._later()
 
     async def record_approval(
@@ -198,14 +205,14 @@ class RunRecorder:
 
     def cancel_approval(self, approval: Approval) -> None:
         """Cancel an approval that is not needed, or does not hold any more."""
-        self._moves.append(Move(approval.id, approval.state, "cancelled"))
+        self._unwritten.moves.append(Move(approval.id, approval.state, "cancelled"))
         self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
         self._note(self.steps[approval.step], "cancelled", decision="cancelled")
 
     def again(self, number: int, approval_id: str | None, **facts: object) -> None:
         """Reset a started call that may run once more, and its approval. It keeps its start: it may have run."""
         self._set(number, state="planned" if approval_id is None else "requested", **facts)
-        self._moves += [] if approval_id is None else [Move(approval_id, "executing", "approved")]
+        self._unwritten.moves += [] if approval_id is None else [Move(approval_id, "executing", "approved")]
 
     def withdraw(self, number: int) -> None:
         """Reset the last started call, which certainly did not run. Its approval stays valid."""
@@ -221,7 +228,7 @@ class RunRecorder:
         self._started = self.steps[number], None if approval is None else approval.id
         with self._or_not([number]):
             if approval is not None:
-                self._moves.append(Move(approval.id, "approved", "executing"))
+                self._unwritten.moves.append(Move(approval.id, "approved", "executing"))
                 self._set(number, approval_id=approval.id)
                 if approval.edited is not None:
                     self._set(number, arguments=approval.edited, sha256=call_sha256(approval.tool, approval.edited))
@@ -253,7 +260,7 @@ class RunRecorder:
         self._event("tool.finished", {"step": number, "tool": step.tool, "state": state})
         if step.approval_id is not None:
             after: ApprovalState = "unknown" if outcome is None else "done" if ok else "failed"
-            self._moves.append(Move(step.approval_id, "executing", after))
+            self._unwritten.moves.append(Move(step.approval_id, "executing", after))
         self._note(self.steps[number], "finished", decision=state)
         self._last = number, "It was stopped; how far it came is not known." if outcome is None else outcome.whole
         if not is_last:
@@ -263,12 +270,12 @@ class RunRecorder:
         """Write this worker's report of a call beside its step, after the run has got another owner."""
         step, what = self.steps[number], what[:LATE_CHARS]
         log.error("run %s was lost: its step %d (%s) is late, as %s", step.run_id, number, step.tool, step.state)
-        self._events, self._audit = [], []
+        self._unwritten.events, self._unwritten.audit = [], []
         self._event("tool.late", {"step": number, "tool": step.tool, "late": what})
         self._note(step, "late", decision=step.state)
         try:
             outcome = replace(step, late=f"{step.state}, after {self.leases.owner} had lost the run: {what}")
-            await self.store.late(outcome, events=tuple(self._events), audit=tuple(self._audit))
+            await self.store.late(outcome, events=tuple(self._unwritten.events), audit=tuple(self._unwritten.audit))
         except StoreError as error:
             log.error("run %s: what came late cannot be written down: %s", step.run_id, error)
         self.wrote()
@@ -313,10 +320,10 @@ class RunRecorder:
 
     def _set(self, number: int, **facts: object) -> None:
         self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
-        self._unwritten.add(number)
+        self._unwritten.steps.add(number)
 
     def _note(self, step: StoredStep, event: str, *, by: str = "", decision: str | None = None) -> None:
-        self._audit.append(
+        self._unwritten.audit.append(
             AuditLine(
                 tenant=self.exchange.caller.tenant,
                 caller=self.exchange.caller.name,
@@ -337,19 +344,19 @@ class RunRecorder:
         exchange, now_s = self.exchange, self.clock.time()
         data = orjson.dumps({"run_id": exchange.id, **facts})
         event = RunEvent(tenant=exchange.caller.tenant, run_id=exchange.id, type=kind, data=data, created_s=now_s)
-        self._events.append(event)
+        self._unwritten.events.append(event)
 
     @contextmanager
     def _or_not(self, numbers: Sequence[int]) -> Iterator[None]:
         """Undo the changes made inside if they cannot be written."""
         steps = [self.steps[number] for number in numbers]
-        events, moves, audit = len(self._events), len(self._moves), len(self._audit)
+        events, moves, audit = len(self._unwritten.events), len(self._unwritten.moves), len(self._unwritten.audit)
         try:
             yield
         except (GatewayError, AskedAlreadyError):
             for step in steps:
                 self.steps[step.number] = step
-            del self._events[events:], self._moves[moves:], self._audit[audit:]
+            del self._unwritten.events[events:], self._unwritten.moves[moves:], self._unwritten.audit[audit:]
             raise
 
     async def _write_ahead(
@@ -421,20 +428,24 @@ class RunRecorder:
         return Change(
             run=run,
             new=self._is_new,
-            takes_key_of=self.exchange.takes_key_of,
+            takes_key_of=self.exchange.origin.takes_key_of,
             repeats=self._is_doubtful,
             durable=durable,
             request=ended_request(self.exchange, before.request) if state in ENDED else None,
-            steps=tuple(self.steps[number] for number in sorted(self._unwritten)),
-            moves=tuple(self._moves),
-            events=tuple(self._events),
-            audit=tuple(self._audit),
+            steps=tuple(self.steps[number] for number in sorted(self._unwritten.steps)),
+            moves=tuple(self._unwritten.moves),
+            events=tuple(self._unwritten.events),
+            audit=tuple(self._unwritten.audit),
         )
 
     def _mark_written(self, change: Change) -> None:
         self.run, is_new, self._is_new, self._is_doubtful = change.run, self._is_new, False, False
-        self._unwritten.clear()
-        del self._events[: len(change.events)], self._moves[: len(change.moves)], self._audit[: len(change.audit)]
+        self._unwritten.steps.clear()
+        del (
+            self._unwritten.events[: len(change.events)],
+            self._unwritten.moves[: len(change.moves)],
+            self._unwritten.audit[: len(change.audit)],
+        )
         if is_new:
             self.hold()
         self.wrote()

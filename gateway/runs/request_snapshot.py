@@ -1,12 +1,13 @@
 """The stored beginning of a run, for a restart: the client's request without anything secret."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final, Literal
 
 import orjson
 
 from gateway.contracts.caller import Caller, KeyBounds
-from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origin, Resume, Steering
 from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import RunKind, StoredRun
 from gateway.contracts.storage.store import Json
@@ -15,24 +16,26 @@ from gateway.jsontext.canonical import canonical
 
 #: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.
 SHORT_BYTES: Final = 4096
-#: Fields that most requests do not have: stored only with another value than this one.
+#: Fields that most requests do not have: stored under their last name, only with another value than this one.
 _WISHES: Final[Mapping[str, object]] = {
-    "no_tools": False,
-    "must_call": False,
-    "services": (),
-    "ask_first": (),
+    "steering.no_tools": False,
+    "steering.must_call": False,
+    "steering.services": (),
+    "steering.ask_first": (),
     "notes": (),
-    "max_tool_calls": None,
-    "exact_tools": {},
-    "shows_calls": False,
-    "background": False,
-    "tainted": False,
-    "known_as": (),
-    "answer_id": "",
-    "answer_ids": (),
-    "client": None,
-    "call": None,
+    "steering.max_tool_calls": None,
+    "steering.exact_tools": {},
+    "delivery.shows_calls": False,
+    "delivery.background": False,
+    "execution.tainted": False,
+    "delivery.known_as": (),
+    "delivery.answer_id": "",
+    "origin.answer_ids": (),
+    "origin.client": None,
+    "job.call": None,
 }
+_WISH_NAMES: Final = tuple(path.rpartition(".")[2] for path in _WISHES)
+_read_wishes: Final = attrgetter(*_WISHES)
 #: The longest text in the body of a request that stays when its run ends.
 _SHORT_CHARS: Final = 256
 
@@ -42,6 +45,7 @@ def dump_request(exchange: Exchange) -> bytes:
 
     No header and no credential is ever stored.
     """
+    steering, origin, trace = exchange.steering, exchange.origin, exchange.execution.trace
     return orjson.dumps(
         {
             "body": exchange.body,
@@ -49,16 +53,22 @@ def dump_request(exchange: Exchange) -> bytes:
             **_bounds(exchange.caller.bounds),
             "prompt": exchange.prompt,
             "user": exchange.user,
-            "only_tools": exchange.only_tools,
-            "approvals": exchange.approvals,
-            "events": exchange.events,
-            "workflow": exchange.workflow,
-            "credential": bool(exchange.credential),
-            "credential_header": exchange.credential_header.decode("latin-1"),
-            **({} if exchange.trace is None else {"trace": exchange.trace.context, "began_s": exchange.trace.began_s}),
-            **{name: value for name, no in _WISHES.items() if (value := getattr(exchange, name)) != no},
+            "only_tools": steering.only_tools,
+            "approvals": steering.approvals,
+            "events": exchange.delivery.events,
+            "workflow": exchange.job.workflow,
+            "credential": bool(origin.credential),
+            "credential_header": origin.credential_header.decode("latin-1"),
+            **({} if trace is None else {"trace": trace.context, "began_s": trace.began_s}),
+            **_wishes_of(exchange),
         }
     )
+
+
+def _wishes_of(exchange: Exchange) -> Json:
+    """Return the fields that this request has and most do not."""
+    values = zip(_WISH_NAMES, _WISHES.values(), _read_wishes(exchange), strict=True)
+    return {name: value for name, default, value in values if value != default}
 
 
 def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
@@ -69,8 +79,10 @@ def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
     """
     if len(request) <= SHORT_BYTES:
         return None
-    if exchange.resume is None:
-        return dump_request(replace(exchange, body=_shorten_body(exchange.body), notes=(), call=None))
+    if exchange.execution.resume is None:
+        return dump_request(
+            replace(exchange, body=_shorten_body(exchange.body), notes=(), job=replace(exchange.job, call=None))
+        )
     stored = {name: value for name, value in orjson.loads(request).items() if name not in ("call", "notes")}
     return orjson.dumps({**stored, "body": _shorten_body(stored["body"])})
 
@@ -108,32 +120,39 @@ def load_exchange(
         prompt=asked["prompt"],
         conversation=run.conversation,
         user=asked.get("user"),
-        only_tools=tuple(asked["only_tools"]),
-        no_tools=asked.get("no_tools", False),
-        must_call=asked.get("must_call", False),
-        services=tuple(asked.get("services", ())),
-        ask_first=tuple(asked.get("ask_first", ())),
         notes=tuple(asked.get("notes", ())),
-        max_tool_calls=asked.get("max_tool_calls"),
-        exact_tools=asked.get("exact_tools", {}),
-        approvals="reject" if asked["approvals"] == "reject" else approvals,
-        fingerprint=run.fingerprint,
-        idempotency_key=run.idempotency_key,
-        resume=resume,
-        events=asked["events"],
-        shows_calls=asked.get("shows_calls", False) if shows_calls is None else shows_calls,
-        background=asked.get("background", False) if background is None else background,
-        client=asked.get("client"),
-        tainted=asked.get("tainted", False),
-        known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
-        answer_id=asked.get("answer_id", "") if answer_id is None else answer_id,
-        answer_ids=tuple(asked.get("answer_ids", ())),
-        workflow=asked.get("workflow"),
-        call=asked.get("call"),
-        trace=RunTrace(TraceContext(**asked["trace"]), asked["began_s"]) if "trace" in asked else None,
-        header=header,
-        credential=credential,
-        credential_header=asked["credential_header"].encode("latin-1"),
+        steering=Steering(
+            only_tools=tuple(asked["only_tools"]),
+            no_tools=asked.get("no_tools", False),
+            must_call=asked.get("must_call", False),
+            services=tuple(asked.get("services", ())),
+            ask_first=tuple(asked.get("ask_first", ())),
+            max_tool_calls=asked.get("max_tool_calls"),
+            exact_tools=asked.get("exact_tools", {}),
+            approvals="reject" if asked["approvals"] == "reject" else approvals,
+        ),
+        job=Job(workflow=asked.get("workflow"), call=asked.get("call")),
+        delivery=Delivery(
+            events=asked["events"],
+            shows_calls=asked.get("shows_calls", False) if shows_calls is None else shows_calls,
+            background=asked.get("background", False) if background is None else background,
+            known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
+            answer_id=asked.get("answer_id", "") if answer_id is None else answer_id,
+        ),
+        origin=Origin(
+            fingerprint=run.fingerprint,
+            idempotency_key=run.idempotency_key,
+            client=asked.get("client"),
+            answer_ids=tuple(asked.get("answer_ids", ())),
+            header=header,
+            credential=credential,
+            credential_header=asked["credential_header"].encode("latin-1"),
+        ),
+        execution=Execution(
+            resume=resume,
+            tainted=asked.get("tainted", False),
+            trace=RunTrace(TraceContext(**asked["trace"]), asked["began_s"]) if "trace" in asked else None,
+        ),
     )
 
 
@@ -151,6 +170,7 @@ def _bounds(bounds: KeyBounds) -> Json:
 
 def build_run_record(exchange: Exchange, *, now_s: float) -> StoredRun:
     """Return the record of a run that begins."""
+    job = exchange.job
     return StoredRun(
         id=exchange.id,
         tenant=exchange.caller.tenant,
@@ -158,29 +178,29 @@ def build_run_record(exchange: Exchange, *, now_s: float) -> StoredRun:
         kind=get_run_kind(exchange),
         chain=exchange.chain,
         conversation=exchange.conversation,
-        fingerprint=exchange.fingerprint,
-        idempotency_key=exchange.idempotency_key,
+        fingerprint=exchange.origin.fingerprint,
+        idempotency_key=exchange.origin.idempotency_key,
         state="running",
         effects=False,
         created_s=now_s,
         updated_s=now_s,
         request=dump_request(exchange),
-        workflow=None if exchange.workflow is None else exchange.workflow["definition"]["name"],
-        tool=exchange.call["tool"] if exchange.call is not None and exchange.is_one_call else None,
+        workflow=None if job.workflow is None else job.workflow["definition"]["name"],
+        tool=job.call["tool"] if job.call is not None and job.is_one_call else None,
         client=dump_client(exchange),
     )
 
 
 def get_run_kind(exchange: Exchange) -> RunKind:
     """Return the kind of the run of an exchange."""
-    if exchange.workflow is not None:
+    if exchange.job.workflow is not None:
         return "workflow"
-    return "chat" if exchange.call is None else "tool"
+    return "chat" if exchange.job.call is None else "tool"
 
 
 def dump_client(exchange: Exchange) -> str | None:
     """Return the MCP client of its call as it is stored, or None for everything else."""
-    return None if exchange.call is None or exchange.client is None else canonical(exchange.client)
+    return None if exchange.job.call is None or exchange.origin.client is None else canonical(exchange.origin.client)
 
 
 #: The longest result that is stored whole, and the longest one that came after the run had another owner.

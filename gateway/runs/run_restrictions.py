@@ -28,17 +28,18 @@ def build_narrowing(own: Exchange, run: StoredRun) -> Json:
     """
     began: Json = orjson.loads(run.request)
     limit, choice = began.get("max_tool_calls"), began["body"].get("tool_choice")
-    asks = [name for name in own.ask_first if name not in began.get("ask_first", ())]
-    no_tools = own.no_tools and not began.get("no_tools", False)
+    wishes = own.steering
+    asks = [name for name in wishes.ask_first if name not in began.get("ask_first", ())]
+    no_tools = wishes.no_tools and not began.get("no_tools", False)
     no_functions = own.body.get("tool_choice") == "none" or (no_tools and not own.body.get("tools"))
-    is_lower = own.max_tool_calls is not None and (limit is None or own.max_tool_calls < limit)
+    is_lower = wishes.max_tool_calls is not None and (limit is None or wishes.max_tool_calls < limit)
     wanted = {
         "no_tools": no_tools,
         "no_functions": no_functions and choice != "none",
-        "only": list(own.only_tools) if set(own.only_tools) != set(began["only_tools"]) else [],
+        "only": list(wishes.only_tools) if set(wishes.only_tools) != set(began["only_tools"]) else [],
         "ask_first": asks,
-        "max_tool_calls": own.max_tool_calls if is_lower else None,
-        "rejects": own.approvals == "reject" and began["approvals"] != "reject",
+        "max_tool_calls": wishes.max_tool_calls if is_lower else None,
+        "rejects": wishes.approvals == "reject" and began["approvals"] != "reject",
     }
     return {name: value for name, value in wanted.items() if value}
 
@@ -46,20 +47,20 @@ def build_narrowing(own: Exchange, run: StoredRun) -> Json:
 def apply_narrowing(run: Exchange, narrowing: Mapping[str, object]) -> Exchange:
     """Return the exchange of a run with this narrowing, too."""
     told: Json = dict(narrowing)
-    only, limits = tuple(told.get("only", ())), [told.get("max_tool_calls"), run.max_tool_calls]
-    body = run.body
+    steering, body = run.steering, run.body
+    only, limits = tuple(told.get("only", ())), [told.get("max_tool_calls"), steering.max_tool_calls]
     if told.get("no_functions") and body.get("tools"):
         body = {**body, "tool_choice": "none"}
-    return replace(
-        run,
-        body=body,
-        no_tools=run.no_tools or told.get("no_tools", False),
-        only_tools=run.only_tools or only,
-        within=(*run.within, only) if only and run.only_tools else run.within,
-        ask_first=tuple(dict.fromkeys((*run.ask_first, *told.get("ask_first", ())))),
+    steering = replace(
+        steering,
+        no_tools=steering.no_tools or told.get("no_tools", False),
+        only_tools=steering.only_tools or only,
+        within=(*steering.within, only) if only and steering.only_tools else steering.within,
+        ask_first=tuple(dict.fromkeys((*steering.ask_first, *told.get("ask_first", ())))),
         max_tool_calls=min((limit for limit in limits if limit is not None), default=None),
-        approvals="reject" if told.get("rejects") else run.approvals,
+        approvals="reject" if told.get("rejects") else steering.approvals,
     )
+    return replace(run, body=body, steering=steering)
 
 
 async def narrowings(store: Journal, run_id: str, *, tenant: str) -> list[Json]:

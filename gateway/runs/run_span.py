@@ -115,18 +115,18 @@ async def list_waiting_approvals(run: StoredRun, store: Journal) -> Sequence[App
 def _find_sampled(run: StoredRun) -> tuple[Exchange, RunTrace] | None:
     """Return the exchange of a stored run and its trace, if somebody will see that."""
     exchange = load_exchange(Resume(run), approvals="turn")
-    trace = exchange.trace
+    trace = exchange.execution.trace
     return None if trace is None or not trace.context.sampled else (exchange, trace)
 
 
 def _name_span(exchange: Exchange) -> tuple[str, Mapping[str, Attribute]]:
     """Return the name of the span of a run, and what GenAI's conventions say of it."""
-    if exchange.is_one_call and exchange.call is not None:
-        return f"run {exchange.call['tool']}", {}
-    if exchange.task is not None:
-        return f"run {exchange.task}", {}
-    if exchange.workflow is not None:
-        operation, agent = "invoke_workflow", str(exchange.workflow["definition"]["name"])
+    if exchange.job.is_one_call and exchange.job.call is not None:
+        return f"run {exchange.job.call['tool']}", {}
+    if exchange.job.task is not None:
+        return f"run {exchange.job.task}", {}
+    if exchange.job.workflow is not None:
+        operation, agent = "invoke_workflow", str(exchange.job.workflow["definition"]["name"])
     else:
         operation, agent = "invoke_agent", exchange.chain
     return f"{operation} {agent}", {"gen_ai.operation.name": operation, "gen_ai.agent.name": agent}

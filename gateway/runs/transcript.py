@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gateway.contracts.errors import GatewayError, without_traceback
-from gateway.contracts.exchange import Chunk
+from gateway.contracts.exchange import ANSWER_CHARS, PARSED_BYTES, Chunk
 from gateway.contracts.storage.store import Json
 
-#: How far a client may be behind before the model has to wait, and how long an answer may get.
-BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
-#: Memory of a chunk besides its characters, measured: a parsed chunk of one token takes 892 bytes, a line 58.
-PARSED_BYTES, LINE_BYTES = 900, 60
+#: How far a client may be behind before the model has to wait.
+BEHIND_CHARS = 262_144
+#: Memory of a line besides its characters, measured: 58 bytes. That of a parsed chunk is `PARSED_BYTES`.
+LINE_BYTES = 60
 
 
 class Reader(Protocol):

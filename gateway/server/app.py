@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -29,14 +30,7 @@ from gateway.limits.reading import BudgetReader
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import OwedAnswers
 from gateway.server.console import ActiveConfig, ConsoleEntry
-from gateway.server.context_lane import (
-    LaneServices,
-    WorkerServices,
-    build_context_lane,
-    build_shared,
-    note_obstacles,
-    open_store,
-)
+from gateway.server.context_lane import LaneServices, build_context_lane, build_shared, note_obstacles, open_store
 from gateway.server.lanes.limits import budget_reader, build_shared_limiter, limit_families
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
@@ -48,7 +42,8 @@ from gateway.server.lanes.passthrough import (
 from gateway.server.lanes.tracing import open_tracing
 from gateway.server.lazy_service import FirstUse
 from gateway.server.pages.lazy_pages import LaterPages
-from gateway.server.pages.page_registry import PageNeeds, PagesEntry
+from gateway.server.pages.needs import PageNeeds
+from gateway.server.pages.page_registry import PagesEntry
 from gateway.server.pages.runner import build_runner
 from gateway.server.periodic_checks import PeriodicChecks
 from gateway.server.pruning import Pruner
@@ -56,6 +51,7 @@ from gateway.server.reload_channel import alone
 from gateway.server.resumption import build_resumption
 from gateway.server.store_gauges import Backlog
 from gateway.server.webhook_service import Notices
+from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
@@ -68,6 +64,43 @@ if TYPE_CHECKING:
 log = logging.getLogger("gateway")
 
 DATA, ADMIN = "listen", "admin.listen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """The process of a worker: its configuration on disk, its log, its numbers, and what it shares with others."""
+
+    load: Callable[[], LoadedConfig]
+    sink: LogSink
+    metrics: Metrics
+    exposition: Exposition
+    agree: Callable[[bool], Awaitable[bool]]
+    clock: SystemClock
+    started_s: float  # Unix time; of all workers
+    meters: Meters | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """The state of a worker from its beginning on, whatever its configuration."""
+
+    counters: ContextCounters
+    backlog: Backlog
+    history: History
+    wrong_keys: WrongKeys
+    runs: LiveRuns
+    lent: LentKeys
+
+
+class _Built:
+    """The parts that a start builds, once."""
+
+    console: ConsoleEntry
+    notices: Notices
+    budgets: BudgetReader
+    resumption: Resumption
+    kept: "FirstUse[KeptResponses]"
+    pages: PagesEntry
 
 
 class Gateway:
@@ -90,27 +123,34 @@ class Gateway:
         meters: Meters | None = None,
         owed: OwedAnswers | None = None,
     ) -> None:
-        self._loaded, self._load, self._sink, self._metrics = loaded, load, sink, metrics
-        self._meters, self._agree = meters, agree or alone
-        self._exposition = exposition or Exposition(metrics)
+        clock, exposition = clock or SystemClock(), exposition or Exposition(metrics)
+        self._loaded = loaded
+        self._process = _Process(
+            load=load,
+            sink=sink,
+            metrics=metrics,
+            exposition=exposition,
+            agree=agree or alone,
+            clock=clock,
+            started_s=clock.time() if started_s is None else started_s,
+            meters=meters,
+        )
+        backlog = Backlog(clock)
+        self._state = _State(
+            counters=ContextCounters(),
+            backlog=backlog,
+            history=History(exposition.counts, backlog.count_pending, clock=clock),
+            wrong_keys=WrongKeys(clock=clock.monotonic),
+            runs=LiveRuns(clock=clock, owed=owed),
+            lent=LentKeys(),
+        )
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._counters, self._clock = ContextCounters(), clock or SystemClock()
-        self._started_s = self._clock.time() if started_s is None else started_s
-        self._backlog = Backlog(self._clock)
-        self._history = History(self._exposition.counts, self._backlog.count_pending, clock=self._clock)
-        self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
-        self._runs, self._lent = LiveRuns(clock=self._clock, owed=owed), LentKeys()
         # `start` builds these; nothing here is used before.
-        self._console: ConsoleEntry
-        self._notices: Notices
         self._shared: WorkerServices
-        self._budgets: BudgetReader
-        self._resumption: Resumption
-        self._kept: FirstUse[KeptResponses]
-        self._pages: PagesEntry
+        self._built = _Built()
         self._context: LaneServices
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
@@ -125,72 +165,92 @@ class Gateway:
             demo = await start_demo()
             self._stack.push_async_callback(demo.close)
             self._demo_url = demo.base_url
-        await self._exposition.start()
-        self._stack.push_async_callback(self._exposition.close)
+        await self._process.exposition.start()
+        self._stack.push_async_callback(self._process.exposition.close)
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
         self._share(store)
         self._stack.callback(self._shared.unread.finish)
-        self._metrics.late.append(self._shared.unread.read)
+        self._process.metrics.late.append(self._shared.unread.read)
         await self._shared.keys.refresh()
         follow_usage(settings, self._shared.usage)
         await self._follow_services()
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
         self._stack.push_async_callback(lambda: self._context.lane.retire())
-        self._console = self._console_entry()
-        self._stack.push_async_callback(self._console.close)
+        self._built.console = self._console_entry()
+        self._stack.push_async_callback(self._built.console.close)
         admin = settings.admin.listen
-        self._pages = self._pages_entry(services_apart=admin is not None)
-        self._stack.push_async_callback(self._pages.close)
-        await self._pages.open_mcp_clients(self._stack)
-        later = LaterPages(self._pages.others)
-        self._listeners[DATA] = listener = await self._listener(router, self._pages.of_start(), later)
+        self._built.pages = self._pages_entry(services_apart=admin is not None)
+        self._stack.push_async_callback(self._built.pages.close)
+        await self._built.pages.open_mcp_clients(self._stack)
+        later = LaterPages(self._built.pages.others)
+        self._listeners[DATA] = listener = await self._listener(router, self._built.pages.of_start(), later)
         limits = limit_families(self._shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
-        further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families, limits)
-        self._metrics.sources += [listener.families, *further]
-        self._metrics.further += [self._counters.collect_counts, self._shared.unread.undecoded.collect_counts]
+        state = self._state
+        further = (state.wrong_keys.families, state.backlog.families, self._shared.mcp_servers.families, limits)
+        self._process.metrics.sources += [listener.families, *further]
+        self._process.metrics.further += [
+            state.counters.collect_counts,
+            self._shared.unread.undecoded.collect_counts,
+        ]
         if admin is not None:
-            entry = build_admin_entry(settings, metrics=self._metrics)
-            self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._pages.services))
+            entry = build_admin_entry(settings, metrics=self._process.metrics)
+            self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._built.pages.services))
         for listener in self._listeners.values():
             listener.start()
-        await self._notices.follow(self._loaded.settings)
-        pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
+        await self._built.notices.follow(self._loaded.settings)
+        pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._process.clock)
         house = PeriodicChecks(
             shared=self._shared,
             current=self._current,
-            history=self._history,
-            backlog=self._backlog,
+            history=self._state.history,
+            backlog=self._state.backlog,
             workers=lambda: self._loaded.settings.workers,
         )
-        going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, self._budgets.run)
+        going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, self._built.budgets.run)
         self._tasks += [asyncio.create_task(supervise(work)) for work in (*going_on, self._shared.meters.run)]
-        await self._budgets.first()
-        self._shared.keys.changed = self._budgets.read
-        self._metrics.last_reload_success_s = self._clock.time()
+        await self._built.budgets.first()
+        self._shared.keys.changed = self._built.budgets.read
+        self._process.metrics.last_reload_success_s = self._process.clock.time()
 
     def _share(self, store: Store) -> None:
         """Build the services that requests of all configurations share."""
         self._shared = shared = build_shared(
             store,
-            runs=self._runs,
-            counters=self._counters,
-            clock=self._clock,
-            resume=lambda run: self._resumption.resume_run(run),
+            runs=self._state.runs,
+            counters=self._state.counters,
+            clock=self._process.clock,
+            resume=lambda run: self._built.resumption.resume_run(run),
             equipment=lambda: self._current().equipment,
             room=lambda: self._listeners[DATA].room,
             makes_keys=lambda: self._loaded.settings.runtime_keys.enabled,
-            meters=self._meters,
-            tracer=open_tracing(self._loaded.settings, self._stack, metrics=self._metrics, sink=self._sink),
+            meters=self._process.meters,
+            tracer=open_tracing(
+                self._loaded.settings, self._stack, metrics=self._process.metrics, sink=self._process.sink
+            ),
         )
-        self._resumption, self._kept = build_resumption(
+        self._built.resumption, self._built.kept = build_resumption(
             shared, lane=lambda: self._current().lane, core=lambda: self._current().core
         )
-        self._budgets = budget_reader(shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
-        self._notices = Notices(shared)
-        used = (self._budgets.close, shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
-        for close in (*used, self._notices.close, shared.leases.close, self._kept.close, self._runs.close):
+        self._built.budgets = budget_reader(
+            shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys
+        )
+        self._built.notices = Notices(shared)
+        used = (
+            self._built.budgets.close,
+            shared.usage.close,
+            shared.keys.close,
+            shared.mcp_servers.close,
+            shared.feed.close,
+        )
+        for close in (
+            *used,
+            self._built.notices.close,
+            shared.leases.close,
+            self._built.kept.close,
+            self._state.runs.close,
+        ):
             self._stack.push_async_callback(close)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
@@ -208,9 +268,9 @@ class Gateway:
         A stream that is held for a person ends as a turn that explains how to answer. Its run waits.
         """
         self._shared.feed.leave()
-        await asyncio.gather(*(leave() for leave in (*self._pages.begin_shutdown(), self._console.leave)))
+        await asyncio.gather(*(leave() for leave in (*self._built.pages.begin_shutdown(), self._built.console.leave)))
         limit_s = self._loaded.settings.limits.drain
-        ending = self._runs.end_answers
+        ending = self._state.runs.end_answers
         await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in self._listeners.values()))
 
     async def close(self) -> None:
@@ -221,30 +281,30 @@ class Gateway:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)  # a check of the sandbox ends its process first
-        await self._runs.close()  # before the tools that they use
+        await self._state.runs.close()  # before the tools that they use
         await self._stack.aclose()
 
     async def reload(self) -> None:
         """Read the configuration and switch to it. On any error the old one stays in use."""
         try:
-            loaded = merge_configs(await asyncio.to_thread(self._load), old=self._loaded)
+            loaded = merge_configs(await asyncio.to_thread(self._process.load), old=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
             router, context = await self._prepare_config(loaded)
             self._listeners[DATA].swap(router)
             if ADMIN in self._listeners:
-                self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
+                self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._process.metrics))
             retired, self._context = self._context, context
         except ConfigError as error:
-            self._metrics.reloads["failure"] += 1
+            self._process.metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)
         except Exception:
-            self._metrics.reloads["failure"] += 1
+            self._process.metrics.reloads["failure"] += 1
             log.exception("reload failed, the old configuration stays in use")
         else:
-            self._metrics.reloads["success"] += 1
-            self._metrics.last_reload_success_s = self._clock.time()
-            self._sink.secrets = tuple(redactable(loaded.settings))
+            self._process.metrics.reloads["success"] += 1
+            self._process.metrics.last_reload_success_s = self._process.clock.time()
+            self._process.sink.secrets = tuple(redactable(loaded.settings))
             for listener in self._listeners.values():
                 listener.access_log = self._access if loaded.settings.logging.access else None
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
@@ -255,9 +315,9 @@ class Gateway:
         """Update usage, retire the old lane, update webhooks and services. A failure is logged; nothing goes back."""
         try:
             follow_usage(self._loaded.settings, self._shared.usage)
-            await self._budgets.read()
+            await self._built.budgets.read()
             await retired.lane.retire()
-            await self._notices.follow(self._loaded.settings)
+            await self._built.notices.follow(self._loaded.settings)
             await self._follow_services()
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")
@@ -276,7 +336,7 @@ class Gateway:
             context = await self._assemble(loaded, router)
             able = True
         finally:
-            used = await self._agree(able)
+            used = await self._process.agree(able)
             if not used:
                 self._loaded = old
         if not used:
@@ -303,16 +363,16 @@ class Gateway:
         settings = self._loaded.settings
         return build_router(
             settings,
-            metrics=self._metrics,
+            metrics=self._process.metrics,
             clock=asyncio.get_running_loop().time,
             demo_url=self._demo_url,
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
-            lent=self._lent,
+            lent=self._state.lent,
             recorded=self._shared.usage.record,
             unread=self._shared.unread,
             stored=self._shared.keys.accepted,
             limiter=build_shared_limiter(settings, self._shared),
-            now_s=self._clock.time,
+            now_s=self._process.clock.time,
             tracer=self._shared.tracer,
         )
 
@@ -329,17 +389,17 @@ class Gateway:
     def _pages_entry(self, *, services_apart: bool) -> PagesEntry:
         needs = PageNeeds(
             shared=self._shared,
-            resumption=self._resumption,
-            kept=self._kept,
+            resumption=self._built.resumption,
+            kept=self._built.kept,
             current=self._current,
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),
-            is_of_console=self._lent.has_sent,
+            is_of_console=self._state.lent.has_sent,
             loaded=lambda: self._loaded,
             keys=lambda: self._listeners[DATA].router.keys,
-            exposition=self._exposition,
-            history=self._history,
-            started_s=self._started_s,
+            exposition=self._process.exposition,
+            history=self._state.history,
+            started_s=self._process.started_s,
             demo_url=self._demo_url,
         )
         return PagesEntry(needs, services_apart=services_apart)
@@ -347,10 +407,10 @@ class Gateway:
     def _console_entry(self) -> ConsoleEntry:
         return ConsoleEntry(
             self._shared,
-            lent=self._lent,
+            lent=self._state.lent,
             in_use=lambda: ActiveConfig(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
-            resume=self._resumption.resume_if_ready,
-            wrong_keys=self._wrong_keys,
+            resume=self._built.resumption.resume_if_ready,
+            wrong_keys=self._state.wrong_keys,
             listeners=lambda: {name: listener.inner_connection for name, listener in self._listeners.items()},
         )
 
@@ -360,13 +420,13 @@ class Gateway:
 
     async def _listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
         pages = Site(
-            exposition=self._exposition.page if self._loaded.settings.metrics.enabled else None,
+            exposition=self._process.exposition.page if self._loaded.settings.metrics.enabled else None,
             ready=self._ready,
             door=lambda: self._listeners[DATA].router.door,
             recognise=self._recognise,
             read_metrics=self._read_metrics,
-            wrong_keys=self._wrong_keys,
-            console=lambda request: self._console.answer(request),
+            wrong_keys=self._state.wrong_keys,
+            console=lambda request: self._built.console.answer(request),
             further=further,
             later=later,
             apart=paths_apart(self._loaded.settings),
@@ -377,11 +437,11 @@ class Gateway:
         return Listener(
             loop=asyncio.get_running_loop(),
             router=router,
-            metrics=self._metrics,
+            metrics=self._process.metrics,
             new_handler=runner.server,
-            wrong_keys=self._wrong_keys,
+            wrong_keys=self._state.wrong_keys,
             access_log=self._access if self._loaded.settings.logging.access else None,
-            beside=lambda: self._runs.unattended_count,
+            beside=lambda: self._state.runs.unattended_count,
         )
 
     def _recognise(self, request: web.Request) -> None:
@@ -398,4 +458,4 @@ class Gateway:
         return "ready" if await self._shared.store.find_loss_reason() is None else "store_lost"
 
     def _access(self, **facts: object) -> None:
-        self._sink.put(access_record(facts))
+        self._process.sink.put(access_record(facts))

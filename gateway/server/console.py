@@ -21,8 +21,8 @@ from gateway.contracts.storage.store import Store
 from gateway.lanes.local import get_head
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.server.console_ipc import SocketFolder, remove_left_folders
-from gateway.server.context_lane import WorkerServices
 from gateway.server.lazy_service import FirstUse, import_in_thread
+from gateway.server.worker_services import WorkerServices
 
 if TYPE_CHECKING:
     from gateway.approvals.link_desk import LinkDesk

@@ -20,7 +20,7 @@ from gateway.config.schema.context import StageUse
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
-from gateway.context.lane import ContextLane
+from gateway.context.lane import ContextLane, Handlers, LaneBounds, RequestRules
 from gateway.context.prompts import BasePrompts
 from gateway.context.traced_runs import traced_run
 from gateway.contracts.caller import Caller
@@ -48,9 +48,10 @@ from gateway.runs.idempotency_key import RequestKey, mismatch
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
-from gateway.server.context_tools import build_gate, load_tools, try_build_plugin
+from gateway.server.lanes.context_tools import build_gate, load_tools, try_build_plugin
 from gateway.server.lanes.limits import build_shared_limiter, cost_of_token
 from gateway.server.lanes.rights import build_client_refusal, decision_rules
+from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.tracing.tracer import Tracer
 from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.call_evaluator import Judge
@@ -88,27 +89,6 @@ class PluginHost:
     clock: Clock
     tools: ToolCatalog = field(default_factory=lambda: Catalog(()))
     runs: Runs = field(default_factory=NoRuns)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerServices:
-    """The services that one worker has once, for all its configurations."""
-
-    store: Store
-    runs: LiveRuns
-    feed: EventFeed
-    leases: Leases
-    counters: Counters
-    clock: Clock
-    mcp_servers: McpServers
-    in_use: ActiveEquipment
-    results: Results
-    usage: Ledger
-    keys: KeysInUse
-    meters: Meters
-    budgets: Budgets
-    tracer: Tracer | None = None
-    unread: Unread = field(default_factory=Unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,39 +183,32 @@ async def build_context_lane(
     metering = ModelUsageRecorder(counters, shared.usage.record if settings.usage.enabled else None)
     core = _core(settings, _upstreams(settings, groups), clock, metering, limiter, tracer)
     model = core if tracer is None else traced_model(core, tracer, provider_of=core.get_provider)
-    chains: dict[str, Chain] = {}
-    for name, uses in settings.chains.items():
-        links = _links(name, uses, host, problems, folder=settings.plugins.folder)
-        answering = model if any(link.runs_tools for link in links) else with_safe_answers(model)
-        chains[name] = fold(name, links, answering, counters=counters, clock=clock, tracer=tracer)
-
+    chains = _chains(settings, host, model, problems, tracer=tracer)
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
     if problems:
         await _close(catalog)
         raise ConfigError(tuple(problems))
     lane = ContextLane(
         chains=chains,
-        chain=context.chain,
-        prompt=context.prompt,
-        prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
-        prompt_names=lambda tenant: prompts.names(tenant=tenant),
-        keepalive_s=context.stream.keepalive,
-        status_wait_s=context.stream.status_wait,
-        body_bytes=limits.context_body,
-        body_values=limits.context_values,
-        approval_modes=ApprovalModes(settings.approvals.mode, settings.approvals.chains),
+        rules=_request_rules(settings, prompts, shared),
+        bounds=LaneBounds(
+            body_bytes=limits.context_body,
+            body_values=limits.context_values,
+            keepalive_s=context.stream.keepalive,
+            status_wait_s=context.stream.status_wait,
+        ),
+        handlers=Handlers(
+            plain=with_safe_answers(model),
+            calling=chains[context.chain].find_loop_handler() or _bare(host.runs),
+            traced=None if tracer is None else partial(traced_run, tracer=tracer),
+        ),
         approvals=parts.approvals,
         catalog=catalog,
-        service_url=shared.mcp_servers.find_url,
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=partial(_close, catalog),
-        plain=with_safe_answers(model),
-        calling=chains[context.chain].find_loop_handler() or _bare(host.runs),
-        tasks=context.tasks,
         workflows=workflows,
         limiter=limiter,
-        traced=None if tracer is None else partial(traced_run, tracer=tracer),
     )
     try:
         await prompts.refresh()  # a first look later would drop what was enhanced by then
@@ -255,6 +228,31 @@ async def note_obstacles(assembled: LaneServices) -> None:
                 log.warning("%s", obstacle)
     except Exception as error:  # TimeoutError, too
         log.warning("what the tools need of this machine was not found out: %s", type(error).__name__)
+
+
+def _request_rules(settings: Settings, prompts: BasePrompts, shared: WorkerServices) -> RequestRules:
+    """Return the rules by which requests are read."""
+    return RequestRules(
+        chain=settings.context.chain,
+        prompt=settings.context.prompt,
+        prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
+        prompt_names=lambda tenant: prompts.names(tenant=tenant),
+        approval_modes=ApprovalModes(settings.approvals.mode, settings.approvals.chains),
+        service_url=shared.mcp_servers.find_url,
+        tasks=settings.context.tasks,
+    )
+
+
+def _chains(
+    settings: Settings, host: PluginHost, model: Handler, problems: list[Problem], *, tracer: Tracer | None
+) -> dict[str, Chain]:
+    """Build the configured chains around the model."""
+    chains: dict[str, Chain] = {}
+    for name, uses in settings.chains.items():
+        links = _links(name, uses, host, problems, folder=settings.plugins.folder)
+        answering = model if any(link.runs_tools for link in links) else with_safe_answers(model)
+        chains[name] = fold(name, links, answering, counters=host.counters, clock=host.clock, tracer=tracer)
+    return chains
 
 
 def _bare(runs: Runs) -> Handler:

@@ -10,7 +10,7 @@ from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.registry.loader import build_plugin
 from gateway.registry.stores import scratch_store
 from gateway.server.context_lane import PluginHost
-from gateway.server.context_tools import build_gate, get_tool_plugin, try_build_plugin
+from gateway.server.lanes.context_tools import build_gate, get_tool_plugin, try_build_plugin
 from gateway.telemetry.counters import ContextCounters
 from gateway.tools.catalog import ConfiguredSource
 from gateway.tools.gate import Gate

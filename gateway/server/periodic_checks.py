@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.contracts.storage.store import StoreError
-from gateway.server.context_lane import LaneServices, WorkerServices
+from gateway.server.context_lane import LaneServices
 from gateway.server.store_gauges import Backlog
+from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.history import History
 
 log = logging.getLogger("gateway")

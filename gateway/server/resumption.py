@@ -10,8 +10,8 @@ from gateway.contracts.storage.journal import StoredRun
 from gateway.model.call import ModelCall
 from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.live_run import LiveRun
-from gateway.server.context_lane import WorkerServices
 from gateway.server.lazy_service import FirstUse, import_in_thread
+from gateway.server.worker_services import WorkerServices
 
 if TYPE_CHECKING:
     from gateway.api.responses.response_store import KeptResponses

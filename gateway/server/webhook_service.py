@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gateway.approvals.webhooks import DecisionLinks, Webhooks
 from gateway.config import Settings
 from gateway.config.schema.approvals import Notify
-from gateway.server.context_lane import WorkerServices
+from gateway.server.worker_services import WorkerServices
 
 
 class Notices:

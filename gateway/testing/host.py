@@ -25,7 +25,7 @@ class FakeTools:
 
     def get_offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         self.n_asked += 1
-        return [spec for spec in self.specs if exchange.allows(spec.name)]
+        return [spec for spec in self.specs if exchange.steering.allows(spec.name)]
 
     def services(self) -> Sequence[Service]:
         return self.running

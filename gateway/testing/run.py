@@ -9,12 +9,12 @@ import sys
 import tempfile
 from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from gateway.testing import processes
-from gateway.testing.forkserver import SOCKET, fork_gateway
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import connect
 from gateway.testing.streams import require_loopback
@@ -26,7 +26,7 @@ _TAIL_CHARACTERS: Final = 2000
 
 
 class ProcessHandle(Protocol):
-    """A process, executed or forked."""
+    """A process of a gateway, however it was started."""
 
     @property
     def pid(self) -> int: ...
@@ -37,6 +37,35 @@ class ProcessHandle(Protocol):
     async def wait(self) -> int: ...
 
     def send_signal(self, number: int) -> None: ...
+
+
+class Starter(Protocol):
+    """Starts a command in a session of its own, with `env` added to the environment of this process."""
+
+    async def __call__(
+        self, command: Sequence[str], *, env: Mapping[str, str], stdout: int, stderr: int
+    ) -> ProcessHandle: ...
+
+
+async def execute(command: Sequence[str], *, env: Mapping[str, str], stdout: int, stderr: int) -> ProcessHandle:
+    """Execute a command in a session of its own (`Starter`)."""
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **env},
+        start_new_session=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The times that a process may take, in seconds."""
+
+    ready_s: float
+    stop_s: float
+    leftovers_s: float
 
 
 class GatewayProcess:
@@ -60,6 +89,7 @@ class GatewayProcess:
         ready_timeout_s: float = 60.0,
         stop_timeout_s: float = 60.0,
         leftovers_grace_s: float = 10.0,
+        starter: Starter = execute,
     ) -> None:
         """`env` is added to the environment of this process; children may outlive it by `leftovers_grace_s`."""
         self.host = require_loopback(host)
@@ -69,9 +99,8 @@ class GatewayProcess:
         self._env = dict(env or {})
         self._command = tuple(command)
         self._listens_by_config = listens_by_config
-        self._ready_timeout_s = ready_timeout_s
-        self._stop_timeout_s = stop_timeout_s
-        self._leftovers_grace_s = leftovers_grace_s
+        self._limits = _Limits(ready_timeout_s, stop_timeout_s, leftovers_grace_s)
+        self._starter = starter
         self._process: ProcessHandle | None = None
         self._leader: processes.Process | None = None
         self._family: set[processes.Process] = set()
@@ -131,23 +160,11 @@ class GatewayProcess:
         listen = () if self._listens_by_config else ("--listen", address)
         arguments = ("run", "-c", str(self.folder / "gateway.yaml"), *listen, *self._args)
         with self._path("stdout").open("ab") as stdout, self._path("stderr").open("ab") as stderr:
-            self._process = await self._start_process(arguments, stdout.fileno(), stderr.fileno())
+            self._process = await self._starter(
+                (*self._command, *arguments), env=self._env, stdout=stdout.fileno(), stderr=stderr.fileno()
+            )
         self._leader = processes.living_process(self._process.pid)
         await self._until_ready(self._process)
-
-    async def _start_process(self, arguments: Sequence[str], stdout: int, stderr: int) -> ProcessHandle:
-        """Fork or execute: a fork has the server's interpreter settings, which an environment of its own may change."""
-        if SOCKET in os.environ and self._command == GATEWAY and not self._env:
-            return await fork_gateway(arguments, stdout=stdout, stderr=stderr)
-        return await asyncio.create_subprocess_exec(
-            *self._command,
-            *arguments,
-            stdin=DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            env={**os.environ, **self._env},
-            start_new_session=True,
-        )
 
     def signal(self, number: signal.Signals) -> None:
         self._remember_family()
@@ -176,10 +193,10 @@ class GatewayProcess:
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                await self.wait(self._stop_timeout_s)
+                await self.wait(self._limits.stop_s)
             except TimeoutError as error:
                 late = str(error)
-        left = await self._leftovers(grace_s=0.0 if late else self._leftovers_grace_s)
+        left = await self._leftovers(grace_s=0.0 if late else self._limits.leftovers_s)
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -198,13 +215,13 @@ class GatewayProcess:
 
     async def _until_ready(self, process: ProcessHandle) -> None:
         try:
-            async with asyncio.timeout(self._ready_timeout_s):
+            async with asyncio.timeout(self._limits.ready_s):
                 while not await self._is_ready():
                     if process.returncode is not None:
                         raise RuntimeError(f"exited with {process.returncode} before it was ready; {self._report()}")
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
-            what = f"GET {self.base_url}/health/ready did not answer 200 within {self._ready_timeout_s} s"
+            what = f"GET {self.base_url}/health/ready did not answer 200 within {self._limits.ready_s} s"
             raise TimeoutError(f"{what}; {self._report()}") from error
 
     async def _is_ready(self) -> bool:

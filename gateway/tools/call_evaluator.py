@@ -63,7 +63,7 @@ class Judge:
             return PlannedCall(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
         claim = self.claim(entry, found.parameters, beside=found.beside, vouched=found.vouched)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=claim.arguments, terminate=found.terminate)
-        client_asks = exchange.asks_first(entry.spec.name)
+        client_asks = exchange.steering.asks_first(entry.spec.name)
         verdict = self.verdict(
             entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks, doubt=found.doubt
         )
@@ -92,7 +92,7 @@ class Judge:
             verdict = Verdict("deny", "operator", "not_allowed", reason)
             return replace(planned, spec=entry.spec, verdict=verdict, refusal=_format_denial(verdict))
         level = ABSENT if planned.risk_level is None else planned.risk_level
-        claim, client_asks = RiskClaim(planned.call.arguments, level), exchange.asks_first(entry.spec.name)
+        claim, client_asks = RiskClaim(planned.call.arguments, level), exchange.steering.asks_first(entry.spec.name)
         verdict = self.verdict(entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks)
         if verdict.decision == "error":
             refusal = f"Not run: the tool has changed, and the call does not fit it any more: {verdict.reason}"

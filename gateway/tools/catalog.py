@@ -13,6 +13,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import orjson
 
+from gateway.config.reserved_names import RESERVED
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import (
@@ -25,7 +26,6 @@ from gateway.contracts.tools import (
     model_name,
 )
 from gateway.text.confusables import skeleton
-from gateway.text.reserved_names import RESERVED
 from gateway.tools.near_names import near_names
 
 log = logging.getLogger("gateway")
@@ -127,14 +127,14 @@ class Catalog:
     def get_offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools that this request may use, named as the model is to name them."""
         offered = self._offered[bool(self._further())]
-        if not (exchange.only_tools or exchange.no_tools or exchange.services):
+        if not (exchange.steering.only_tools or exchange.steering.no_tools or exchange.steering.services):
             return tuple(offered.values())
-        own = [spec for name, spec in offered.items() if exchange.allows(name)]
+        own = [spec for name, spec in offered.items() if exchange.steering.allows(name)]
         return [*own, *(spec for _, spec in self._of_services(exchange))]
 
     def get_entries(self, exchange: Exchange) -> Sequence[CatalogEntry]:
         """Return the tools of `offered` as they are to the operator. Of a changed one nothing of its definition is."""
-        own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.allows(name)]
+        own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.steering.allows(name)]
         return [*own, *(entry for entry, _ in self._of_services(exchange))]
 
     def services(self) -> Sequence[Service]:
@@ -164,12 +164,14 @@ class Catalog:
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the tool that the model means, if this request may use it; else None."""
         entry = self._towards_models(wanted) or self.find_by_name(wanted) or self._bare(wanted, exchange)
-        return entry if entry is not None and exchange.allows(entry.spec.name) else None
+        return entry if entry is not None and exchange.steering.allows(entry.spec.name) else None
 
     def _bare(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the one tool of a service in this prompt whose own name this is; None: there is none, or several."""
         names = exchange.intent.tools if exchange.intent is not None and exchange.intent.kind == "mcp" else ()
-        inside = {entry.spec.name for entry, _ in self._of_services(exchange)}.union(filter(exchange.allows, names))
+        inside = {entry.spec.name for entry, _ in self._of_services(exchange)}.union(
+            filter(exchange.steering.allows, names)
+        )
         meant = [name for name in inside if (service := self.find_service_name(name)) and name == f"{service}.{wanted}"]
         return self.find_by_name(meant[0]) if len(meant) == 1 else None
 
@@ -235,9 +237,9 @@ class Catalog:
 
     def _of_services(self, exchange: Exchange) -> Iterator[tuple[CatalogEntry, ToolSpec]]:
         """Yield the tools that the request may use of the services that it names, with their definitions for models."""
-        for name in exchange.services:
+        for name in exchange.steering.services:
             for entry, spec in self._of_service(name):
-                if exchange.allows(entry.spec.name):
+                if exchange.steering.allows(entry.spec.name):
                     yield entry, spec
 
     def _of_service(self, name: str) -> Sequence[tuple[CatalogEntry, ToolSpec]]:

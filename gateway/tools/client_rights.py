@@ -36,10 +36,10 @@ class ClientRights:
 
         A key that is gone takes nothing along (docs/keys.md), nor does a token, which is looked at as it comes.
         """
-        if exchange.call is None:
+        if exchange.job.call is None:
             return None
-        is_workflow, caller = exchange.workflow is not None, exchange.caller
-        names = (exchange.call["tool"], *exchange.only_tools)
+        is_workflow, caller = exchange.job.workflow is not None, exchange.caller
+        names = (exchange.job.call["tool"], *exchange.steering.only_tools)
         if not all_allowed(self.served, names) or (is_workflow and not self.serves_workflows):
             return "MCP clients may not use this tool any more (mcp.serve)."
         callers = [key.caller for key in self.keys.get_keys_by_name(caller.name)]

@@ -47,7 +47,8 @@ class Runner:
         }
         with tracer.under_way(f"execute_tool {entry.spec.name}", "internal", attributes) as span:
             trace = ToolTrace(span.context, tracer.receivers)
-            outcome = await self._run(entry, call, replace(exchange, tool_trace=trace), limit_chars=limit_chars)
+            exchange = replace(exchange, execution=replace(exchange.execution, tool_trace=trace))
+            outcome = await self._run(entry, call, exchange, limit_chars=limit_chars)
             span.attributes |= trace.facts
             if trace.facts:  # a server's tool
                 span.kind = "client"
@@ -75,5 +76,5 @@ class Runner:
         shown = self._results.shorten(
             whole, owner=get_owner(exchange), limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
         )
-        answer = dump_answer(result, shown=shown, whole=whole) if exchange.is_one_call else None
+        answer = dump_answer(result, shown=shown, whole=whole) if exchange.job.is_one_call else None
         return CallOutcome(shown, whole, result.ok, answer)

@@ -45,6 +45,71 @@ class _Suspect:
 _Place: TypeAlias = tuple[Group, Member | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _NextTry:
+    """The next try of a request: its place, where one was found, the pause before it, and the reason for it."""
+
+    place: _Place | None
+    pause_s: float
+    reason: str
+
+
+_FIRST: Final = _NextTry(None, 0.0, "")
+
+
+class _Asked:
+    """The endpoints that were asked for one request of `caller`, also by a second try beside the first."""
+
+    __slots__ = ("caller", "suspects", "tried", "unreached")
+
+    def __init__(self, caller: CallerId | None) -> None:
+        self.caller = caller
+        self.tried: list[Member] = []
+        self.unreached: list[Member] = []  # of these, those that took no connection
+        self.suspects: list[_Suspect] = []
+
+    @property
+    def sent(self) -> int:
+        """Return how many tries count, with those under way."""
+        return len(self.tried) - len(self.unreached)
+
+    def convict(self, witness: Member, model: str | None) -> None:
+        """Let all that were suspected have failed, since another endpoint answers the same request well."""
+        suspects = tuple(self.suspects)
+        self.suspects.clear()
+        for one in suspects:
+            if one.member is witness:
+                continue
+            if one.status == "404" and model is not None:
+                one.member.breaker.record_client_left(one.probe)
+                one.group.lacks(one.member, model)
+            else:
+                one.group.convict(one.member, one.probe, caller=self.caller)
+
+    def acquit(self) -> None:
+        """End the doubts, since no other endpoint answers: the request may be at fault."""
+        suspects = tuple(self.suspects)
+        self.suspects.clear()
+        is_only = len(self.tried) == 1
+        for one in suspects:
+            if is_only and one.member.answers.is_lone_failure(one.group.count_other_answers(one.member)):
+                one.group.convict(one.member, one.probe, caller=self.caller)
+            else:
+                one.member.breaker.record_client_left(one.probe)
+
+
+@dataclass(slots=True)
+class _Limits:
+    """The places of a request in the limits of the upstream that it goes to."""
+
+    enter: Callable[[str], None] | None
+    entered: Group | None = None  # where the request has its places
+    refusal: GatewayError | None = None  # of the limits of its own upstream
+
+
+_NO_LIMITS: Final = _Limits(None)
+
+
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
 
@@ -60,26 +125,19 @@ class Tries:
     """
 
     __slots__ = (
-        "_caller",
-        "_chosen",
+        "_asked",
         "_computes",
-        "_enter",
-        "_entered",
         "_fallbacks",
+        "_limits",
+        "_next_try",
         "_probe",
-        "_reason",
-        "_refusal",
-        "_suspects",
-        "_tried",
         "_twice",
-        "_unreached",
         "failure",
         "group",
         "home",
         "member",
         "model",
         "passed_over",
-        "pause_s",
         "sticky",
         "whole",
     )
@@ -99,34 +157,32 @@ class Tries:
     ) -> None:
         self.home = self.group = group
         self._fallbacks = group.fallbacks if fallbacks is None else fallbacks
-        self._enter = enter
-        self._entered: Group | None = None  # where the request has its places
-        self._refusal: GatewayError | None = None  # of the limits of `home`
+        self._limits = _NO_LIMITS if enter is None else _Limits(enter)
         self.sticky = sticky
         self.model = model
         self.member: Member | None = None
-        self.pause_s = 0.0
         self.failure: GatewayError | None = None
         self.whole = whole
         self._twice = twice
         self._computes = computes
-        self._tried: list[Member] = []
-        self._unreached: list[Member] = []  # of these, those that took no connection
-        self._suspects: list[_Suspect] = []
+        self._asked = _Asked(caller)
         self.passed_over: Sequence[Member] = ()
-        self._chosen: _Place | None = None
+        self._next_try = _FIRST
         self._probe: Probe | None = None
-        self._reason = ""
-        self._caller = caller
         if caller is not None:
             for one in (group, *self._fallbacks):
                 one.callers.asks(caller, one.clock())
         group.budget.record_request()
 
     @property
+    def pause_s(self) -> float:
+        """Return the pause before the next try, in seconds."""
+        return self._next_try.pause_s
+
+    @property
     def count(self) -> int:
         """Return how many tries there were."""
-        return len(self._tried)
+        return len(self._asked.tried)
 
     def begin(self) -> Member | None:
         """Return the endpoint of the next try, with a place at it. None: await `home.place(self)` for one.
@@ -134,13 +190,14 @@ class Tries:
         Raises GatewayError if none can take it (`refused`): circuit_open, upstream_limited, overloaded,
         upstream_unavailable, or what `enter` raised for `home`.
         """
-        if self.home.queue:
+        if self.home.queue.turns:
             self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
-        found, self._chosen = self._chosen, None
+        if (found := self._next_try.place) is not None:
+            self._next_try = _NextTry(None, self._next_try.pause_s, self._next_try.reason)
         if found is None or found[1] is None or found[1].obstacle(self.home.clock(), whole=self.whole):
             found = self._next()
         if found is None:
-            raise self.build_refusal(self._refusal or self.home.unavailable(self.model))
+            raise self.build_refusal(self._limits.refusal or self.home.unavailable(self.model))
         group, member = found
         if member is not None:
             self.use(group, member)
@@ -158,17 +215,21 @@ class Tries:
         error.retry_after_s = error.retry_after_s or why.retry_after_s
         return error
 
+    def use_place(self, member: Member) -> None:
+        """Begin a try at an endpoint of the request's own upstream, for which it waited in the queue."""
+        self.use(self.home, member)
+
     def use(self, group: Group, member: Member) -> None:
         """Begin a try at an endpoint, whose place is free."""
-        if self._tried:
-            self.home.tally.retries[self._reason if group is self.home else "fallback"] += 1
+        if self._asked.tried:
+            self.home.tally.retries[self._next_try.reason if group is self.home else "fallback"] += 1
         elif group is not self.home:
             self.home.tally.retries["fallback"] += 1
         self.group, self.member = group, member
         self._probe = group.take(member, whole=self.whole)
         if self.model is not None:
             member.lacking.ask(self.model, group.clock())
-        self._tried.append(member)
+        self._asked.tried.append(member)
 
     def record_sent(self) -> None:
         """Note that the request is whole."""
@@ -183,11 +244,11 @@ class Tries:
             return
         self._note(member, status)
         if status < "4":
-            member.answered_well()
+            member.answers.note_good()
             if self.model is not None:
                 member.lacking.remove(self.model)
-            if self._suspects:
-                self._convict(member)
+            if self._asked.suspects:
+                self._asked.convict(member, self.model)
         if self._probe is not None:
             self.group.record_answer(member, probe=self._probe)
 
@@ -198,7 +259,7 @@ class Tries:
         """
         member, self.member = self.member, None
         if member is not None:
-            caller = None if surely else self._caller
+            caller = None if surely else self._asked.caller
             self.group.give_back(member, failed=failed, probe=self._probe, caller=caller)
 
     def again(
@@ -226,7 +287,7 @@ class Tries:
             return False
         follows = possible and not told_not and self._follows(reason, member, awaited=awaited, suspect=suspect)
         if not follows:
-            self._acquit()
+            self._asked.acquit()
         return follows
 
     def _end_bad(self, member: Member, reason: str, *, excused: bool, pause_s: float | None) -> bool:
@@ -242,7 +303,7 @@ class Tries:
             and is_suspect(reason, member.pool.endpoint, computes=self._computes, paused=is_paused)
         ):
             self.member = None
-            self._suspects.append(_Suspect(group, member, reason, self._probe))
+            self._asked.suspects.append(_Suspect(group, member, reason, self._probe))
             group.suspect(member)
             return True
         fault = is_fault(reason)
@@ -250,13 +311,13 @@ class Tries:
             group.record_answer(member, probe=self._probe)
         self.end(failed=None if fault and excused else fault, surely=reason == "connect")
         if reason == "connect":
-            self._unreached.append(member)
+            self._asked.unreached.append(member)
         return False
 
     def _follows(self, reason: str, member: Member | None, *, awaited: bool, suspect: bool) -> bool:
         """Return whether another try follows one that ended for this reason. It then has its place in the budget."""
         rules = self.home.rules.retry
-        if rules is None or reason not in rules.on or self._try_count >= rules.tries:
+        if rules is None or reason not in rules.on or self._asked.sent >= rules.tries:
             return False
         if reason in ELSEWHERE and not suspect:
             return False
@@ -272,40 +333,16 @@ class Tries:
             return False
         if is_bounded:
             self.home.budget.take(apart=apart)
-        self._reason, self._chosen = reason, found
-        is_new = bool(self.passed_over) if found[1] is None else found[1] not in self._tried
-        pause_s = min(PAUSE_S * 2.0 ** (len(self._tried) - 1), LONGEST_PAUSE_S)
-        self.pause_s = 0.0 if is_new else pause_s * random.uniform(0.5, 1.0)  # noqa: S311
+        is_new = bool(self.passed_over) if found[1] is None else found[1] not in self._asked.tried
+        pause_s = min(PAUSE_S * 2.0 ** (len(self._asked.tried) - 1), LONGEST_PAUSE_S)
+        pause_s *= 0.0 if is_new else random.uniform(0.5, 1.0)  # noqa: S311
+        self._next_try = _NextTry(found, pause_s, reason)
         return True
 
     def _note(self, member: Member, status: str) -> None:
         """Count an answer by its status."""
-        member.last_status = status
+        member.answers.last_status = status
         self.group.tally.answers[member.name, status] += 1
-
-    def _convict(self, witness: Member) -> None:
-        """Let all that were suspected have failed, since another endpoint answers the same request well."""
-        suspects = tuple(self._suspects)
-        self._suspects.clear()
-        for one in suspects:
-            if one.member is witness:
-                continue
-            if one.status == "404" and self.model is not None:
-                one.member.breaker.record_client_left(one.probe)
-                one.group.lacks(one.member, self.model)
-            else:
-                one.group.convict(one.member, one.probe, caller=self._caller)
-
-    def _acquit(self) -> None:
-        """End the doubts, since no other endpoint answers: the request may be at fault."""
-        suspects = tuple(self._suspects)
-        self._suspects.clear()
-        is_only = len(self._tried) == 1
-        for one in suspects:
-            if is_only and one.member.is_lone_failure(one.group.count_other_answers(one.member)):
-                one.group.convict(one.member, one.probe, caller=self._caller)
-            else:
-                one.member.breaker.record_client_left(one.probe)
 
     def hedge(self) -> "Tries | None":
         """Return a second try of the same request beside the one under way (hedging), with a place; None: no room.
@@ -313,44 +350,41 @@ class Tries:
         A request that a fallback has gets none: its own upstream could not take it.
         """
         rules = self.home.rules.retry
-        if not self._twice or self.group is not self.home or rules is None or self._try_count >= rules.tries:
+        if not self._twice or self.group is not self.home or rules is None or self._asked.sent >= rules.tries:
             return None
-        member = self.home.choose(self.sticky, self.model, without=self._tried, whole=self.whole, having=True)
+        member = self.home.choose(self.sticky, self.model, without=self._asked.tried, whole=self.whole, having=True)
         if member is None or not self.home.budget.take_hedge():
             return None
-        second = copy(self)  # `_tried`, `_unreached` and `_suspects` are those of both
-        second._chosen, second.pause_s, second._reason = None, 0.0, "hedge"
+        second = copy(self)  # `_asked` is that of both
+        second._limits, second._next_try = copy(self._limits), _NextTry(None, 0.0, "hedge")
         second.use(self.home, member)
         return second
-
-    @property
-    def _try_count(self) -> int:
-        """Return how many tries count, with those under way."""
-        return len(self._tried) - len(self._unreached)
 
     def _next(self, *, elsewhere: bool = False) -> _Place | None:
         """Return where the next try goes, or None: nobody can take it. `elsewhere`: to no endpoint for the second time.
 
         Those that were seen to lack the model come after all that were not.
         """
-        home, tried, self._refusal = self.home, self._tried, None
+        home, tried = self.home, self._asked.tried
+        if self._limits.refusal is not None:
+            self._limits.refusal = None
         for having in (True, False) if self._lacks else (False,):
             member = home.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
-            if member is not None and self._refusal is None and self._enters(home):
+            if member is not None and self._limits.refusal is None and self._enters(home):
                 return home, member
-            if self._refusal is None and self._may_wait(without=tried):
+            if self._limits.refusal is None and self._may_wait(without=tried):
                 return home, None
             for group in self._fallbacks:
                 member = group.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
                 if member is not None and self._enters(group):
                     return group, member
         rules = home.rules.retry
-        if elsewhere or not tried or self._refusal is not None or rules is None or len(tried) >= rules.tries:
+        if elsewhere or not tried or self._limits.refusal is not None or rules is None or len(tried) >= rules.tries:
             return None
         member = home.choose(self.sticky, self.model, whole=self.whole)
         if member is not None and self._enters(home):
             return home, member
-        return (home, None) if self._refusal is None and self._may_wait(without=()) else None
+        return (home, None) if self._limits.refusal is None and self._may_wait(without=()) else None
 
     @property
     def _lacks(self) -> bool:
@@ -369,15 +403,16 @@ class Tries:
 
     def _enters(self, group: Group) -> bool:
         """Return whether the limits of an upstream have room; then the request has its places there, else as before."""
-        if self._enter is None or group is self._entered:
+        limits = self._limits
+        if limits.enter is None or group is limits.entered:
             return True
         try:
-            self._enter(group.name)
+            limits.enter(group.name)
         except GatewayError as error:
             if group is self.home:
-                self._refusal = error
+                limits.refusal = error
             return False
-        self._entered = group
+        limits.entered = group
         return True
 
 

@@ -22,6 +22,81 @@ TURN_BYTES = 8192
 Take: TypeAlias = Callable[[bytes], Callable[[], Awaitable[None]] | None]
 
 
+class _Answer:
+    """The answer to a call, as far as it came, and where its pieces go."""
+
+    __slots__ = ("body", "head", "heads", "held_bytes", "pause", "pieces", "take", "unread")
+
+    def __init__(self, method: bytes) -> None:
+        self.heads = ResponseHeads(method)
+        self.head: ResponseHead | None = None
+        self.body: Body | None = None
+        self.pieces: list[bytes] = []
+        self.held_bytes = 0
+        self.unread = b""  # what came beyond the turn of the loop
+        self.take: Take | None = None  # while pieces go there as they come
+        self.pause: Callable[[], Awaitable[None]] | None = None  # what it wants awaited
+
+
+class _Silence:
+    """The waits of a call for its upstream, each with a limit. One timer looks after all of them, which costs less.
+
+    `since_s` is the time, by `loop`, from which on the upstream is silent.
+    """
+
+    __slots__ = ("_limit", "_over", "_timer", "_waiter", "idle_s", "loop", "since_s")
+
+    def __init__(self, idle_s: float) -> None:
+        self.idle_s = idle_s
+        self.loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self.since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit: tuple[float, str] = (0.0, "")
+        self._over: Callable[[str, float], None] = _nothing
+
+    async def wait(self) -> None:
+        """Wait until something comes, or the limit is reached."""
+        self.since_s = self.loop.time()
+        self._waiter = self.loop.create_future()
+        await self._waiter
+
+    def wake(self) -> None:
+        """End the wait."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def allow(self, limit_s: float, meaning: str, over: Callable[[str, float], None]) -> None:
+        """Limit each wait from now on: `over` is called then. The timer looks often enough for the next limit, too."""
+        self._limit, self._over = (limit_s, meaning), over
+        if self._timer is None and limit_s < math.inf:
+            self._timer = self.loop.call_later(min(limit_s, self.idle_s), self._look)
+
+    def call_later(self, delay_s: float, end: Callable[[], None]) -> None:
+        """Call `end` after so long, in place of all limits."""
+        self._timer = self.loop.call_later(delay_s, end)
+
+    def stop(self) -> None:
+        """Limit no wait any more."""
+        self._over = _nothing  # which referred to the call
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        limit_s, meaning = self._limit
+        waited_s = self.loop.time() - self.since_s if self._waiter is not None else 0.0
+        if waited_s >= limit_s:
+            self._over(meaning, limit_s)
+        else:
+            self._timer = self.loop.call_later(min(limit_s - waited_s, self.idle_s), self._look)
+
+
+def _nothing(meaning: str, limit_s: float) -> None:
+    """Do nothing at a limit that holds no more."""
+
+
 class UpstreamCall:
     """A request under way; a turn of its upstream connection. Close it whatever happens: `close` is idempotent.
 
@@ -33,32 +108,20 @@ class UpstreamCall:
         self, pool: Pool, *, method: bytes = b"POST", silence_s: float | None = None, is_once: bool = False
     ) -> None:
         self._pool = pool
-        self._silence_s = silence_s
-        self._idle_s = pool.endpoint.idle_s if silence_s is None else silence_s
+        self._first_byte_s = pool.endpoint.first_byte_s if silence_s is None else silence_s
+        self._silence = _Silence(pool.endpoint.idle_s if silence_s is None else silence_s)
         self._is_once = is_once
         self._upstream: UpstreamConnection | None = None
-        self._heads = ResponseHeads(method)
-        self._head: ResponseHead | None = None
-        self._body: Body | None = None
-        self._pieces: list[bytes] = []
-        self._held_bytes = 0
+        self._answer = _Answer(method)
         self.kept_bytes = 0  # of the body, but for what `each` gave on as it came
-        self._unread = b""  # what came beyond the turn of the loop
         self._failure: BaseException | None = None
-        self._take: Take | None = None  # while pieces go there as they come
-        self._pause: Callable[[], Awaitable[None]] | None = None  # what it wants awaited
         self._began = False  # some byte of the answer came
         self._unanswered = False  # the connection closed before
         self._reading = False
         self._done = False
-        self._left = False  # nobody reads the rest
-        self.given_up = False  # closed by whoever made it before the answer was whole
+        self._left = False  # the rest has no reader
+        self.given_up = False  # closed by its maker before the answer was whole
         self.sent = False  # it had a connection to go over
-        self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None
-        self._waiting_since_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._limit: tuple[float, str] = (0.0, "")
 
     async def send(self, request: bytes) -> ResponseHead:
         """Send a whole request; return the head of the answer. Raises GatewayError (upstream_error, upstream_timeout).
@@ -85,11 +148,11 @@ class UpstreamCall:
         Raises GatewayError if the answer is cut, broken, or silent for too long.
         """
         self._begin_reading()
-        while not self._pieces:
+        while not self._answer.pieces:
             self._raise_failure()
             if self._done:
                 return b""
-            await self._wait()
+            await self._silence.wait()
         return self._take_held()
 
     async def each(self, take: Take) -> None:
@@ -99,7 +162,7 @@ class UpstreamCall:
         """
         self._begin_reading()
         while True:
-            while self._pieces:
+            while self._answer.pieces:
                 if (pause := take(self._take_held())) is not None:
                     await pause()
             if self._left:
@@ -107,15 +170,15 @@ class UpstreamCall:
             self._raise_failure()
             if self._done:
                 return
-            self._take = take
+            self._answer.take = take
             self._lend()
             try:
-                await self._wait()
+                await self._silence.wait()
             finally:
                 self._take_back()
-                self._take = None
-            if (wanted := self._pause) is not None:
-                self._pause = None
+                self._answer.take = None
+            if (wanted := self._answer.pause) is not None:
+                self._answer.pause = None
                 await wanted()
 
     def leave(self, *, within_s: float) -> None:
@@ -124,12 +187,12 @@ class UpstreamCall:
         The connection can be used again if the body ends `within_s`; else it is closed.
         """
         self._take_back()
-        self._take, self._left = None, True
-        self._pieces.clear()
-        self._stop_timer()
-        if self._upstream is not None and not (self._body is not None and self._body.done):
-            self._timer = self._loop.call_later(within_s, self._end_here)
-        self._wake()
+        self._answer.take, self._left = None, True
+        self._answer.pieces.clear()
+        self._silence.stop()
+        if self._upstream is not None and not (self._answer.body is not None and self._answer.body.done):
+            self._silence.call_later(within_s, self._end_here)
+        self._silence.wake()
 
     def _end_here(self) -> None:
         upstream, self._upstream = self._upstream, None
@@ -152,23 +215,23 @@ class UpstreamCall:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
-        self._stop_timer()
+        self._silence.stop()
         if not self._done and self._failure is None:
             self.given_up = True
             self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} was given up.")
-        self._wake()
+        self._silence.wake()
 
     # As a turn of the connection.
 
     def response_received(self, data: bytes) -> None:
         self._began = True
         self._take_back()
-        if self._unread:
-            data = self._unread + data
+        if self._answer.unread:
+            data = self._answer.unread + data
         if len(data) > TURN_BYTES:
-            data, self._unread = data[:TURN_BYTES], data[TURN_BYTES:]
+            data, self._answer.unread = data[:TURN_BYTES], data[TURN_BYTES:]
         else:
-            self._unread = b""
+            self._answer.unread = b""
         self._read(data)
         if self._has_pending and self._upstream is not None:
             self._upstream.yield_turn(self._continue_reading)
@@ -176,7 +239,7 @@ class UpstreamCall:
     @property
     def _has_pending(self) -> bool:
         """Return whether something of the answer is here that waits for another turn of the loop."""
-        return bool(self._unread) or (self._body is not None and self._body.waiting)
+        return bool(self._answer.unread) or (self._answer.body is not None and self._answer.body.waiting)
 
     def _continue_reading(self) -> bool:
         if self._upstream is not None and self._has_pending:
@@ -185,39 +248,44 @@ class UpstreamCall:
 
     def _read(self, data: bytes) -> None:
         try:
-            if self._body is None:
-                for head in self._heads.feed(data):
+            if self._answer.body is None:
+                for head in self._answer.heads.feed(data):
                     if head.status == 101:
                         raise ResponseError("it switched protocols, which nobody asked for")
                     if head.status >= 200:
-                        self._head, self._body = head, build_body(head, payload_only=True)
-                if self._body is None:
+                        self._answer.head, self._answer.body = head, build_body(head, payload_only=True)
+                if self._answer.body is None:
                     return
-                data = self._heads.rest
-            payload = self._body.feed(data)
+                data = self._answer.heads.rest
+            payload = self._answer.body.feed(data)
         except (ResponseError, BodyError) as error:
             self._fail(str(error))
             return
-        if payload and self._take is not None:
+        if payload and self._answer.take is not None:
             self._deliver(payload)
         elif payload and not self._left:
-            self._pieces.append(payload)
-            self._held_bytes += len(payload)
+            self._answer.pieces.append(payload)
+            self._answer.held_bytes += len(payload)
             self.kept_bytes += len(payload)
-            if self._held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
+            if self._answer.held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
                 self._upstream.pause()
-        if self._body.done:
-            self._complete(clean=not self._body.rest and not self._unread)
-            self._wake()
-        elif self._take is not None:
+        if self._answer.body.done:
+            self._complete(clean=not self._answer.body.rest and not self._answer.unread)
+            self._silence.wake()
+        elif self._answer.take is not None:
             self._lend()
         else:
-            self._wake()
+            self._silence.wake()
 
     def _lend(self) -> None:
         """Whole chunks, as events of a stream mostly come, go to `take` at once."""
-        body = self._body
-        if self._upstream is not None and not self._unread and isinstance(body, ChunkedBody) and body.between_chunks:
+        body = self._answer.body
+        if (
+            self._upstream is not None
+            and not self._answer.unread
+            and isinstance(body, ChunkedBody)
+            and body.between_chunks
+        ):
             self._upstream.relay = self._chunk_received
 
     def _take_back(self) -> None:
@@ -229,18 +297,18 @@ class UpstreamCall:
         self._deliver(chunk[chunk.index(b"\n") + 1 : -2])
 
     def _deliver(self, payload: bytes) -> None:
-        self._waiting_since_s = self._loop.time()
-        assert self._take is not None
+        self._silence.since_s = self._silence.loop.time()
+        assert self._answer.take is not None
         try:
-            pause = self._take(payload)
+            pause = self._answer.take(payload)
         except Exception as error:
-            self._take, self._failure = None, without_traceback(error)
+            self._answer.take, self._failure = None, without_traceback(error)
             self.close()
         else:
             if pause is not None:
-                self._take, self._pause = None, pause
+                self._answer.take, self._answer.pause = None, pause
                 self._take_back()
-                self._wake()
+                self._silence.wake()
 
     def upstream_eof(self) -> bool:
         return False
@@ -251,12 +319,12 @@ class UpstreamCall:
             self.response_received(b"")  # at most one read: what came before the end counts
         if self._done or self._failure is not None:
             return
-        if self._head is not None and self._head.framing == "close" and error is None:
+        if self._answer.head is not None and self._answer.head.framing == "close" and error is None:
             self._done = True
         else:
             self._unanswered = not self._began
             self._fail("it closed the connection in the middle of its answer" if self._began else "it did not answer")
-        self._wake()
+        self._silence.wake()
 
     def upstream_full(self) -> None:
         """Do nothing: a request is written whole, and how much of it the kernel has taken is no concern of ours."""
@@ -267,12 +335,12 @@ class UpstreamCall:
     def _begin_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            self._allow(self._idle_s, "was silent for")
+            self._silence.allow(self._silence.idle_s, "was silent for", self._end_silence)
 
     def _take_held(self) -> bytes:
         """Return the bytes that have come and were not taken."""
-        pieces, self._pieces = self._pieces, []
-        self._held_bytes = 0
+        pieces, self._answer.pieces = self._answer.pieces, []
+        self._answer.held_bytes = 0
         if self._upstream is not None:
             self._upstream.resume()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -282,11 +350,11 @@ class UpstreamCall:
         upstream.begin(self, request)
 
     async def _await_head(self) -> ResponseHead | None:
-        limit_s = self._pool.endpoint.first_byte_s if self._silence_s is None else self._silence_s
-        self._allow(limit_s, "did not answer within")
-        while self._head is None and self._failure is None:
-            await self._wait()
-        return self._head
+        limit_s = self._first_byte_s
+        self._silence.allow(limit_s, "did not answer within", self._end_silence)
+        while self._answer.head is None and self._failure is None:
+            await self._silence.wait()
+        return self._answer.head
 
     def _have(self, head: ResponseHead | None) -> ResponseHead:
         if head is None:
@@ -298,50 +366,21 @@ class UpstreamCall:
         if self._failure is not None:
             raise without_traceback(self._failure)
 
-    async def _wait(self) -> None:
-        """Until something comes, or the limit is reached."""
-        self._waiting_since_s = self._loop.time()
-        self._waiter = self._loop.create_future()
-        await self._waiter
-
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def _allow(self, limit_s: float, meaning: str) -> None:
-        """From now on each wait may take so long. One timer looks after all of them: one for each would cost more.
-
-        It looks often enough for the limit that follows, too.
-        """
-        self._limit = limit_s, meaning
-        if self._timer is None and limit_s < math.inf:
-            self._timer = self._loop.call_later(min(limit_s, self._idle_s), self._look)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        limit_s, meaning = self._limit
-        waited_s = self._loop.time() - self._waiting_since_s if self._waiter is not None else 0.0
-        if waited_s >= limit_s:
-            said = f"Upstream {self._pool.endpoint.name!r} {meaning} {limit_s:g} s."
-            self._failure = GatewayError("upstream_timeout", said)
-            self.close()
-        else:
-            self._timer = self._loop.call_later(min(limit_s - waited_s, self._idle_s), self._look)
+    def _end_silence(self, meaning: str, limit_s: float) -> None:
+        """End a call whose upstream was silent for too long."""
+        said = f"Upstream {self._pool.endpoint.name!r} {meaning} {limit_s:g} s."
+        self._failure = GatewayError("upstream_timeout", said)
+        self.close()
 
     def _complete(self, *, clean: bool) -> None:
         self._done = True
-        self._stop_timer()
+        self._silence.stop()
         upstream, self._upstream = self._upstream, None
         if upstream is None:
             return
-        assert self._head is not None
-        if clean and self._head.keep_alive:
-            self._pool.give(upstream, idle_timeout_s=self._head.idle_timeout_s)
+        assert self._answer.head is not None
+        if clean and self._answer.head.keep_alive:
+            self._pool.give(upstream, idle_timeout_s=self._answer.head.idle_timeout_s)
         else:
             upstream.abort()
 

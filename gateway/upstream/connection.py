@@ -58,6 +58,16 @@ class UpstreamTurn(Protocol):
     def upstream_drained(self) -> None: ...
 
 
+class _Unclaimed:
+    """The events of a connection before its first turn: what came, and the error that it was lost with, in a tuple."""
+
+    __slots__ = ("early", "lost")
+
+    def __init__(self) -> None:
+        self.early = b""
+        self.lost: tuple[Exception | None] | None = None
+
+
 class UpstreamConnection(asyncio.Protocol):
     """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
 
@@ -68,10 +78,9 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_lost",
+        "_first",
         "_poll",
         "_small_reads",
-        "early",
         "idle_limit_s",
         "idle_since",
         "paused",
@@ -83,7 +92,6 @@ class UpstreamConnection(asyncio.Protocol):
         "spoke_first",
         "transport",
         "turn",
-        "unclaimed",
     )
 
     def __init__(self, pool: "Owner") -> None:
@@ -94,9 +102,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.relayed = 0
         self.relayed_last = b""
         self.reused = False
-        self.unclaimed = True  # until its first turn
-        self._lost: tuple[Exception | None] | None = None  # before that
-        self.early = b""
+        self._first: _Unclaimed | None = _Unclaimed()
         self.spoke_first = False
         self.paused = 0
         self._small_reads = False
@@ -128,8 +134,8 @@ class UpstreamConnection(asyncio.Protocol):
             if len(data) > SMALL_READ_BYTES:
                 self._read_less()
             turn.response_received(data)
-        elif self.unclaimed and len(self.early) < EARLY_LIMIT_BYTES:
-            self.early += data
+        elif (first := self._first) is not None and len(first.early) < EARLY_LIMIT_BYTES:
+            first.early += data
         else:
             self.abort()
 
@@ -139,14 +145,15 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         turn, self.turn = self.turn, None
         self.pool.forget(self)
-        if turn is None and not self.unclaimed:
+        first = self._first
+        if turn is None and first is None:
             return
         if exc is None and not self._ended_cleanly():
             exc = ConnectionResetError("TLS ended without close_notify")
         if turn is not None:
             turn.upstream_lost(exc)
-        else:
-            self._lost = (exc,)
+        elif first is not None:
+            first.lost = (exc,)
 
     def pause_writing(self) -> None:
         if self.turn is not None:
@@ -159,7 +166,12 @@ class UpstreamConnection(asyncio.Protocol):
     @property
     def is_lost(self) -> bool:
         """Return whether it ended before its first turn."""
-        return self._lost is not None
+        return self._first is not None and self._first.lost is not None
+
+    @property
+    def early(self) -> bytes:
+        """Return what came before its first turn."""
+        return b"" if self._first is None else self._first.early
 
     def begin(self, turn: UpstreamTurn, request: bytes) -> None:
         """Give the connection to a turn, and send its request, or the beginning of it.
@@ -168,17 +180,16 @@ class UpstreamConnection(asyncio.Protocol):
         request, which is not sent if the answer is whole, or the connection gone. It carries no further one.
         """
         self.turn = turn
-        if self.unclaimed:
-            self.unclaimed = False
-            early, self.early = self.early, b""
-            if early:
+        if (first := self._first) is not None:
+            self._first = None
+            if first.early:
                 self.spoke_first = True
-                turn.response_received(early)
+                turn.response_received(first.early)
                 if self.turn is not turn:
                     return
-            if self._lost is not None:
+            if first.lost is not None:
                 self.turn = None
-                turn.upstream_lost(self._lost[0])
+                turn.upstream_lost(first.lost[0])
                 return
         self.transport.write(request)
 
@@ -201,7 +212,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def rest(self) -> None:
         """End the turn; the connection waits for another one."""
-        self.turn, self.unclaimed, self.relayed_last = None, False, b""
+        self.turn, self._first, self.relayed_last = None, None, b""
         if self._small_reads and not self.transport.is_closing():
             self._small_reads = False
             self.transport.set_protocol(self)

@@ -1,11 +1,11 @@
 """One endpoint of an upstream, and all that decides whether the next request may go to it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.contracts.model_names import is_listed_model
 from gateway.upstream.breaker import Breaker, BreakerRules
-from gateway.upstream.missing_models import MissingModels
 from gateway.upstream.pool import Pool
 
 #: An endpoint that asks for a pause gets one of at most this many seconds.
@@ -13,9 +13,92 @@ LONGEST_PAUSE_S: Final = 60.0
 #: So many failures in a row count as requests under way, at most: an endpoint that fails fast is not idle.
 MOST_STRIKES: Final = 5
 
+#: The time for which an endpoint is passed over for a model that it lacks, in seconds: doubled from the first one on.
+FIRST_LACK_S: Final = 10.0
+LONGEST_LACK_S: Final = 300.0
+#: So many models that an endpoint lacks are remembered.
+MOST_LACKED: Final = 256
+
 #: Reasons for an endpoint to get no request: health checks failed; its breaker is open; it asked for a pause
 #: (Retry-After); it has as many requests as it may.
 Obstacle = Literal["unhealthy", "open", "pausing", "busy"]
+
+
+@dataclass(slots=True)
+class _Lack:
+    """One model: until when the endpoint is passed over for it, and how long that takes the next time."""
+
+    until_s: float
+    next_s: float
+
+
+class MissingModels:
+    """The models that one endpoint does not have, although others of its upstream do: it answered 404 for them.
+
+    Requests for such a model pass the endpoint over while another one can take them. After a while one request asks it
+    again. Requests for other models go there as before. Times are those of the caller's monotonic clock, in seconds.
+    """
+
+    __slots__ = ("models",)
+
+    def __init__(self) -> None:
+        #: By name, in the order in which they were found.
+        self.models: dict[str, _Lack] = {}
+
+    def add(self, model: str, now_s: float) -> bool:
+        """Note that the endpoint lacks a model. Return whether that is new."""
+        lack = self.models.get(model)
+        if lack is not None:
+            lack.until_s, lack.next_s = now_s + lack.next_s, min(2 * lack.next_s, LONGEST_LACK_S)
+            return False
+        if len(self.models) >= MOST_LACKED:
+            del self.models[next(iter(self.models))]
+        self.models[model] = _Lack(now_s + FIRST_LACK_S, 2 * FIRST_LACK_S)
+        return True
+
+    def remove(self, model: str) -> None:
+        """Note that the endpoint has a model. Idempotent."""
+        self.models.pop(model, None)
+
+    def is_missing(self, model: str, now_s: float) -> bool:
+        """Return whether a request for a model passes the endpoint over."""
+        lack = self.models.get(model)
+        return lack is not None and now_s < lack.until_s
+
+    def ask(self, model: str, now_s: float) -> None:
+        """Note that a request for a model goes to the endpoint: others wait for what it says."""
+        lack = self.models.get(model)
+        if lack is not None:
+            lack.until_s = max(lack.until_s, now_s + FIRST_LACK_S)
+
+
+class Answers:
+    """The answers of one endpoint.
+
+    `good` counts the good ones, and `strikes` its failures since the last of them, those included that may be the fault
+    of a request. `last_status` is that of its last answer; "": there was none.
+    """
+
+    __slots__ = ("good", "good_besides", "last_status", "strikes")
+
+    def __init__(self) -> None:
+        self.good = self.strikes = 0
+        self.last_status = ""
+        self.good_besides: int | None = None  # of others, at the last failure that went to no other endpoint
+
+    def note_good(self) -> None:
+        """Note a good answer."""
+        self.good += 1
+        self.strikes = 0
+        self.good_besides = None
+
+    def is_lone_failure(self, good_besides: int) -> bool:
+        """Return whether a failure counts that went to no other endpoint: others answered well since the one before.
+
+        `good_besides` counts their good answers.
+        """
+        before, self.good_besides = self.good_besides, good_besides
+        return before is not None and good_besides > before
 
 
 class Member:
@@ -24,27 +107,21 @@ class Member:
     `name` is used once in the group: in metrics, logs and pages. `weight` is its share of the requests. `most` is how
     many it may have at a time (None: any number). `models` are the patterns of the models that it serves; empty: all
     of its upstream. `lacking` are those that it was seen not to have.
-
-    `good` counts its good answers, and `strikes` its failures since the last one, those included that may be the fault
-    of a request. `last_status` is that of its last answer; "": there was none.
     """
 
     __slots__ = (
-        "_good_besides",
         "_paused_until_s",
+        "answers",
         "breaker",
         "current",
-        "good",
         "healthy",
         "inflight",
         "lacking",
-        "last_status",
         "limited",
         "models",
         "most",
         "name",
         "pool",
-        "strikes",
         "weight",
     )
 
@@ -70,9 +147,7 @@ class Member:
         self._paused_until_s = 0.0
         self.limited = False  # the pause is that of a 429
         self.lacking = MissingModels()
-        self.good = self.strikes = 0
-        self.last_status = ""
-        self._good_besides: int | None = None  # of others, at the last failure that went to no other endpoint
+        self.answers = Answers()
 
     def __repr__(self) -> str:
         return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
@@ -84,22 +159,8 @@ class Member:
     @property
     def load(self) -> float:
         """Return what is under way for its weight. Failures count, too, until a breaker lets a request ask for more."""
-        strikes = min(self.strikes, MOST_STRIKES) if self.breaker.until_s is None else 0
+        strikes = min(self.answers.strikes, MOST_STRIKES) if self.breaker.until_s is None else 0
         return (self.inflight + strikes) / self.weight
-
-    def answered_well(self) -> None:
-        """Note a good answer."""
-        self.good += 1
-        self.strikes = 0
-        self._good_besides = None
-
-    def is_lone_failure(self, good_besides: int) -> bool:
-        """Return whether a failure counts that went to no other endpoint: others answered well since the one before.
-
-        `good_besides` counts their good answers.
-        """
-        before, self._good_besides = self._good_besides, good_besides
-        return before is not None and good_besides > before
 
     def pause(self, seconds: float, now_s: float, *, limited: bool) -> None:
         """Give it no request for so long, as it asked for. `limited`: by a 429."""

@@ -22,11 +22,10 @@ Invariants: a place that `begin` or `place` took is given back by `ended` or `ag
 first served, and nobody passes it. Nothing here does I/O, or reads a clock but the one that is passed in.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from gateway.contracts.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
@@ -34,17 +33,12 @@ from gateway.upstream.balance import Balance, choose
 from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
 from gateway.upstream.endpoint_state import Member, Obstacle
+from gateway.upstream.queue import BUSY_RETRY_S, PlaceQueue, QueueRules, Waiter
 from gateway.upstream.recent_callers import CallerId, Callers
 from gateway.upstream.shared_timer import Waits
 from gateway.upstream.status_verdict import ELSEWHERE, FAILING, NOTHING_DONE, SUSPECT
 
-if TYPE_CHECKING:
-    from gateway.upstream.attempts import Tries
-
 log = logging.getLogger("gateway")
-
-#: What a client is told to wait for when all places are taken, in seconds.
-BUSY_RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +53,6 @@ class RetryRules:
     part: float = 0.2
     on: frozenset[str] = frozenset(("connect", "reset", "timeout", "429", "502", "503", "504", "529", *ELSEWHERE))
     body_bytes: int = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRules:
-    """The queue for places at endpoints: at most `size` requests, each for at most `wait_s` seconds."""
-
-    size: int
-    wait_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +71,6 @@ class Checks(Protocol):
 
     def sweep(self, now_s: float) -> None: ...
     def close(self) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class _QueuedRequest:
-    """A request in the queue. `future` gets the endpoint where it has its place; None: none will come free here."""
-
-    tries: "Tries"
-    future: "asyncio.Future[Member | None]" = field(repr=False)
 
 
 class Group:
@@ -120,8 +98,7 @@ class Group:
         #: The requests whose endpoint is slow by `hedge_s`; None: nobody asks.
         self.hedges = Waits(self.rules.hedge_s) if self.rules.hedge_s is not None else None
         self._retried = NOTHING_DONE | FAILING | (self.rules.retry.on if self.rules.retry is not None else frozenset())
-        #: Those who wait for a place.
-        self.queue: list[_QueuedRequest] = []
+        self.queue = PlaceQueue(self.rules.queue)
 
     @property
     def plain(self) -> bool:
@@ -152,7 +129,7 @@ class Group:
     @property
     def has_room(self) -> bool:
         """Return whether another request may wait in the queue."""
-        return self.rules.queue is not None and len(self.queue) < self.rules.queue.size
+        return self.queue.has_room
 
     @property
     def queue_length(self) -> int:
@@ -195,7 +172,7 @@ class Group:
             fitting = [member for member in found if not member.lacking.is_missing(model, now_s)]
             found = fitting if fitting or having else found
         if without:
-            found = [member for member in found if not member.strikes] or found
+            found = [member for member in found if not member.answers.strikes] or found
         return choose(found, self.rules.balance, sticky) if found else None
 
     def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
@@ -254,22 +231,22 @@ class Group:
         if failed is None:
             member.breaker.record_client_left(probe)
         elif failed:
-            member.strikes += 1
+            member.answers.strikes += 1
             self.convict(member, probe, caller=caller)
         else:
-            member.strikes = 0
+            member.answers.strikes = 0
             if member.breaker.record_success(probe):
                 self._log_readmission(member)
-        if self.queue:
-            self.serve_queue()
+        if self.queue.turns:
+            self.queue.serve(self)
 
     def suspect(self, member: Member) -> None:
         """Give a place back whose end is the endpoint's fault if another one answers well (`convict`)."""
         member.inflight -= 1
-        member.strikes += 1
+        member.answers.strikes += 1
         self.tally.tries[member.name, _SAID[True]] += 1
-        if self.queue:
-            self.serve_queue()
+        if self.queue.turns:
+            self.queue.serve(self)
 
     def convict(self, member: Member, probe: Probe | None, *, caller: CallerId | None) -> None:
         """Let a failure count for the breaker of an endpoint. `caller`: whose request it was (`Breaker.failed`)."""
@@ -280,7 +257,7 @@ class Group:
 
     def count_other_answers(self, member: Member) -> int:
         """Return how many good answers other endpoints gave, here and at fallbacks."""
-        return sum(one.good for group in (self, *self.fallbacks) for one in group.members if one is not member)
+        return sum(one.answers.good for group in (self, *self.fallbacks) for one in group.members if one is not member)
 
     def record_answer(self, member: Member, *, probe: Probe | None) -> None:
         """Note that an answer began, after which the endpoint may get requests."""
@@ -293,55 +270,13 @@ class Group:
             facts = {"upstream": self.name, "endpoint": member.name, "model": model}
             log.warning("endpoint lacks a model that others have", extra={"facts": facts})
 
-    async def place(self, tries: "Tries") -> Member:
-        """Wait in the queue for a place, which `tries` then has. Raises what `Tries.begin` raises.
-
-        When the endpoints go out meanwhile, it is asked again, as a new request is: a fallback may have a place.
-        Whoever is cancelled leaves the queue, and gives back a place that came at the same moment.
-        """
-        rules = self.rules.queue
-        if rules is None or not self.has_room:
-            raise tries.build_refusal(self.unavailable(tries.model))
-        try:
-            async with asyncio.timeout(rules.wait_s):
-                while True:
-                    member = await self._turn(tries) or tries.begin()
-                    if member is not None:
-                        return member
-        except TimeoutError:
-            self.tally.refused["wait"] += 1
-            text = f"No endpoint of upstream {self.name!r} had a place within {rules.wait_s:g} s (queue.wait); "
-            late = GatewayError("overloaded", text + "try again shortly.", retry_after_s=BUSY_RETRY_S)
-            raise tries.build_refusal(late) from None
-
-    async def _turn(self, tries: "Tries") -> Member | None:
-        """Wait for a place here, which `tries` then has. Return None when none will come free."""
-        waiting = _QueuedRequest(tries, asyncio.get_running_loop().create_future())
-        self.queue.append(waiting)
-        try:
-            return await waiting.future
-        except BaseException:
-            if waiting in self.queue:
-                self.queue.remove(waiting)
-            if waiting.future.done() and not waiting.future.cancelled():
-                tries.end(failed=None)
-            raise
+    async def place(self, waiter: Waiter) -> Member:
+        """Wait in the queue for a place, which the waiter then has (`PlaceQueue.wait`). Raises GatewayError."""
+        return await self.queue.wait(waiter, self)
 
     def serve_queue(self) -> None:
         """Give places that are free to those who wait, in their order. Wake those for whom none will come free."""
-        for waiting in tuple(self.queue):
-            if waiting.future.done():  # it was cancelled in this turn of the event loop
-                self.queue.remove(waiting)
-                continue
-            tries = waiting.tries
-            member = self.choose(tries.sticky, tries.model, without=tries.passed_over, whole=tries.whole)
-            if member is not None:
-                self.queue.remove(waiting)
-                tries.use(self, member)
-                waiting.future.set_result(member)
-            elif not self.busy(tries.model, without=tries.passed_over):
-                self.queue.remove(waiting)
-                waiting.future.set_result(None)
+        self.queue.serve(self)
 
     # Endpoints that come and go.
 
@@ -365,8 +300,8 @@ class Group:
             member.pool.sweep(now_s)
         if self.checks is not None:
             self.checks.sweep(now_s)
-        if self.queue:
-            self.serve_queue()
+        if self.queue.turns:
+            self.queue.serve(self)
 
     def close(self) -> None:
         """Close idle connections; busy ones close when their request ends. Idempotent."""

@@ -53,11 +53,115 @@ _COUNTS: Final = 9
 _Known = tuple[str, Price | None, str]
 
 
+class ModelRows:
+    """The rows that models have: the name of each, and the price by which it is counted.
+
+    `budgets` are the globs of the models with a budget.
+    """
+
+    def __init__(self) -> None:
+        self.prices = Prices()
+        self.budgets: Sequence[str] = ()
+        self.known: dict[tuple[str, str], _Known] = {}  # by tenant and model
+        self._of_tenants: dict[str, set[str]] = {}
+        self._all: set[str] = set()
+        self._combined: set[str] = set()  # names of rows of several budgets
+
+    def use(self, prices: Prices) -> None:
+        """Count by these prices from now on."""
+        self.prices = prices
+        self.known.clear()
+        self._combined.clear()
+
+    def know(self, tenant: str, model: str) -> _Known:
+        """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
+        price = self.prices.find_price(model)
+        paid, currency = (self.prices.dearest, "") if price is None else (price, self.prices.currency)
+        if not may_be_shared(model) and self._has_room(tenant, model):
+            known = self.known[tenant, model] = model, paid, currency
+            return known
+        return self._get_shared_name(model, OTHER if price is None else price.model), paid, currency
+
+    def _get_shared_name(self, model: str, name: str) -> str:
+        """Return the name of a row that a model shares: `name`, if the budgets of the model find it by that."""
+        told = [glob for glob in self.budgets if glob.strip("* ")]  # those of all models find every row
+        globs = [glob for glob in told if is_model_match(model, glob)]
+        if [glob for glob in told if is_usage_match(name, glob)] == globs:
+            return name
+        if not globs:
+            return OTHER
+        name = shared_name(globs)
+        if len(globs) > 1 and name not in self._combined:
+            if len(self._combined) >= COMBINED or len(name) > MODEL_CHARS:
+                return EVERY
+            self._combined.add(name)
+        return name
+
+    def _has_room(self, tenant: str, model: str) -> bool:
+        """Return whether a model of a tenant has a row of its own, as the first ones have."""
+        models = self._of_tenants.setdefault(tenant, set())
+        if model not in models:
+            if len(models) >= MODELS_OF_TENANT or (len(self._all) >= MODELS and model not in self._all):
+                return False
+            models.add(model)
+            self._all.add(model)
+        return True
+
+
+class _Day:
+    """The day of a Unix time in UTC."""
+
+    __slots__ = ("begins_s", "ends_s", "name")
+
+    def __init__(self, now_s: float) -> None:
+        self.name = format_day(now_s)
+        self.begins_s = now_s // _DAY_S * _DAY_S
+        self.ends_s = self.begins_s + _DAY_S
+
+
+class _UsageMetrics:
+    """The metrics of what is recorded and stored."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._answered: set[str] = set()  # names of rows whose model has answered
+
+    def observe(self, times: Times, *, lane: str, model: str) -> None:
+        """Observe the times of answers, for metrics."""
+        labels = {"lane": lane, "model": model or OTHER}
+        self._counters.observe_all("model_time_to_first_byte_seconds", times.first_byte_s, **labels)
+        self._counters.observe_all("model_duration_seconds", times.duration_s, **labels)
+        if times.token_s:
+            self._counters.observe_all("model_time_per_output_token_seconds", times.token_s, **labels)
+
+    def count(self, usage: StoredUsage) -> None:
+        """Count what is stored, for metrics. A model that has not answered yet may be one that a client made up."""
+        count, model = self._counters.count, usage.model
+        if usage.requests > usage.rejected:
+            self._answered.add(model)
+        labels = {"lane": usage.lane, "model": model if model and model in self._answered else OTHER}
+        who = {"tenant": usage.tenant, "key": usage.key}
+        outcomes = {"rejected": usage.rejected, "cut": usage.cut}
+        outcomes["ok"] = usage.requests - usage.rejected - usage.cut
+        for outcome, requests in outcomes.items():
+            if requests:
+                count("usage_requests", requests, **labels, outcome=outcome)
+                count("usage_key_requests", requests, **who, outcome=outcome)
+        for kind in ("input", "cached", "output", "reasoning"):
+            if tokens := getattr(usage, kind):
+                count("usage_tokens", tokens, **labels, type=kind)
+                if kind in ("input", "output"):
+                    count("usage_key_tokens", tokens, **who, type=kind)
+        if usage.estimated:
+            count("usage_estimated", usage.estimated, **labels)
+        if usage.currency and usage.cost:
+            count("usage_cost", usage.cost / COST_UNITS, **labels, currency=usage.currency)
+
+
 class Ledger:
     """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC.
 
-    `catch_up` records what has ended and is not recorded yet; None: everything is recorded when it ends. `budgets` are
-    the globs of the models with a budget.
+    `catch_up` records what has ended and is not recorded yet; None: everything is recorded when it ends.
     """
 
     def __init__(
@@ -70,24 +174,17 @@ class Ledger:
         catch_up: Callable[[], None] | None = None,
     ) -> None:
         self.keep_days = KEEP_DAYS
-        self.budgets: Sequence[str] = ()
+        self.models = ModelRows()
         #: Called when what is stored next is complete; what it returns is called when that is stored.
         self.storing: Callable[[], Callable[[], None]] = lambda: _do_nothing
         self._store = store
         self._writer = writer
-        self._counters = counters
+        self._metrics = _UsageMetrics(counters)
         self._clock = clock
         self._catch_up = catch_up or _do_nothing
         self._rows: dict[_Key, list[int]] = {}
         self._latest: dict[_Key, list[int]] = {}  # that were stored, or are just now
-        self._prices = Prices()
-        self._models: dict[str, set[str]] = {}  # of each tenant
-        self._all_models: set[str] = set()
-        self._known: dict[tuple[str, str], _Known] = {}  # by tenant and model
-        self._combined: set[str] = set()  # names of rows of several budgets
-        self._answered: set[str] = set()  # names of rows whose model has answered
-        self._day = ""
-        self._day_begins_s = self._day_ends_s = 0.0
+        self._day = _Day(0.0)
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
         self._failed = False
@@ -105,14 +202,14 @@ class Ledger:
     ) -> None:
         """Add finished requests, whatever became of them. `times` are those of a model's answers."""
         now_s = self._clock.time()
-        if not self._day_begins_s <= now_s < self._day_ends_s:  # the clock may have been set back
-            self._begin_day(now_s)
+        if not self._day.begins_s <= now_s < self._day.ends_s:  # the clock may have been set back
+            self._day = _Day(now_s)
         tokens, rejected, cut, estimated, asked_for, requests = usage
-        name, price, currency = self._known.get((tenant, model)) or self._know(tenant, model)
+        name, price, currency = self.models.known.get((tenant, model)) or self.models.know(tenant, model)
         # What a client writes is no reason for a lower price, and audio is mostly dearer than text.
         if asked_for or (currency and price is not None and not price.covers(tokens)):
-            price, currency = self._prices.dearest, ""
-        row_key = (self._day, tenant, key, name, upstream, lane, currency)
+            price, currency = self.models.prices.dearest, ""
+        row_key = (self._day.name, tenant, key, name, upstream, lane, currency)
         row = self._rows.get(row_key)
         if row is None:
             if not self._rows:
@@ -132,19 +229,17 @@ class Ledger:
         if price is not None:
             row[8] += price.cost(tokens)
         if times is not None:
-            self._observe(times, lane=lane, model=name)
+            self._metrics.observe(times, lane=lane, model=name)
 
     @property
     def prices(self) -> Prices:
         """Return the prices of what is recorded from now on."""
-        return self._prices
+        return self.models.prices
 
     @prices.setter
     def prices(self, prices: Prices) -> None:
         self._catch_up()
-        self._prices = prices
-        self._known.clear()
-        self._combined.clear()
+        self.models.use(prices)
 
     def cost_of_token(self, counts: Callable[[str, str, str, str], bool]) -> float:
         """Return what a token cost lately, in the currency, of usage that counts; without any, a guess by the prices.
@@ -157,7 +252,7 @@ class Ledger:
                 if counts(tenant, key, model, upstream):
                     tokens += row[4] + row[6]
                     cost += row[8]
-        return cost / COST_UNITS / tokens if tokens else self._prices.guess_of_token
+        return cost / COST_UNITS / tokens if tokens else self.models.prices.guess_of_token
 
     def start(self) -> None:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
@@ -191,7 +286,7 @@ class Ledger:
             self._failed = False
             note_stored()
             for one in usage:
-                self._count(one)
+                self._metrics.count(one)
 
     async def close(self) -> None:
         """Store the rest. Idempotent."""
@@ -242,76 +337,6 @@ class Ledger:
             except StoreError as error:
                 log.error("the store failed: %s", error)
             wait_s = PRUNE_S if wait_s else GONE_S + EVERY_S
-
-    def _begin_day(self, now_s: float) -> None:
-        self._day = format_day(now_s)
-        self._day_begins_s = now_s // _DAY_S * _DAY_S
-        self._day_ends_s = self._day_begins_s + _DAY_S
-
-    def _know(self, tenant: str, model: str) -> _Known:
-        """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
-        price = self._prices.find_price(model)
-        paid, currency = (self._prices.dearest, "") if price is None else (price, self._prices.currency)
-        if not may_be_shared(model) and self._has_room(tenant, model):
-            known = self._known[tenant, model] = model, paid, currency
-            return known
-        return self._get_shared_name(model, OTHER if price is None else price.model), paid, currency
-
-    def _get_shared_name(self, model: str, name: str) -> str:
-        """Return the name of a row that a model shares: `name`, if the budgets of the model find it by that."""
-        told = [glob for glob in self.budgets if glob.strip("* ")]  # those of all models find every row
-        globs = [glob for glob in told if is_model_match(model, glob)]
-        if [glob for glob in told if is_usage_match(name, glob)] == globs:
-            return name
-        if not globs:
-            return OTHER
-        name = shared_name(globs)
-        if len(globs) > 1 and name not in self._combined:
-            if len(self._combined) >= COMBINED or len(name) > MODEL_CHARS:
-                return EVERY
-            self._combined.add(name)
-        return name
-
-    def _has_room(self, tenant: str, model: str) -> bool:
-        """Return whether a model of a tenant has a row of its own, as the first ones have."""
-        models = self._models.setdefault(tenant, set())
-        if model not in models:
-            if len(models) >= MODELS_OF_TENANT or (len(self._all_models) >= MODELS and model not in self._all_models):
-                return False
-            models.add(model)
-            self._all_models.add(model)
-        return True
-
-    def _observe(self, times: Times, *, lane: str, model: str) -> None:
-        """Observe the times of answers, for metrics."""
-        labels = {"lane": lane, "model": model or OTHER}
-        self._counters.observe_all("model_time_to_first_byte_seconds", times.first_byte_s, **labels)
-        self._counters.observe_all("model_duration_seconds", times.duration_s, **labels)
-        if times.token_s:
-            self._counters.observe_all("model_time_per_output_token_seconds", times.token_s, **labels)
-
-    def _count(self, usage: StoredUsage) -> None:
-        """Count what is stored, for metrics. A model that has not answered yet may be one that a client made up."""
-        count, model = self._counters.count, usage.model
-        if usage.requests > usage.rejected:
-            self._answered.add(model)
-        labels = {"lane": usage.lane, "model": model if model and model in self._answered else OTHER}
-        who = {"tenant": usage.tenant, "key": usage.key}
-        outcomes = {"rejected": usage.rejected, "cut": usage.cut}
-        outcomes["ok"] = usage.requests - usage.rejected - usage.cut
-        for outcome, requests in outcomes.items():
-            if requests:
-                count("usage_requests", requests, **labels, outcome=outcome)
-                count("usage_key_requests", requests, **who, outcome=outcome)
-        for kind in ("input", "cached", "output", "reasoning"):
-            if tokens := getattr(usage, kind):
-                count("usage_tokens", tokens, **labels, type=kind)
-                if kind in ("input", "output"):
-                    count("usage_key_tokens", tokens, **who, type=kind)
-        if usage.estimated:
-            count("usage_estimated", usage.estimated, **labels)
-        if usage.currency and usage.cost:
-            count("usage_cost", usage.cost / COST_UNITS, **labels, currency=usage.currency)
 
 
 def _do_nothing() -> None:

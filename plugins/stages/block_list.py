@@ -145,11 +145,13 @@ class BlockStage:
         ]
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        looks = self._config.requests and exchange.resume is None  # a run that goes on was looked at when it began
+        looks = (
+            self._config.requests and exchange.execution.resume is None
+        )  # a run that goes on was looked at when it began
         found = await in_turns(self._match_rules(exchange)) if looks else Counter[str]()
         if exchange.dry:
             told = ", ".join(sorted(found)) or "nothing"
-            return await call_next(replace(exchange, remarks=(*exchange.remarks, f"block_list: it found {told}")))
+            return await call_next(exchange.with_remarks(f"block_list: it found {told}"))
         for rule, count in found.items():
             self._count(rule, count)
         if found and self._config.mode == "enforce":

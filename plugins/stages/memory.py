@@ -113,7 +113,7 @@ class MemoryStage:
         reply = await call_next(replace(exchange, notes=(*exchange.notes, *notes)) if notes else exchange)
         if done is None or done.told is None or exchange.dry:
             return reply
-        return _with_notice(reply, done.told, with_event=exchange.events)
+        return _with_notice(reply, done.told, with_event=exchange.delivery.events)
 
     async def _recall_memories(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
         return [found.memory for found in await self._recall(text, whose, limit=limit)] if limit else ()

@@ -102,7 +102,7 @@ class ResponseCache:
         self._flights: dict[bytes, _Flight] = {}
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        fields = _fields(exchange.header)
+        fields = _fields(exchange.origin.header)
         wants = {name.decode(): age for name, age in _DIRECTIVE.findall(fields.get(b"cache-control", b"").lower())}
         why = "Cache-Control: no-store" if "no-store" in wants else self._never(exchange.body)
         key = None if why else self._key(exchange, fields)
@@ -157,7 +157,7 @@ class ResponseCache:
         except orjson.JSONEncodeError:
             return None
         parts += [fields.get(name, b"") for name in self._vary]
-        parts.append(exchange.credential)
+        parts.append(exchange.origin.credential)
         digest = hashlib.sha256()
         for part in parts:
             digest.update(b"%d:" % len(part))
@@ -321,7 +321,7 @@ def _fields(header: bytes) -> dict[bytes, bytes]:
 
 
 def _with_remark(exchange: Exchange, remark: str) -> Exchange:
-    return replace(exchange, remarks=(*exchange.remarks, f"response_cache: {remark}"))
+    return exchange.with_remarks(f"response_cache: {remark}")
 
 
 PLUGIN = Plugin(Config, ResponseCache, last=True)

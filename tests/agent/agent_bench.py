@@ -29,6 +29,7 @@ from gateway.tools.catalog import ConfiguredSource, Services, load_catalog
 from gateway.tools.gate import Gate, Policy, Rule
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
+from tests.exchanges import changed, new_exchange
 from tests.scripted_replies import reply_of, told, whole
 
 from .doubles import Clock
@@ -169,7 +170,7 @@ class Bench:
 
     async def reply(self, **facts: object) -> Reply:
         given: dict[str, object] = {"id": "run_1", "body": BODY, "caller": CALLER, "chain": "main", **facts}
-        exchange = Exchange(**given)  # type: ignore[arg-type]
+        exchange = new_exchange(**given)
         return await (await self.agents()).stage(self.limits)(exchange, self._model)
 
     async def run(self, **facts: object) -> list[Json]:
@@ -182,7 +183,7 @@ class Bench:
         self.clock.advance(60.0)  # whoever had the run before is gone
         run = await self.leases.claim("run_1", *(states or ("running", "awaiting_approval")))
         assert run is not None, await self.stored()
-        exchange = replace(load_exchange(Resume(run, messages), approvals="turn"), **facts)  # type: ignore[arg-type]
+        exchange = changed(load_exchange(Resume(run, messages), approvals="turn"), **facts)
         return await told_by(await agents.stage(self.limits)(exchange, self._model))
 
     async def stored(self) -> StoredRun:

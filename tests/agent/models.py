@@ -9,7 +9,7 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.exchange import Chunk, Exchange, Origin
 from gateway.contracts.storage.store import Json
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable, Use
@@ -59,7 +59,9 @@ def says(raw: bytes) -> Script:
 def exchange(header: bytes = b"", credential: bytes = b"", **body: object) -> Exchange:
     asked: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **body}
     caller = Caller("c", "t", frozenset(("context",)))
-    return Exchange(id="run_1", body=asked, caller=caller, chain="main", header=header, credential=credential)
+    return Exchange(
+        id="run_1", body=asked, caller=caller, chain="main", origin=Origin(header=header, credential=credential)
+    )
 
 
 @dataclass

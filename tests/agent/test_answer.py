@@ -1,17 +1,19 @@
 """One answer as it streams: what the client gets of it at once, and what the loop gets at its end."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from gateway.agent.answer import AnswerReader, Further, PlainAnswer, build_reader
+from gateway.agent.answer import AnswerReader, Further, OpenReply, PlainAnswer, build_reader
+from gateway.agent.budget import TimeBudget
 from gateway.agent.output.scanner import CallGroup, MalformedCall, Outcome, Prose
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.exchange import ANSWER_CHARS, Chunk, Emit, Exchange, Reply
 from gateway.contracts.storage.store import Json
 from gateway.dialects.usage import TurnUsage
-from gateway.runs.transcript import ANSWER_CHARS
+from gateway.testing.clock import ManualClock
 from tests.scripted_replies import reply_of, whole
 
 from .agent_bench import USAGE, call
@@ -197,5 +199,37 @@ async def test_no_call_is_looked_for_in_an_answer_of_another_format(text: str) -
     await answer.read(reply_of(text[:5], text[5:], chunk(finish="stop")), told.append)
     assert "".join(one for one in told if isinstance(one, str)) == answer.content == text
     assert answer.finish() == ("", Prose())
-    of_workflow = replace(exchange, workflow={"definition": {}, "parameters": {}})
+    of_workflow = replace(exchange, job=replace(exchange.job, workflow={"definition": {}, "parameters": {}}))
     assert isinstance(build_reader(of_workflow, usage=usage, spoken=str, further=Further()), PlainAnswer)
+
+
+def opened() -> tuple[OpenReply, list[str]]:
+    """Return an open reply, and the list of its releases."""
+    released: list[str] = []
+
+    async def stream(emit: Emit) -> None:
+        del emit
+
+    async def release() -> None:
+        released.append("released")
+
+    budget = TimeBudget(10.0, clock=ManualClock(), expiry=lambda: GatewayError("agent_timeout", "Over."))
+    made = OpenReply(budget)
+    made.reply = Reply(stream, release)
+    return made, released
+
+
+async def test_a_reply_is_released_once() -> None:
+    made, released = opened()
+    await made.release()
+    await made.release()
+    assert released == ["released"] and made.reply is None
+
+
+async def test_a_drop_and_an_expiry_release_the_reply() -> None:
+    for end, flags in (("drop", (True, False)), ("expire", (False, True))):
+        made, released = opened()
+        getattr(made, end)()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others)
+        assert released == ["released"] and (made.is_dropped, made.has_expired) == flags

@@ -219,7 +219,8 @@ async def test_what_is_said_while_the_client_does_not_read_counts(says: str) -> 
     bench.clock.advance(60.0)
     run = await bench.leases.claim("run_1", "awaiting_approval")
     assert run is not None
-    going_on = replace(load_exchange(Resume(run), approvals="turn"), events=True)
+    going_on = load_exchange(Resume(run), approvals="turn")
+    going_on = replace(going_on, delivery=replace(going_on.delivery, events=True))
     reply = await agents.stage(bench.limits)(going_on, bench._model)
     await reply.stream(emit)
     await reply.release()

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from gateway.agent.client_notifications import Questions
+from gateway.agent.client_notifications import Questions, Speech
+from gateway.agent.progress import RunProgress
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.exchange import Chunk, Exchange, Pause
+from gateway.dialects.usage import TurnUsage
 from gateway.runs.recorder import RunRecorder
 from tests.plugins.stores.records import approval
 
@@ -62,3 +64,44 @@ async def test_who_may_not_decide_is_asked_nothing() -> None:
     assert "repeat your request" in questions.last([FIRST])
     assert Questions(bench.parts, RUN, record(bench)).language == "en"
     await bench.close()
+
+
+def speech() -> tuple[Speech, list[Chunk]]:
+    """Return the client's side of a run, and the chunks that its client gets."""
+    got: list[Chunk] = []
+
+    def tell(chunk: Chunk) -> Pause | None:
+        got.append(chunk)
+        return None
+
+    made = Speech(RunProgress(TurnUsage()))
+    made.tell = tell
+    return made, got
+
+
+def test_text_of_a_later_round_begins_a_paragraph() -> None:
+    made, _ = speech()
+    assert [made.speak("One."), made.speak(" Two.")] == ["One.", " Two."]
+    made.is_quiet = True
+    assert [made.speak("Three."), made.speak(" Four.")] == ["\n\nThree.", " Four."]
+
+
+async def test_text_of_a_round_is_a_question_behind_the_answer() -> None:
+    made, got = speech()
+    assert made.text_before_question is None
+    made.speak("Look:")
+    await made.emit_round("May I?")
+    await made.emit_round({"waits": True})
+    assert got == ["\n\nMay I?", {"waits": True}] and made.text_before_question == "Look:"
+
+
+async def test_emit_waits_for_a_slow_client() -> None:
+    made, waited = Speech(RunProgress(TurnUsage())), []
+
+    async def pause() -> None:
+        waited.append(True)
+
+    made.tell = lambda chunk: pause
+    await made.emit("text")
+    made.mark_effects()  # which waits for no client
+    assert waited == [True]

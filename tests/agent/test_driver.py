@@ -166,7 +166,7 @@ async def test_each_call_of_the_model_gets_what_is_left() -> None:
     bench = Bench([answer(call()), answer("Done.")], limits=LoopLimits(timeout_s=100))
     bench.on_call = lambda: bench.clock.advance(30)
     await bench.run(budget_s=80.0)
-    assert [exchange.budget_s for exchange in bench.asked] == [80, 50]
+    assert [exchange.execution.budget_s for exchange in bench.asked] == [80, 50]
 
 
 async def test_a_tool_that_takes_too_long_ends_the_run() -> None:

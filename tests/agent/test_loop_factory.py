@@ -8,11 +8,11 @@ from gateway.agent.output.scanner import CallGroup
 from gateway.agent.progress import RunProgress
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.calls import FoundCall
-from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.store import Json
 from gateway.dialects.message_identity import is_random
 from gateway.dialects.usage import TurnUsage
+from tests.exchanges import new_exchange
 
 from .agent_bench import BODY, CALLER, Bench, answer, call, texts, workflow
 from .doubles import samples
@@ -23,7 +23,7 @@ FUNCTION = {"name": "theirs", "parameters": {"type": "object"}}
 async def machine_of(bench: Bench, **facts: object) -> Loop | WorkflowLoop:
     await bench.agents()
     given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
-    exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
+    exchange = new_exchange(id="run_1", **given)
     return new_machine(bench.parts, LoopLimits(), exchange, RunProgress(TurnUsage()))
 
 

@@ -280,5 +280,5 @@ async def test_time_that_is_spent_stays_spent() -> None:
     await bench.run()
     await bench.decide()
     await bench.resumed()
-    assert [exchange.budget_s for exchange in bench.asked] == [100, 70, 40]
+    assert [exchange.execution.budget_s for exchange in bench.asked] == [100, 70, 40]
     await bench.close()

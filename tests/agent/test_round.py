@@ -189,7 +189,7 @@ async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
     await running
     await reply.release()
     assert behind_question(rest) == "Done."
-    assert bench.asked[1].budget_s == 50
+    assert bench.asked[1].execution.budget_s == 50
     await bench.close()
 
 

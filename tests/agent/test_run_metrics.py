@@ -95,7 +95,7 @@ def test_a_turn_ends_with_its_question_the_end_of_its_run_and_its_tokens() -> No
     usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}
     plain = last_chunks(Finish("", "stop"), run, "completed", usage=usage, context={}, asked=None)
     assert plain == [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, usage]
-    events = replace(run, events=True)
+    events = replace(run, delivery=replace(run.delivery, events=True))
     asked: Json = {"type": "approval.required"}
     told = last_chunks(Finish("", "stop"), events, "completed", usage=usage, context={"a": 1}, asked=asked)
     assert [one["context"] for one in told[:2]] == [  # type: ignore[index]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway.testing.run import GatewayProcess
 from tests.clients.ask import Client
 from tests.clients.lane import KEEPALIVE_S, NOTE, Lane, configuration, shop
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
 from tests.clients.worker import Worker, worker_of
+from tests.support.gateway_process import GatewayProcess
 
 # `make test` has no client libraries. The other modules need none to be collected, so test_readme.py tells when they
 # are missing where they should be.

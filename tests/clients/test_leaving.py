@@ -12,8 +12,8 @@ from aiohttp import web
 from gateways import scrape, until_read
 
 from gateway.testing.raw_connection import PATIENCE_S
-from gateway.testing.run import GatewayProcess
 from tests.clients.in_thread import InThread
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.clients
 

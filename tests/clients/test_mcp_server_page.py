@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import Snippet, run, save, snippets_of
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = [pytest.mark.clients, pytest.mark.clients_all]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.run import GatewayProcess
 from tests.clients.conftest import running
 from tests.clients.reader import Reader, banner_of
 from tests.clients.snippets import ADDRESS, HELLO, Snippet, run, save, snippets_of
 from tests.clients.worker import ROOT
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.clients
 

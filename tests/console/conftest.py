@@ -7,8 +7,8 @@ import pytest_asyncio
 from gateways import config
 from playwright.async_api import Browser, async_playwright, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import PATIENCE_MS, Visit, launch, visiting
+from tests.support.gateway_process import GatewayProcess
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

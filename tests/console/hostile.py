@@ -19,8 +19,8 @@ from urllib.parse import quote
 import aiohttp
 from gateways import config, until_read
 
-from gateway.testing.run import GatewayProcess
 from tests.mcp.misbehaving import command
+from tests.support.gateway_process import GatewayProcess
 
 Json = dict[str, Any]
 

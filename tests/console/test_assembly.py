@@ -12,7 +12,7 @@ async def test_each_address_has_one_page(tmp_path: Path) -> None:
     """Of each method; a path that fits two pages would show the first one's. Scopes are those of keys."""
     async with served(tmp_path, key("ann")) as browser:
         await browser.get("/console/sign-in")
-        pages = (await browser.gateway.gateway._console._assembled.get()).console.pages
+        pages = (await browser.gateway.gateway._built.console._assembled.get()).console.pages
         places = [(page.method, re.sub(r"\{\w+\}", "{}", page.path)) for page in pages]
         assert len(set(places)) == len(places)
         assert {("GET", entry.path) for entry in ENTRIES} <= set(places)
@@ -25,7 +25,7 @@ async def test_entries_of_the_navigation_have_the_scopes_of_their_pages(tmp_path
     """The inbox is open to operators as well: it leads them to theirs."""
     async with served(tmp_path, key("ann")) as browser:
         await browser.get("/console/sign-in")
-        pages = (await browser.gateway.gateway._console._assembled.get()).console.pages
+        pages = (await browser.gateway.gateway._built.console._assembled.get()).console.pages
         scopes = {page.path: set(page.scopes) for page in pages if page.method == "GET"}
         for entry in ENTRIES:
             assert set(entry.scopes) <= scopes[entry.path], entry

@@ -3,9 +3,9 @@
 import pytest
 from playwright.async_api import Browser, Page, Route
 
-from gateway.testing.run import GatewayProcess
 from tests.console import browser
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Language, Scheme, View, Visit, axe, fits, picture, visiting
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 

@@ -11,7 +11,6 @@ import pytest_asyncio
 from gateways import config, key, until
 from playwright.async_api import Browser, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import (
     BROWSER,
     DESKTOP,
@@ -25,6 +24,7 @@ from tests.console.browser import (
     read_values,
     visiting,
 )
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 Json = dict[str, object]

@@ -6,8 +6,8 @@ import pytest
 from gateways import config, key
 from playwright.async_api import Browser, Page, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Language, Scheme, View, axe, fits, visiting
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 ROOT = "root-key"

@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestServer
 from gateways import config, key, until
 from playwright.async_api import Browser, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Language, Scheme, View, axe, fits, visiting
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 CHAT = "/context/v1/chat/completions"

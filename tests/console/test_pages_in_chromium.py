@@ -12,9 +12,9 @@ import pytest_asyncio
 from gateways import config, until_read
 from playwright.async_api import Page, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Scheme, View, Visit, axe, fits, picture
 from tests.mcp.misbehaving import command
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 Json = dict[str, Any]

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import BROWSER, View, Visit, axe, fits, read_values
 from tests.console.hostile import PLAIN, Json, api, asked, furnished, strange
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 

@@ -9,9 +9,9 @@ import pytest_asyncio
 from gateways import config
 from playwright.async_api import expect
 
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import BROWSER, DESKTOP, Visit, axe
 from tests.console.hostile import chat
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 

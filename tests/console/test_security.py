@@ -117,7 +117,7 @@ async def world(folder: Path, **sections: object) -> AsyncIterator[World]:
         ann = await browser.signed_in("ann")
         values = await objects(ann)
         await ann.get("/console/memories")
-        console = await browser.gateway.gateway._console._assembled.get()
+        console = await browser.gateway.gateway._built.console._assembled.get()
         yield World(browser, ann, list(console.console.pages), values, clock)
 
 
@@ -410,7 +410,7 @@ async def test_no_secret_leaves_its_place(tmp_path: Path, caplog: pytest.LogCapt
     async with world(tmp_path, logging={"access": True, "level": "debug"}) as made:
         token = await token_of(made, made.ann)
         cookie = cookie_of(made.ann).partition("=")[2]
-        lent = list(made.browser.gateway.gateway._lent._tokens.values())
+        lent = list(made.browser.gateway.gateway._state.lent._tokens.values())
         assert lent and all(one.startswith("lent-") for one in lent)
         stays = [page for page in made.pages if page.path != "/sign-out"]
         answers = [(await made.sent(page, made.ann, token=token)).text for page in stays]

@@ -80,7 +80,7 @@ async def test_usage_is_sorted_before_its_table_is_cut(tmp_path: Path) -> None:
     """The row with the highest cost comes first, however few tokens it has."""
     async with served(tmp_path, key("root"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        day, about = format_day(gateway._clock.time()), ("up", "passthrough")
+        day, about = format_day(gateway._process.clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", f"m{at:03}", *about, "", 1, input=at + 2) for at in range(120)]
         usage.append(StoredUsage(day, "t", "k", "dear", *about, "USD", 1, input=1, cost=10**9))
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)

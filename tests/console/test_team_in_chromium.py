@@ -11,9 +11,9 @@ from gateways import config, until
 from playwright.async_api import Browser, Page, expect
 
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.testing.run import GatewayProcess
 from tests.console.browser import BROWSER, axe, read_values, visiting
 from tests.console.browsing import key
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 #: How many calls of each kind wait, by the text that they want to write. One broken agent asks again and again.

@@ -7,10 +7,10 @@ import pytest
 from gateways import config
 from playwright.async_api import Browser, expect
 
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Language, Scheme, View, axe, fits, picture, visiting
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 #: Where nobody listens.

@@ -11,9 +11,9 @@ from playwright.async_api import expect
 
 from gateway.contracts.storage.usage import StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.testing.run import GatewayProcess
 from gateway.usage.ledger import format_day
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Scheme, View, Visit, axe, fits, picture
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = BROWSER
 

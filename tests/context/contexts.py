@@ -13,7 +13,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.auth.keyring import Identity
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain
-from gateway.context.lane import ContextLane
+from gateway.context.lane import ContextLane, Handlers, LaneBounds, RequestRules
 from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.exchange import Emit, Exchange, Intent, Reply, StoredRun
 from gateway.contracts.storage.store import Json
@@ -63,23 +63,21 @@ class World:
         clock = Clock(ManualClock())
         self.lane = ContextLane(
             catalog=Catalog([_entry("read_note"), _entry("now")]),
-            service_url={}.get,
             chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
-            chain="main",
-            prompt="default",
-            prompt_text=self._prompt,
-            prompt_names=self._prompt_names,
-            keepalive_s=10.0,
-            status_wait_s=10.0,
-            body_bytes=1000,
-            body_values=1000,
-            approval_modes=self.approvals,
+            rules=RequestRules(
+                chain="main",
+                prompt="default",
+                prompt_text=self._prompt,
+                prompt_names=self._prompt_names,
+                approval_modes=self.approvals,
+                service_url={}.get,
+            ),
+            bounds=LaneBounds(body_bytes=1000, body_values=1000, keepalive_s=10.0, status_wait_s=10.0),
+            handlers=Handlers(plain=self._handle, calling=self._handle),
             approvals=self._approvals(clock),
             runs=LiveRuns(clock=clock),
             earlier=self._earlier,
             close=self._close,
-            plain=self._handle,
-            calling=self._handle,
         )
 
     async def exchange(self, *lines: bytes, **body: object) -> Exchange:

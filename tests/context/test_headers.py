@@ -100,5 +100,5 @@ async def test_who_answered_is_named(asked: str, model: str, told: str | None) -
     """The model only where it is another one, in characters that a header can have."""
     run = LiveRun(exchange(model=asked), RequestKey("f", None, repeats=False), now_s=0.0)
     assert answerer(run) == {}
-    run.by = By("up", "h:1", model)
+    run.answer.by = By("up", "h:1", model)
     assert answerer(run) == {"X-Context-Upstream": "up", **({} if told is None else {"X-Context-Model": told})}

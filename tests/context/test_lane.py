@@ -1,6 +1,7 @@
 """The context lane: what a request may say, what of it goes on, and how its run is answered."""
 
 import asyncio
+import dataclasses
 import json
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from gateways import Stopwatch
 from gateway.context.chain import Link, fold
 from gateway.contracts.caller import LOCAL
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
+from gateway.contracts.exchange import Exchange, Handler, Intent, Job, Reply, Stage
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import RequestedTools, Wishes
 from gateway.runs.idempotency_key import RequestKey
@@ -26,7 +27,7 @@ async def test_headers_steer_the_exchange() -> None:
     """Chain, prompt, conversation, tools, events; what is not said has the configuration's value."""
     world = World()
     plain = await world.exchange()
-    assert (plain.chain, plain.prompt, plain.conversation, plain.only_tools, plain.events) == (
+    assert (plain.chain, plain.prompt, plain.conversation, plain.steering.only_tools, plain.delivery.events) == (
         "main",
         "default",
         None,
@@ -43,7 +44,7 @@ async def test_headers_steer_the_exchange() -> None:
     )
     steered = await world.exchange(*lines)
     assert (steered.chain, steered.prompt, steered.conversation) == ("other", "pirate", "c1")
-    assert (steered.only_tools, steered.events) == (("read_*", "now"), True)
+    assert (steered.steering.only_tools, steered.delivery.events) == (("read_*", "now"), True)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -52,7 +53,7 @@ async def test_a_header_chooses_how_a_person_is_waited_for(
     line: tuple[bytes, ...], expected: str, *, stream: bool
 ) -> None:
     """For streams as for other answers; `gateway.context.approval_mode` has the rest."""
-    assert (await World().exchange(*line, stream=stream)).approvals == expected
+    assert (await World().exchange(*line, stream=stream)).steering.approvals == expected
 
 
 async def test_unknown_chains_and_prompts_are_refused() -> None:
@@ -85,13 +86,18 @@ async def test_wishes_narrow_what_headers_name() -> None:
         wished = await world.lane.exchange(
             head(line), BODY, identity=NOBODY, run_id="run_7", wishes=Wishes(offers=offers), client={"a": 1}
         )
-        assert (wished.only_tools, wished.no_tools, wished.shows_calls, wished.client) == (
+        assert (
+            wished.steering.only_tools,
+            wished.steering.no_tools,
+            wished.delivery.shows_calls,
+            wished.origin.client,
+        ) == (
             only,
             not only,
             True,
             {"a": 1},
         )
-    assert not (await world.exchange()).shows_calls
+    assert not (await world.exchange()).delivery.shows_calls
 
 
 async def _passes(exchange: Exchange, call_next: Handler) -> Reply:
@@ -104,7 +110,7 @@ async def test_a_background_request_needs_a_chain_that_keeps_a_record(line: tupl
     world = World()
     loop = Link("agent_loop", _passes, runs_tools=True)
     clock, counters = Clock(ManualClock()), ContextCounters()
-    looping = fold("main", (loop,), world.lane.plain, counters=counters, clock=clock)
+    looping = fold("main", (loop,), world.lane.handlers.plain, counters=counters, clock=clock)
     titled = {"messages": [{"role": "user", "content": "### Task:\nGenerate a concise title for the chat."}]}
 
     async def asked(body: Json) -> Exchange:
@@ -120,7 +126,7 @@ async def test_a_background_request_needs_a_chain_that_keeps_a_record(line: tupl
         with pytest.raises(GatewayError, match="X-Context-Task"):
             await asked(BODY)
     else:
-        assert (await asked(titled)).task is None and (await world.exchange(**titled)).task == "title"
+        assert (await asked(titled)).job.task is None and (await world.exchange(**titled)).job.task == "title"
         run = world.lane.begin(await asked(BODY), RequestKey("f" * 64, None, repeats=False))
         assert run.detached
         await world.lane.runs.close()
@@ -231,7 +237,7 @@ async def test_what_fails_within_a_stream_is_told_in_it_and_never_looks_like_an_
 async def test_silence_in_a_stream_is_filled() -> None:
     """With chunks of nothing, and with none behind the end."""
     world = World()
-    world.lane.keepalive_s, world.lane.status_wait_s = 0.02, 0.0
+    world.lane.bounds = dataclasses.replace(world.lane.bounds, keepalive_s=0.02, status_wait_s=0.0)
     late = [None, END, text("late")]
 
     def heard(raw: bytes) -> None:
@@ -244,7 +250,7 @@ async def test_silence_in_a_stream_is_filled() -> None:
         seconds = asked.s
     deltas = [frame["choices"][0]["delta"] for frame in frames(raw)]
     assert deltas[0] == {"role": "assistant", "content": ""} and deltas[-2:] == [{"content": "late"}, {}]
-    assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= seconds / world.lane.keepalive_s + 1
+    assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= seconds / world.lane.bounds.keepalive_s + 1
 
 
 async def test_two_requests_of_one_asking_are_one_run() -> None:
@@ -261,7 +267,7 @@ async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     world, asked = World(), RequestKey("f" * 64, None, repeats=False)
     use: Json = {"definition": {}, "parameters": {}}
     with pytest.raises(GatewayError, match="'main' runs no tools: add 'agent_loop' to it") as error:
-        world.lane.begin(replace(await world.exchange(), workflow=use), asked)
+        world.lane.begin(replace(await world.exchange(), job=Job(workflow=use)), asked)
     assert (error.value.code, error.value.facts.status) == ("workflow_failed", 422)
     assert world.lane.find_loop_handler("main") is None and world.lane.find_loop_handler("nope") is None
     heard: list[str] = []
@@ -279,7 +285,7 @@ async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     links = [Link("intent", hears("intent")), Link("agent_loop", hears("agent_loop"), runs_tools=True)]
     chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
     world.lane.chains = {"main": chain}
-    await world.lane.begin(replace(await world.exchange(), workflow=use), asked).wait_until_ended()
+    await world.lane.begin(replace(await world.exchange(), job=Job(workflow=use)), asked).wait_until_ended()
     assert heard == ["agent_loop"] and world.lane.find_loop_handler("main") is chain.handlers[1]
     await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False)).wait_until_ended()
     assert heard[1:] == ["intent", "agent_loop"]

@@ -33,7 +33,7 @@ async def test_the_handler_is_called_with_what_was_brought() -> None:
     assert asked == []
     assert await told(reply) == ["Hi."]
     await reply.release()
-    assert asked == [replace(RUN, brings="It is done.")] and len(released) == 1
+    assert asked == [replace(RUN, delivery=replace(RUN.delivery, brings="It is done."))] and len(released) == 1
 
 
 async def test_a_handler_without_a_loop_is_called_behind_the_text() -> None:

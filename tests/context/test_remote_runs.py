@@ -42,7 +42,7 @@ async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> 
     await worker.first()
     one, two = await decided(worker, "run_2"), await decided(worker, "run_3")
     assert "approve ap_" in texts(await whole(one)) and await whole(one) == await whole(two)
-    assert (one.asks, two.asks) == ("run_1", "run_1")
+    assert (one.answer.asks, two.answer.asks) == ("run_1", "run_1")
 
 
 async def test_a_slow_client_slows_the_run_that_it_follows(opened: Opened) -> None:

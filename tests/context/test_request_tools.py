@@ -37,7 +37,12 @@ def offer(label: str, place: str = "tools[0]", **facts: object) -> RequestedTool
 async def wished(*offers: RequestedTools, only: tuple[str, ...] = (), **wishes: object) -> Exchange:
     """Return the exchange of a request with these offers and wishes, and `X-Context-Tools`."""
     asked = Wishes(offers=offers, **wishes)  # type: ignore[arg-type]
-    return with_wishes(replace(ASKED, only_tools=only), asked, catalog=await catalog(), addresses=ADDRESSES)
+    return with_wishes(
+        replace(ASKED, steering=replace(ASKED.steering, only_tools=only)),
+        asked,
+        catalog=await catalog(),
+        addresses=ADDRESSES,
+    )
 
 
 async def refused(*offers: RequestedTools) -> tuple[str | None, str]:
@@ -67,20 +72,25 @@ async def test_an_offer_is_the_tools_of_a_service_or_ours(
 ) -> None:
     """By their exact names; of a service that does not run, whichever it has. A tool of ours is none of a service."""
     found = await wished(offer(**facts))  # type: ignore[arg-type]
-    assert (found.only_tools, found.services, found.no_tools, found.shows_calls) == (only, services, False, True)
+    assert (
+        found.steering.only_tools,
+        found.steering.services,
+        found.steering.no_tools,
+        found.delivery.shows_calls,
+    ) == (only, services, False, True)
 
 
 async def test_offers_add_up() -> None:
     """In the order of the request."""
     found = await wished(offer("time", names=("look",)), offer("gateway", "tools[1]", names=("now",)))
-    assert (found.only_tools, found.services) == (("time.look", "now"), ("time",))
+    assert (found.steering.only_tools, found.steering.services) == (("time.look", "now"), ("time",))
 
 
 @pytest.mark.parametrize("offers", [(), (offer("time", names=()),), (offer("gateway", names=()),)])
 async def test_an_offer_of_nothing_is_no_tools(offers: tuple[RequestedTools, ...]) -> None:
     """And not all of them."""
     found = await wished(*offers)
-    assert found.no_tools and found.shows_calls and not found.only_tools
+    assert found.steering.no_tools and found.delivery.shows_calls and not found.steering.only_tools
 
 
 @pytest.mark.parametrize(
@@ -99,7 +109,7 @@ async def test_an_offer_of_nothing_is_no_tools(offers: tuple[RequestedTools, ...
 async def test_headers_narrow_further(only: tuple[str, ...], label: str, left: tuple[str, ...]) -> None:
     """What both name may be called; what cannot be known to be named by both may not."""
     found = await wished(offer(label), only=only)
-    assert (found.only_tools, found.no_tools) == (left, not left)
+    assert (found.steering.only_tools, found.steering.no_tools) == (left, not left)
 
 
 # Who is asked.
@@ -119,7 +129,7 @@ async def test_headers_narrow_further(only: tuple[str, ...], label: str, left: t
 )
 async def test_an_offer_may_want_a_person(facts: dict[str, object], asked: tuple[str, ...]) -> None:
     """For all of its tools, or for some."""
-    assert (await wished(offer(**facts))).ask_first == asked  # type: ignore[arg-type]
+    assert (await wished(offer(**facts))).steering.ask_first == asked  # type: ignore[arg-type]
 
 
 # What is refused.
@@ -179,7 +189,7 @@ async def test_an_unknown_service_with_an_address_is_not_connected_to() -> None:
 async def test_tools_may_be_called_before_an_answer_in_a_format() -> None:
     """The tools that the request names run, and no others."""
     json = replace(ASKED, body={"messages": [], "response_format": {"type": "json_object"}})
-    assert with_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).no_tools
+    assert with_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).steering.no_tools
     named = with_wishes(json, Wishes(offers=(offer("time"),)), catalog=await catalog(), addresses=ADDRESSES)
     assert may_call_tools(named) and not may_call_tools(json)
 
@@ -191,10 +201,16 @@ async def test_other_wishes_are_facts_of_the_exchange() -> None:
     """Without offers, calls stay hidden and all tools are there."""
     wishes = Wishes(max_tool_calls=2, tainted=True, background=True, notes=("Be brief.",), no_tools=True)
     found = with_wishes(ASKED, wishes, catalog=await catalog(), addresses=ADDRESSES)
-    assert found == replace(ASKED, max_tool_calls=2, tainted=True, background=True, notes=("Be brief.",), no_tools=True)
+    assert found == replace(
+        ASKED,
+        steering=replace(ASKED.steering, max_tool_calls=2, no_tools=True),
+        execution=replace(ASKED.execution, tainted=True),
+        delivery=replace(ASKED.delivery, background=True),
+        notes=("Be brief.",),
+    )
     assert with_wishes(ASKED, NO_WISHES, catalog=await catalog(), addresses=ADDRESSES) == ASKED
     none = await wished(offer("time"), no_tools=True)
-    assert none.no_tools and none.only_tools
+    assert none.steering.no_tools and none.steering.only_tools
 
 
 @pytest.mark.parametrize(
@@ -214,4 +230,4 @@ async def test_a_result_that_a_stranger_may_have_written_taints(
 ) -> None:
     """Those of services, of untrusted tools, and of tools that nobody knows."""
     found = with_wishes(ASKED, Wishes(results=results), catalog=await catalog(), addresses=ADDRESSES)
-    assert found.tainted is tainted
+    assert found.execution.tainted is tainted

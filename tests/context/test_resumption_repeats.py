@@ -83,7 +83,7 @@ async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
     assert error is not None and "send the same request again with the credential" in error.message
     told = await whole(await worker.repeat(credential=b"Authorization: Bearer secret\r\n"))
     assert texts(told) == "Done." and len(worker.calls) == 1
-    assert worker.asked[-1].credential == b"Authorization: Bearer secret\r\n"
+    assert worker.asked[-1].origin.credential == b"Authorization: Bearer secret\r\n"
 
 
 async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(opened: Opened, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.context.stored_request import may_read_answer, take_lines
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import Exchange, Origin
 from gateway.runs.request_snapshot import build_run_record
 
 HEADER, CREDENTIAL = b"X-Who: eve\r\n", b"Authorization: Bearer of-eve\r\n"
@@ -21,8 +21,7 @@ def asked(
         chain="main",
         user=user,
         conversation=talk,
-        header=HEADER,
-        credential=CREDENTIAL,
+        origin=Origin(header=HEADER, credential=CREDENTIAL),
     )
 
 

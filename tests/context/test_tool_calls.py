@@ -108,8 +108,8 @@ async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkey
     assert look is not None
 
     async def works(_call: ToolCall, exchange: Exchange) -> ToolResult:
-        assert exchange.watcher is not None
-        exchange.watcher.report_progress(CallProgress("half\x00" + "x" * 2000, 1.0, 2.0))
+        assert exchange.job.watcher is not None
+        exchange.job.watcher.report_progress(CallProgress("half\x00" + "x" * 2000, 1.0, 2.0))
         return ToolResult("done")
 
     monkeypatch.setattr(look.source, "call", works)

@@ -9,8 +9,7 @@ from gateways import until_read
 
 from gateway.context.call_runs import CallRun, Done
 from gateway.contracts.caller import Caller
-from gateway.contracts.storage.journal import Approval, StoredRun
-from gateway.contracts.storage.tool_runs import AWAITED_S
+from gateway.contracts.storage.journal import AWAITED_S, Approval, StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.runs import run_resolution
 from gateway.runs.idempotency_key import RequestKey
@@ -167,7 +166,7 @@ async def nothing_earlier(_key: RequestKey, _caller: Caller) -> StoredRun | None
 
 def clients_of(run: CallRun) -> Callable[[], Awaitable[int]]:
     async def count() -> int:
-        return 0 if run.live is None else run.live.clients
+        return 0 if run.live is None else run.live.attendance.clients
 
     return count
 

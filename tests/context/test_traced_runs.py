@@ -12,6 +12,7 @@ from gateway.contracts.exchange import Emit, Exchange, Handler, Pause, Reply, Re
 from gateway.contracts.trace_context import CURRENT, TraceContext
 from gateway.runs.request_snapshot import build_run_record, load_exchange
 from gateway.telemetry.tracing.tracer import Record, Tracer
+from tests.exchanges import changed
 
 ABOVE = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True)
 CALLER = Caller("ci", "acme", frozenset())
@@ -26,9 +27,9 @@ def chain(seen: list[Exchange], *, leaves: bool = False, error: Exception | None
 
         async def stream(emit: Emit) -> None:
             emit("text")
-            assert exchange.trace is not None and CURRENT.get() is exchange.trace.context
-            exchange.trace.goes_on = leaves
-            exchange.trace.outcome = "awaiting_approval" if leaves else "completed"
+            assert exchange.execution.trace is not None and CURRENT.get() is exchange.execution.trace.context
+            exchange.execution.trace.goes_on = leaves
+            exchange.execution.trace.outcome = "awaiting_approval" if leaves else "completed"
             if error is not None:
                 raise error
 
@@ -74,8 +75,8 @@ async def test_a_parked_run_has_one_span_which_its_last_process_sends() -> None:
     decider = TraceContext("f" * 32, "e" * 16, sampled=True)
     await run(chain([]), later, sent, above=decider)
     (span,) = sent
-    assert seen[0].trace is not None and span.context == seen[0].trace.context
-    assert span.began_ns == int(seen[0].trace.began_s * 1e9)  # and not when it was stored first
+    assert seen[0].execution.trace is not None and span.context == seen[0].execution.trace.context
+    assert span.began_ns == int(seen[0].execution.trace.began_s * 1e9)  # and not when it was stored first
 
 
 async def test_a_run_that_was_stored_without_a_trace_gets_one_of_its_own() -> None:
@@ -103,5 +104,5 @@ async def test_a_failed_run_fails_its_span() -> None:
 )
 async def test_runs_have_names_of_their_kind(facts: dict[str, object], name: str) -> None:
     sent: list[Record] = []
-    await run(chain([]), replace(EXCHANGE, **facts), sent)  # type: ignore[arg-type]
+    await run(chain([]), changed(EXCHANGE, **facts), sent)
     assert [one.name for one in sent] == [name]

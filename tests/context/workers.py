@@ -8,7 +8,7 @@ from gateway.approvals.chat_replies import ChatDecision
 from gateway.approvals.view import get_check_word
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
-from gateway.context.lane import ContextLane
+from gateway.context.lane import ContextLane, Handlers, LaneBounds, RequestRules
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.exchange import Reply as ModelReply
@@ -20,6 +20,7 @@ from gateway.runs.live_run import LiveRun
 from tests import scripted_replies
 from tests.agent.agent_bench import CALLER, Bench, call
 from tests.agent.doubles import Clock
+from tests.exchanges import new_exchange
 
 HI: Json = {"role": "user", "content": "Hi"}
 
@@ -42,23 +43,21 @@ class Worker(Bench):
         self.runs = LiveRuns(clock=clock)
         self.lane = ContextLane(
             catalog=self.parts.in_use.judge.catalog,
-            service_url={}.get,
             chains=self.chains,
-            chain="main",
-            prompt="default",
-            prompt_text=_no_prompt,
-            prompt_names=_no_prompts,
-            keepalive_s=10.0,
-            status_wait_s=10.0,
-            body_bytes=1000,
-            body_values=1000,
-            approval_modes=ApprovalModes(),
+            rules=RequestRules(
+                chain="main",
+                prompt="default",
+                prompt_text=_no_prompt,
+                prompt_names=_no_prompts,
+                approval_modes=ApprovalModes(),
+                service_url={}.get,
+            ),
+            bounds=LaneBounds(body_bytes=1000, body_values=1000, keepalive_s=10.0, status_wait_s=10.0),
+            handlers=Handlers(plain=self._model, calling=self.chains["main"].handler),
             approvals=self.approvals,
             runs=self.runs,
             earlier=_no_earlier,
             close=_nothing,
-            plain=self._model,
-            calling=self.chains["main"].handler,
         )
         self.resumption = Resumption(
             lane=lambda: self.lane,
@@ -77,7 +76,7 @@ class Worker(Bench):
     def request_key(self, *messages: Json, request_id: str = "run_1", **facts: object) -> RepeatedRequest:
         body: Json = {"model": "m", "messages": [*messages]}
         given: dict[str, object] = {"caller": CALLER, "chain": "main", "fingerprint": "f", **facts}
-        exchange = Exchange(id=request_id, body=body, **given)  # type: ignore[arg-type]
+        exchange = new_exchange(id=request_id, body=body, **given)
         return RepeatedRequest(
             body=body, request_key=RequestKey(f"f{request_id}", None, repeats=False), exchange=exchange
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from gateway.contracts.storage.journal import APPROVED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .disk import FOREVER, SYNC, WRITE, Disk
 from .doors import ASKING, DECIDING, Client, Question, Told, asked, client_of, processes

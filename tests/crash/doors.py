@@ -19,7 +19,7 @@ import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from gateways import workers_of
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, Json
 from .reading import RESPONSES

@@ -18,7 +18,7 @@ from typing import Literal
 import aiohttp
 
 from gateway.contracts.storage.journal import ENDED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .disk import Disk
 from .effects import Json

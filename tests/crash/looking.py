@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gateways import until
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, Json, stored
 from .talk import CHAT, asking, post, session_with

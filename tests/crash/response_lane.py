@@ -13,7 +13,7 @@ from typing import Literal
 import aiohttp
 
 from gateway.contracts.storage.journal import APPROVED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .asker import Asker, Way
 from .disk import Disk

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.storage.journal import APPROVED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .disk import Disk
 from .effects import Json, broken_chain, settings

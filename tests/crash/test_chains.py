@@ -11,7 +11,7 @@ from statistics import median
 import aiohttp
 import pytest
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import Json, settings
 from .reading import RESPONSES

@@ -14,7 +14,7 @@ import pytest
 from gateways import until
 
 from gateway.contracts.storage.journal import APPROVED, ENDED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, Json, broken_chain, effects, settings
 from .talk import approval_asked, post, session_with

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gateways import until, until_read
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import settings
 from .looking import RECOVERS_S, approved, asked, page, pending

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from gateways import until
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .disk import Disk
 from .door_faults import Bench, Figures, configured

@@ -8,7 +8,7 @@ import pytest
 from faults.test_agents import cpu_s
 from gateways import Stopwatch, Usage
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, effects, settings
 from .talk import Stream, post, session_with

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from gateway.contracts.storage.journal import APPROVED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, STARTED, STEPS, Stored, broken_chain, copied, effects, phase_of, settings, stored
 from .person import Person, Way

@@ -10,7 +10,7 @@ import pytest
 from e2e.asking import born, ranch
 from gateways import until, until_read
 
-from gateway.testing.run import GATEWAY, GatewayProcess
+from tests.support.gateway_process import GATEWAY, GatewayProcess
 
 from .disk import Disk
 from .effects import ASKS, Json, effects, settings, stored

@@ -11,7 +11,7 @@ import pytest
 from gateways import until_read
 
 from gateway.contracts.storage.store import Json
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, effects, settings
 

@@ -12,7 +12,7 @@ import pytest
 from gateways import Stopwatch, until
 
 from gateway.testing import processes
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, Json, Stored, effects, settings, stored
 from .talk import Stream, approval_asked, post, session_with, told

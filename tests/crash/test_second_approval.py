@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 from gateways import until_read
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .effects import ASKS, Json, broken_chain, effects, settings
 from .talk import CHAT, asking

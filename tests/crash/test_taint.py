@@ -9,7 +9,7 @@ import pytest
 from e2e.asking import born, ranch
 from gateways import until
 
-from gateway.testing.run import GATEWAY, GatewayProcess
+from tests.support.gateway_process import GATEWAY, GatewayProcess
 
 from .effects import Json, effects, settings
 from .looking import dog, line, pending, run_ids, until_state

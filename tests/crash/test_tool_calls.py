@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.storage.journal import APPROVED
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .caller import UNKNOWN, Caller, Era
 from .effects import STARTED, broken_chain, copied, effects, phase_of, settings, stored

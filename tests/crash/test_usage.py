@@ -17,10 +17,10 @@ from functional.through import get, post
 from gateways import all_workers, config, exchange, until
 
 from gateway.testing.raw_connection import PEER_LEFT, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.usage.ledger import EVERY_S
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.crash
 

@@ -10,7 +10,7 @@ import yaml
 from e2e.asking import born, ranch
 from gateways import until_read
 
-from gateway.testing.run import GATEWAY, GatewayProcess
+from tests.support.gateway_process import GATEWAY, GatewayProcess
 
 from .effects import Json, broken_chain
 from .talk import asking, post, session_with, told

@@ -11,7 +11,7 @@ import aiohttp
 from gateways import until_read
 
 from gateway.testing.ports import free_port
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 
 class Prometheus:

@@ -20,9 +20,9 @@ from gateways import all_workers, key, until_read
 
 from gateway.testing.messages import Request
 from gateway.testing.ports import free_port
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 from .prometheus import Prometheus, scraping
 from .promql import answers

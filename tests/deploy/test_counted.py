@@ -16,7 +16,7 @@ from gateways import all_workers, scrape, until, until_read, workers_of
 
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .prometheus import Prometheus, scraping
 

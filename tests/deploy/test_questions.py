@@ -10,7 +10,7 @@ from crash.effects import ASKS, settings
 from crash.talk import CHAT, told
 from gateways import all_workers, key, scrape, until_read
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .promql import OPERATIONS, answers, wrong_in
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
 from gateway.contracts.records import replace
 from gateway.dialects.chat_request import (
     brings_tool_results,
@@ -19,6 +18,7 @@ from gateway.dialects.chat_request import (
     wants_text,
     whole_text,
 )
+from tests.exchanges import new_exchange
 
 
 def test_the_tools_of_a_client_are_known_by_name() -> None:
@@ -51,9 +51,11 @@ def test_only_text_is_text(wanted: object, *, text: bool) -> None:
 def test_an_answer_in_a_format_may_follow_tools_that_the_request_names(fields: dict[str, Any], *, may: bool) -> None:
     """Any tool of the gateway may be called before an answer in text."""
     caller = Caller(name="a", tenant="a", scopes=frozenset())
-    asked = Exchange(id="run_1", body={"response_format": {"type": "json_object"}}, caller=caller, chain="", **fields)
+    asked = new_exchange(
+        id="run_1", body={"response_format": {"type": "json_object"}}, caller=caller, chain="", **fields
+    )
     assert may_call_tools(asked) is may
-    assert may_call_tools(replace(asked, body={})) is not asked.no_tools
+    assert may_call_tools(replace(asked, body={})) is not asked.steering.no_tools
 
 
 TEXT = {"type": "text", "text": "Hi"}

@@ -30,7 +30,7 @@ async def under_way(world: World, requests: int) -> None:
 
 async def going(world: World, runs: int) -> None:
     """Returns once so many requests have found what they bring: a run that goes on, and not one that is over."""
-    while sum(not run.done for run in world.gateway.gateway._runs._runs.values()) != runs:
+    while sum(not run.done for run in world.gateway.gateway._state.runs._runs.values()) != runs:
         await asyncio.sleep(0)
 
 

@@ -165,6 +165,6 @@ async def test_a_rule_whose_answer_is_an_error_is_one_behind_a_decision(tmp_path
             answer = await world.chat(said)
             assert answer.error["code"] == "content_blocked" and answer.status in (400, 422)
         run = await world.gateway.gateway._shared.store.run(first.asks[0]["run_id"], tenant="local")
-        chunks, error = await world.gateway.gateway._resumption.load_answer(run, shows_calls=True, decided=())
+        chunks, error = await world.gateway.gateway._built.resumption.load_answer(run, shows_calls=True, decided=())
         assert isinstance(error, GatewayError) and error.code == "content_blocked"
         assert "Heron" not in str(chunks) and len(world.model.asked) == 2

@@ -7,9 +7,9 @@ from pathlib import Path
 import aiohttp
 from gateways import until_read
 
-from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import snippets_of
 from tests.mcp.misbehaving import command
+from tests.support.gateway_process import GatewayProcess
 
 from .talking import CHAT
 

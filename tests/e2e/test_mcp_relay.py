@@ -16,7 +16,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 WRITE: Final = {"operation": "write", "path": "note.txt", "content": "Buy milk"}
 SCOPES: Final = {"both": ["tools", "approve"], "client": ["tools"], "person": ["context", "approve"]}

@@ -20,9 +20,9 @@ from mcp_types import ElicitResult
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.ports import free_port
-from gateway.testing.run import GatewayProcess
 from tests.mcp_server.auth.issuer import AUDIENCE, OTHER_RSA_KEY, Issuer, issuing, public
 from tests.mcp_server.serving import NO_TLS
+from tests.support.gateway_process import GatewayProcess
 
 ERAS = ["legacy", "2026-07-28"]
 PERSON: Final = {"X-Gateway-Key": "person"}

@@ -10,7 +10,7 @@ from gateways import ended, exchange, until
 
 from gateway.cli.plugin_new import NewKind, write_plugin
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 OWN: dict[NewKind, str] = {"stages": "polite", "tools": "count_words", "assessors": "short_texts"}
 

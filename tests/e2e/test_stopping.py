@@ -98,7 +98,9 @@ async def test_a_run_that_comes_on_record_meanwhile_is_not_to_be_asked_for_again
             asking = asyncio.create_task(asked_at(door, client))
             await until(line_waits)
             stopping = asyncio.create_task(stop(client))
-            await until(lambda: any(run._cancelled for run in client.world.gateway.gateway._runs._runs.values()))
+            await until(
+                lambda: any(run._cancellation for run in client.world.gateway.gateway._state.runs._runs.values())
+            )
             go()
             assert await asking == ("run_interrupted", "false" if door != "stream" else None)
             await stopping

@@ -10,9 +10,9 @@ from gateways import exchange, until, until_read
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Response, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 from .asking import GO, HOLD, asks, birth, born, ranch
 from .models import Json, Model, call, says

@@ -15,8 +15,8 @@ from gateways import until_read
 from gateway.demo.app import start_demo
 from gateway.testing.messages import differences
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 #: A call takes this long behind its effect: long enough to take the disk away meanwhile.
 CALL_S = 0.5

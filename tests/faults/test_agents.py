@@ -12,7 +12,7 @@ from functional.through import post
 from gateways import Stopwatch, Usage, exchange
 
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.soak
 

@@ -15,9 +15,9 @@ from gateways import config, key, until
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import event, ok, sse_answer
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 KEY = "gw-budget-1"
 LANES = {"passthrough": "/v1/chat/completions", "context": "/context/v1/chat/completions"}

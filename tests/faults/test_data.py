@@ -9,8 +9,8 @@ from functional.through import ask, post, through
 from gateways import config, fetch, scrape
 
 from gateway.testing.messages import differences
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,9 +15,9 @@ from gateways import config, exchange, fetch, key, until
 from gateway.server.app import ADMIN
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 OURS, THEIRS = "gw-canary-OURS-6a1f", "sk-canary-THEIRS-9b2e"
 

@@ -16,10 +16,10 @@ from gateways import all_workers, config, exchange, key, until, until_read
 
 from gateway.aio.clock import STILL_S
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, event, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.auth.keyring import EVERYTHING, ROOT, keyring
+from tests.support.gateway_process import GatewayProcess
 
 OK = serve(answer(200, b"ok"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 CHAT = "/context/chat/completions"
 SLEEPS = 'risk_level low tool execute_command {"command": "sleep 0.2"}'

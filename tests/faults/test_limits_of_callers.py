@@ -11,9 +11,9 @@ from functional.through import get, post
 from gateways import all_workers, config, exchange, key, scrape, until, until_read, workers_of
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 KEY = "sk-limited"
 OURS = b"X-Gateway-Key: sk-limited"

@@ -13,9 +13,9 @@ from gateways import config, exchange, fetch, scrape, until, until_read, until_s
 from measuring import Effort, LoopTime
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, ok, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 from .bounded import UVLOOP, deadlines
 

@@ -15,9 +15,9 @@ from gateways import Stopwatch, config, exchange
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, ok, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.soak
 

@@ -18,7 +18,7 @@ from crash.effects import Json, effects
 from gateways import until
 
 from gateway.testing.ports import free_port
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .test_store import locked
 

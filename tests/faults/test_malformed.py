@@ -11,9 +11,9 @@ from gateways import Usage, config, exchange, fetch, in_parallel, scrape, until_
 
 from gateway.lanes.plans import PLAN_BYTES, PLANS_BYTES
 from gateway.testing.raw_connection import PEER_LEFT, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.soak
 

@@ -11,9 +11,9 @@ from functional.through import get, post
 from gateways import Usage, config, exchange, fetch, scrape, until_sample
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, head, ok, serve
 from gateway.testing.upstream import FakeUpstream, Script
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.soak
 

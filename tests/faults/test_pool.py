@@ -14,9 +14,9 @@ from unanswered_ports import refusing_port, silent_port
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 TRIES, PAIRS = 1000, 10
 

@@ -15,7 +15,7 @@ from crash.effects import ASKS, broken_chain
 from crash.talk import approval_asked
 from gateways import until
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .stored import Lane, running
 

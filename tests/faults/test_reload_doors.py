@@ -12,8 +12,8 @@ from gateways import all_workers, exchange, key, until, workers_of
 
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 KEY, PROVIDERS = "gw-key-of-a-client", "sk-key-of-the-provider"
 

@@ -11,8 +11,8 @@ from gateways import config, exchange, fetch, until
 
 from gateway.testing.messages import Response
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
 from tests.e2e.models import Model, calls, refuses, says
+from tests.support.gateway_process import GatewayProcess
 
 GO = post(
     json.dumps({"model": "m", "messages": [{"role": "user", "content": "Go."}]}).encode(),

@@ -23,8 +23,8 @@ from gateway.plugins.stores.sqlite.file_check import tell_lost_log
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GATEWAY, GatewayProcess
 from tests.plugins.stores.records import new, run
+from tests.support.gateway_process import GATEWAY, GatewayProcess
 
 from .stored import running
 

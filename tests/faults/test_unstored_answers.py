@@ -12,7 +12,7 @@ from crash.doors import ASKING, DECIDING, Client, Told, asked, client_of
 from crash.reading import RESPONSES
 from gateways import until, until_read
 
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .stored import Lane, running
 

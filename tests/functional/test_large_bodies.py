@@ -11,9 +11,9 @@ import pytest
 from gateways import until_still
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream, Script
+from tests.support.gateway_process import GatewayProcess
 
 from .through import breathe, get, post, post_chunked
 

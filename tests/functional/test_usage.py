@@ -18,9 +18,9 @@ from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, messa
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 TOKENS = ("input", "cached", "output", "reasoning")
 COUNTS = ("requests", "rejected", "cut", "estimated")

@@ -11,7 +11,7 @@ from aiohttp import WSCloseCode, WSMsgType
 from gateways import config, until_refused, until_still
 
 from gateway.testing.raw_connection import PATIENCE_S, Peer, connect
-from gateway.testing.run import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from .talking import (
     BINARY,

@@ -78,7 +78,7 @@ async def test_programs_start_a_few_at_a_time() -> None:
     order: list[str] = []
     async with stands("slow-start", 1, starts=starts, start_timeout=60.0) as slow:
         async with asyncio.timeout(120):
-            while slow.session._channel is None:
+            while slow.session._open.channel is None:
                 await asyncio.sleep(0)
         async with stands("ok", starts=starts, start_timeout=60.0) as quick:
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from gateway.config import load
-from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import ADDRESS, Snippet, run, snippets_of
+from tests.support.gateway_process import GatewayProcess
 
 SNIPPETS: Final = tuple(snippets_of("docs/mcp-server.md"))
 ENDPOINT: Final = f"http://{ADDRESS}/mcp"

@@ -10,8 +10,8 @@ from gateways import samples, until, until_read
 from mcp.client import Client
 
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.run import GatewayProcess
 from tests.mcp_server.serving import ACCEPT, INITIALIZE, OLDER, Era, World, both_eras, keys, server, texts, world
+from tests.support.gateway_process import GatewayProcess
 
 #: Fields and the `_meta` of a call of the newer era.
 NEWER: Final = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "here__echo"}
@@ -192,7 +192,7 @@ async def test_a_request_is_in_metrics_and_in_the_access_log(calm: dict[str, obj
         (line,) = [line for line in lines if line.get("tool") == "here.echo"]
         assert (line["route"], line["mcp_method"], line["key"]) == ("mcp", "tools/call", "local")
         assert line["run"].startswith("run_")
-        found = samples(await made.gateway.gateway._exposition.page())
+        found = samples(await made.gateway.gateway._process.exposition.page())
         name = "gateway_mcp_server_operation_duration_seconds_count"
         assert found[name + '{error_type="",mcp_method_name="tools/call"}'] == 1
 

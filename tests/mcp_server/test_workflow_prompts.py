@@ -3,7 +3,7 @@
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from gateway.mcp_server.workflow_prompts import WorkflowPrompts
+from gateway.mcp_server.prompts import WorkflowPrompts
 from gateway.workflows.definition import Workflow
 
 FLOW = Workflow.model_validate(

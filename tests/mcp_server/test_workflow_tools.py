@@ -13,11 +13,11 @@ from mcp.shared.exceptions import MCPError
 
 from gateway.contracts.storage.store import Json
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.run import GatewayProcess
 from tests.e2e.models import Model, says
 from tests.mcp_server.serving import Era, World, both_eras, keys, server, texts, world
 from tests.mcp_server.test_tool_calls import Asked, cancelled
 from tests.mcp_server.test_tool_calls import says as decides
+from tests.support.gateway_process import GatewayProcess
 
 Calm = dict[str, object]
 

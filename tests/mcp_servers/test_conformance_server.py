@@ -17,11 +17,11 @@ import aiohttp
 import pytest
 from gateways import until_read
 
-from gateway.testing.run import GatewayProcess
 from tests.mcp_server.conftest import CALM
 from tests.mcp_servers.conforming import HEADER, TOOLS
 from tests.mcp_servers.servers import ROOT
 from tests.mcp_servers.suite import BOTH, HANDSHAKE, MODERN, SUITE, scenarios_of
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.mcp_servers
 

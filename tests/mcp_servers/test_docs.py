@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from gateways import until_read
 
-from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import ADDRESS, Snippet, run, save, snippets_of
 from tests.mcp_servers.servers import time_server
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.mcp_servers
 

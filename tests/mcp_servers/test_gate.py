@@ -9,11 +9,11 @@ import aiohttp
 import pytest
 from gateways import all_workers, config, until_read
 
-from gateway.testing.run import GatewayProcess
 from tests.e2e.models import Answer, Json, says
 from tests.e2e.serving import SERVICES, serving
 from tests.e2e.talking import CHAT
 from tests.mcp_servers.servers import Program
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.mcp_servers
 

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from gateways import until_read
 
-from gateway.testing.run import GatewayProcess
 from tests.mcp_server.serving import keys
 from tests.mcp_servers.servers import NODE
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.mcp_servers
 

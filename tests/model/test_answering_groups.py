@@ -13,16 +13,18 @@ import pytest
 
 from gateway.contracts.caller import Caller, KeyBounds
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Chunk, Reply
+from gateway.contracts.exchange import Chunk, Execution, Reply
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, event, serve, sse_answer
 from gateway.testing.scripts import chunk as framed
 from gateway.testing.upstream import Script
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.budget import ALWAYS
-from gateway.upstream.group import GroupRules, QueueRules, RetryRules
+from gateway.upstream.group import GroupRules, RetryRules
+from gateway.upstream.queue import QueueRules
 from tests.agent.models import HELLO, SECRET, STREAM, Models, exchange, models
 from tests.agent.models import says as sends
+from tests.exchanges import changed
 from tests.scripted_replies import told
 
 FINE = serve(HELLO)
@@ -40,7 +42,7 @@ def is_idle(answering: Models) -> bool:
 
 async def refused(answering: Models, **facts: object) -> GatewayError:
     with pytest.raises(GatewayError) as failed:
-        await answering.ask(replace(exchange(), **facts))  # type: ignore[arg-type]
+        await answering.ask(changed(exchange(), **facts))
     assert is_idle(answering)
     return failed.value
 
@@ -286,7 +288,7 @@ async def test_a_conversation_stays_at_its_endpoint() -> None:
         for n in range(24):
             for facts in ({"conversation": f"c{n}"}, {"caller": Caller(f"k{n}", "t", frozenset())}):
                 for _ in range(2):
-                    reply = await answering.core(replace(exchange(), **facts))  # type: ignore[arg-type]
+                    reply = await answering.core(changed(exchange(), **facts))
                     await told(reply)
                     await reply.release()
                     assert reply.by is not None
@@ -324,7 +326,7 @@ async def test_a_call_that_is_made_again_is_sent_once() -> None:
     async with models(each=(BUSY, BUSY), rules=RETRIES, aliases=aliases) as answering:
         for again, requests in ((1, [0, 1]), (2, [1, 1]), (3, [1, 2])):
             with pytest.raises(GatewayError):
-                await answering.ask(replace(exchange(model="fast"), again=again))
+                await answering.ask(replace(exchange(model="fast"), execution=Execution(again=again)))
             assert answering.asked == requests
 
 
@@ -344,5 +346,5 @@ async def test_what_cannot_be_sent_goes_to_the_next_candidate_also_then() -> Non
     aliases = {"fast": [("m", "up0"), ("small", "up1")]}
     async with models(each=(BUSY, FINE), rules=rules, aliases=aliases) as answering:
         await refused(answering)
-        chunks: list[Chunk] = await answering.ask(replace(exchange(model="fast"), again=2))
+        chunks: list[Chunk] = await answering.ask(replace(exchange(model="fast"), execution=Execution(again=2)))
         assert chunks[:2] == ["Hel", "lo"] and answering.asked == [1, 1]

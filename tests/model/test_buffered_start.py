@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.contracts.exchange import Chunk, Pause
+from gateway.contracts.exchange import ANSWER_CHARS, PARSED_BYTES, Chunk, Pause
 from gateway.contracts.storage.store import Json
 from gateway.model.buffered_start import AT_ONCE, MOST_EMPTY, ChunkBuffer
-from gateway.runs.transcript import ANSWER_CHARS, PARSED_BYTES
 
 ROLE: Json = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
 

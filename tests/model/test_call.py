@@ -70,7 +70,7 @@ async def test_the_upstreams_own_key_replaces_the_clients(
     """In `auth_header`, else where the client put its own, of which nothing goes out."""
     async with models(serve(HELLO), api_key=SECRET, auth_header=auth_header) as answering:
         asked = exchange(credential=b"Authorization: Bearer sk-client\r\nx-api-key: sk-client\r\n")
-        await answering.ask(replace(asked, credential_header=used))
+        await answering.ask(replace(asked, origin=replace(asked.origin, credential_header=used)))
         await listing(answering, used=used)
         requests = answering.upstreams[0].requests
     assert len(requests) == 2

@@ -1,7 +1,5 @@
 """An answer that several may give, over real sockets: who is asked, in which order, and when nobody takes over."""
 
-from dataclasses import replace
-
 import orjson
 import pytest
 
@@ -14,6 +12,7 @@ from gateway.testing.scripts import chunk as framed
 from gateway.testing.upstream import Script
 from tests.agent.models import HELLO, SECRET, STREAM, Models, chunk, exchange, models, stream
 from tests.agent.models import says as sends
+from tests.exchanges import changed
 from tests.scripted_replies import told
 
 FAST = {"fast": [("big", "up0"), ("small", "up1"), ("tiny", "up2")]}
@@ -193,7 +192,7 @@ async def test_a_text_a_thought_or_a_call_begins_an_answer(delta: Json) -> None:
         await reply.release()
         assert len(chunks) == 2 and answering.asked == [1, 0]
         for unseen in ({"streams": False}, {"workflow": {"definition": {}}}):
-            chunks, upstream, _ = await by(answering, replace(exchange(model="fast"), **unseen))  # type: ignore[arg-type]
+            chunks, upstream, _ = await by(answering, changed(exchange(model="fast"), **unseen))
             assert (chunks[:2], upstream) == (["Hel", "lo"], "up1")
 
 

@@ -19,7 +19,8 @@ from gateway.telemetry.counters import ContextCounters
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, event, serve
 from gateway.testing.upstream import Script
-from gateway.upstream.group import GroupRules, QueueRules
+from gateway.upstream.group import GroupRules
+from gateway.upstream.queue import QueueRules
 from gateway.usage.tokens import RequestUsage, Times, TokenCounts
 from tests.agent.doubles import samples
 from tests.agent.models import STREAM, Models, exchange, models, stream

@@ -9,7 +9,7 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import Delivery, Exchange, Origin, Steering
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.journal import Approval, Change, StoredRun, StoredStep
 from gateway.contracts.storage.store import StoreError
@@ -29,13 +29,14 @@ EXCHANGE = Exchange(
     chain="main",
     conversation="c1",
     prompt="pirate",
-    only_tools=("look",),
-    approvals="hold",
-    fingerprint="f" * 64,
-    idempotency_key="k",
-    events=True,
-    header=b"User-Agent: x\r\n",
-    credential=b"Authorization: Bearer sk-secret\r\n",
+    steering=Steering(only_tools=("look",), approvals="hold"),
+    origin=Origin(
+        fingerprint="f" * 64,
+        idempotency_key="k",
+        header=b"User-Agent: x\r\n",
+        credential=b"Authorization: Bearer sk-secret\r\n",
+    ),
+    delivery=Delivery(events=True),
 )
 DONE = CallOutcome("done", "done")
 

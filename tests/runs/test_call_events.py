@@ -24,7 +24,7 @@ from tests.tools.doubles import Source, spec
 from tests.tools.managed import Managed
 
 ASKED = Exchange(id="run_1", body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
-SHOWN = replace(ASKED, shows_calls=True)
+SHOWN = replace(ASKED, delivery=replace(ASKED.delivery, shows_calls=True))
 
 
 async def catalog() -> Catalog:
@@ -104,39 +104,47 @@ async def test_an_answer_begins_with_the_tools() -> None:
     theirs = {"type": "function", "function": {"name": "look"}}
     body: Json = {"messages": [], "tools": [theirs]}
     assert list(build_opening(ASKED, "", (), tools)) == []
-    assert briefly(*build_opening(replace(SHOWN, events=True), "", (), tools)) == [
+    assert briefly(*build_opening(replace(SHOWN, delivery=replace(SHOWN.delivery, events=True)), "", (), tools)) == [
         ("run.started", None),
         ("tools.listed", None),
     ]
     (own,) = event_of(build_tools_event(SHOWN, tools))["tools"]
     assert own == {"tool": "look", "service": None, "description": "Does look.", "parameters": {"type": "object"}}
-    named = replace(SHOWN, body=body, services=("time",))
+    named = replace(SHOWN, body=body, steering=replace(SHOWN.steering, services=("time",)))
     assert [(one["tool"], one["service"]) for one in event_of(build_tools_event(named, tools))["tools"]] == [
         ("time.now", "time")
     ]
-    assert event_of(build_tools_event(replace(named, no_tools=True), tools)) == {"type": "tools.listed", "tools": []}
+    assert event_of(build_tools_event(replace(named, steering=replace(named.steering, no_tools=True)), tools)) == {
+        "type": "tools.listed",
+        "tools": [],
+    }
 
 
 async def test_a_named_service_that_does_not_run_is_told() -> None:
     """The client learns why the list is empty."""
     services = (ConfiguredSource(Managed("time")), ConfiguredSource(Managed("other")))
     tools = await load_catalog({}, further=lambda: services)
-    named = replace(SHOWN, services=("time",))
+    named = replace(SHOWN, steering=replace(SHOWN.steering, services=("time",)))
     failed = [{"service": "time", "error": "The service 'time' is not running just now."}]
     assert event_of(build_tools_event(named, tools)) == {"type": "tools.listed", "tools": [], "failed": failed}
-    assert "failed" not in event_of(build_tools_event(replace(named, no_tools=True), tools))
+    assert "failed" not in event_of(
+        build_tools_event(replace(named, steering=replace(named.steering, no_tools=True)), tools)
+    )
 
 
 async def test_an_answer_that_goes_on_begins_with_what_was_said() -> None:
     """As text, or as an event to a client that has it already; with the calls, where they are shown."""
     tools, resume = await catalog(), Resume(run("run_1"))
     steps = [ended(0), ended(1, "requested")]
-    again = replace(ASKED, resume=resume)
+    again = replace(ASKED, execution=replace(ASKED.execution, resume=resume))
     assert (
         list(build_opening(again, "So far.", steps, tools)) == ["So far."]
         and list(build_opening(again, "", steps, tools)) == []
     )
-    for exchange, told in ((replace(SHOWN, resume=resume), 2), (replace(again, background=True), 0)):
+    for exchange, told in (
+        (replace(SHOWN, execution=replace(SHOWN.execution, resume=resume)), 2),
+        (replace(again, delivery=replace(again.delivery, background=True)), 0),
+    ):
         first, *rest = build_opening(exchange, "So far.", steps, tools)
         assert event_of(first) == {"type": "run.resumed", "run_id": "run_1", "said": "So far."}
         assert briefly(*rest) == [("tool.started", 0), ("tool.finished", 0)][:told]
@@ -160,12 +168,19 @@ async def test_calls_stand_between_the_texts_of_an_answer() -> None:
     [
         (ASKED, False),
         (SHOWN, False),
-        (replace(SHOWN, resume=Resume(run())), False),
-        (replace(ASKED, resume=Resume(run(), [])), False),
-        (replace(SHOWN, resume=Resume(run(), [])), True),
-        (replace(ASKED, background=True), True),
-        (replace(ASKED, background=True, resume=Resume(run())), True),
-        (replace(ASKED, background=True, dry=True), False),
+        (replace(SHOWN, execution=replace(SHOWN.execution, resume=Resume(run()))), False),
+        (replace(ASKED, execution=replace(ASKED.execution, resume=Resume(run(), []))), False),
+        (replace(SHOWN, execution=replace(SHOWN.execution, resume=Resume(run(), []))), True),
+        (replace(ASKED, delivery=replace(ASKED.delivery, background=True)), True),
+        (
+            replace(
+                ASKED,
+                delivery=replace(ASKED.delivery, background=True),
+                execution=replace(ASKED.execution, resume=Resume(run())),
+            ),
+            True,
+        ),
+        (replace(ASKED, delivery=replace(ASKED.delivery, background=True), dry=True), False),
     ],
 )
 def test_a_turn_begins_on_record_where_a_crash_must_not_confuse_it(exchange: Exchange, is_stored: bool) -> None:

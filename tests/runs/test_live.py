@@ -125,7 +125,7 @@ async def test_a_question_whose_client_left_is_found_on_record() -> None:
     time = ManualClock()
     for waited_s in (0.0, JOINABLE_S + 1):
         runs, run = begun(Asks(), time)
-        await until(lambda run=run: run.waits)
+        await until(lambda run=run: run.marks.waits)
         runs.leave(run, whole=False)
         await run.wait_until_ended()
         time.advance(waited_s)

@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 import orjson
 import pytest
 
+from gateway.contracts.exchange import PARSED_BYTES
 from gateway.contracts.storage.store import Json
 from gateway.runs.live import KEPT_BYTES, LiveRuns
 from gateway.runs.live_run import EFFECTS, LiveRun
-from gateway.runs.transcript import PARSED_BYTES, Transcript
+from gateway.runs.transcript import Transcript
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 

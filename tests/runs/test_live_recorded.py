@@ -44,7 +44,7 @@ async def test_whoever_waits_for_the_record_hears_when_it_is_there(mark: str) ->
     assert not waiting.done()
     work.writes.set()
     await waiting
-    assert not run.done and run.effects == (mark == EFFECTS)
+    assert not run.done and run.marks.effects == (mark == EFFECTS)
     work.go.set()
     assert await whole(run) == [TEXT, TEXT]
     await run.on_record()
@@ -91,7 +91,7 @@ async def test_an_answer_that_is_known_already_is_on_record() -> None:
     run = LiveRun(exchange(), request_key(), now_s=0.0)
     run.replay([TEXT])
     await run.on_record()
-    assert run.recorded
+    assert run.marks.recorded
 
 
 async def test_a_run_that_somebody_else_took_says_so() -> None:

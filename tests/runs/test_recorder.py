@@ -56,7 +56,9 @@ async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> No
 
 async def test_a_run_of_a_workflow_is_of_that_kind(desk: Desk) -> None:
     """So that whoever looks can tell it from a chat."""
-    desk.recorder.exchange = replace(EXCHANGE, workflow={"definition": {"name": "report"}, "parameters": {}})
+    desk.recorder.exchange = replace(
+        EXCHANGE, job=replace(EXCHANGE.job, workflow={"definition": {"name": "report"}, "parameters": {}})
+    )
     await desk.recorder.begin()
     run = await desk.run()
     assert run is not None and (run.kind, run.workflow) == ("workflow", "report")
@@ -128,10 +130,12 @@ async def test_no_credential_and_no_header_is_stored(desk: Desk) -> None:
     await desk.recorder.start(0, approval=None)
     run = await desk.run()
     assert run is not None and orjson.loads(run.request)["credential"] is True
-    resumed = load_exchange(Resume(run), approvals="hold", header=EXCHANGE.header, credential=EXCHANGE.credential)
-    assert replace(resumed, resume=None) == EXCHANGE
+    resumed = load_exchange(
+        Resume(run), approvals="hold", header=EXCHANGE.origin.header, credential=EXCHANGE.origin.credential
+    )
+    assert replace(resumed, execution=replace(resumed.execution, resume=None)) == EXCHANGE
     alone = load_exchange(Resume(run), approvals="turn")
-    assert (alone.credential, alone.header, alone.approvals) == (b"", b"", "turn")
+    assert (alone.origin.credential, alone.origin.header, alone.steering.approvals) == (b"", b"", "turn")
 
 
 # A store that fails.

@@ -5,10 +5,11 @@ from dataclasses import replace
 import orjson
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.exchange import Delivery, Exchange, Origin, Resume, Steering
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.runs.request_snapshot import dump_request, ended_request, load_exchange
+from tests.exchanges import changed, fact_of
 
 BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}
 ASKED = Exchange(
@@ -18,14 +19,15 @@ ASKED = Exchange(
     chain="main",
     prompt="p",
     conversation="conv",
-    only_tools=("a", "b_*"),
-    approvals="hold",
-    fingerprint="f",
-    idempotency_key="k",
-    events=True,
-    header=b"X-Secret: one\r\n",
-    credential=b"Authorization: Bearer two\r\n",
-    credential_header=b"x-api-key",
+    steering=Steering(only_tools=("a", "b_*"), approvals="hold"),
+    origin=Origin(
+        fingerprint="f",
+        idempotency_key="k",
+        header=b"X-Secret: one\r\n",
+        credential=b"Authorization: Bearer two\r\n",
+        credential_header=b"x-api-key",
+    ),
+    delivery=Delivery(events=True),
 )
 
 
@@ -36,8 +38,8 @@ def stored(exchange: Exchange) -> StoredRun:
         caller=exchange.caller.name,
         chain=exchange.chain,
         conversation=exchange.conversation,
-        fingerprint=exchange.fingerprint,
-        idempotency_key=exchange.idempotency_key,
+        fingerprint=exchange.origin.fingerprint,
+        idempotency_key=exchange.origin.idempotency_key,
         state="running",
         effects=False,
         created_s=1.0,
@@ -50,13 +52,18 @@ def test_a_run_goes_on_with_what_was_asked() -> None:
     """The same exchange, but for what is never stored, and for how a person is waited for now."""
     resume = Resume(stored(ASKED))
     again = load_exchange(resume, approvals="turn")
-    assert again == replace(ASKED, header=b"", credential=b"", approvals="turn", resume=resume)
+    assert again == replace(
+        ASKED,
+        origin=replace(ASKED.origin, header=b"", credential=b""),
+        steering=replace(ASKED.steering, approvals="turn"),
+        execution=replace(ASKED.execution, resume=resume),
+    )
 
 
 def test_a_run_that_asks_nobody_goes_on_so() -> None:
     """Its client said that there is no person, and no crash changes that."""
-    began = replace(ASKED, approvals="reject")
-    assert load_exchange(Resume(stored(began)), approvals="turn").approvals == "reject"
+    began = replace(ASKED, steering=replace(ASKED.steering, approvals="reject"))
+    assert load_exchange(Resume(stored(began)), approvals="turn").steering.approvals == "reject"
 
 
 WISHES: Json = {
@@ -74,19 +81,19 @@ WISHES: Json = {
 
 def test_a_run_goes_on_with_what_its_request_wished() -> None:
     """Each wish, whatever its value; the request that brings it on says how it is answered itself."""
-    wished = replace(ASKED, **WISHES)
+    wished = changed(ASKED, **WISHES)
     again = load_exchange(Resume(stored(wished)), approvals="hold")
-    assert {name: getattr(again, name) for name in WISHES} == WISHES
+    assert {name: fact_of(again, name) for name in WISHES} == WISHES
     brought = load_exchange(Resume(stored(wished)), approvals="hold", shows_calls=False, background=False)
-    assert (brought.shows_calls, brought.background) == (False, False)
-    assert load_exchange(Resume(stored(ASKED)), approvals="hold", shows_calls=True).shows_calls
+    assert (brought.delivery.shows_calls, brought.delivery.background) == (False, False)
+    assert load_exchange(Resume(stored(ASKED)), approvals="hold", shows_calls=True).delivery.shows_calls
 
 
 def test_a_request_without_wishes_is_stored_as_before() -> None:
     """What it does not say costs no byte; runs that are stored already have none of it either."""
     assert not WISHES.keys() & orjson.loads(dump_request(ASKED)).keys()
-    assert {name: getattr(ASKED, name) for name in WISHES} == {
-        name: getattr(load_exchange(Resume(stored(ASKED)), approvals="hold"), name) for name in WISHES
+    assert {name: fact_of(ASKED, name) for name in WISHES} == {
+        name: fact_of(load_exchange(Resume(stored(ASKED)), approvals="hold"), name) for name in WISHES
     }
 
 
@@ -94,7 +101,7 @@ def test_a_long_request_loses_its_conversation_at_the_end() -> None:
     """All else stays as it was stored, whoever ends the run; a short request is not written again."""
     short: Json = {"model": "m", "temperature": 0.5, "user": None}
     long: Json = {"messages": [{"role": "user", "content": "x" * 5000}], "tools": [{}], "stop": "x" * 300}
-    asked = replace(ASKED, body={**short, **long}, **WISHES)
+    asked = changed(ASKED, body={**short, **long}, **WISHES)
     request = dump_request(asked)
     whole = {**orjson.loads(request), "body": {**short, "messages": []}}
     assert orjson.loads(ended_request(asked, request) or b"") == whole
@@ -102,16 +109,16 @@ def test_a_long_request_loses_its_conversation_at_the_end() -> None:
     assert orjson.loads(ended_request(goes_on, request) or b"") == whole
     assert ended_request(ASKED, dump_request(ASKED)) is None
     again = load_exchange(Resume(replace(stored(asked), request=orjson.dumps(whole))), approvals="hold")
-    assert again.body == {**short, "messages": []} and again.shows_calls
+    assert again.body == {**short, "messages": []} and again.delivery.shows_calls
 
 
 def test_a_long_call_is_kept_in_its_step_only() -> None:
     """Once its run has ended, as it goes on no more. Its notes, which hold memories, are dropped as well."""
     call = {"tool": "look", "arguments": {"x": "y" * 5000}}
-    asked = replace(ASKED, body={"messages": []}, call=call, notes=("a memory",))
+    asked = replace(ASKED, body={"messages": []}, job=replace(ASKED.job, call=call), notes=("a memory",))
     request = dump_request(asked)
     goes_on = load_exchange(Resume(stored(asked)), approvals="turn")
-    assert (goes_on.call, goes_on.notes) == (asked.call, asked.notes)
+    assert (goes_on.job.call, goes_on.notes) == (asked.job.call, asked.notes)
     for exchange in (asked, goes_on):
         ended = ended_request(exchange, request)
         assert ended is not None and orjson.loads(ended).keys().isdisjoint(("call", "notes"))
@@ -121,7 +128,9 @@ def test_no_header_and_no_credential_is_kept() -> None:
     """Only whether there was a credential, and in which header its client puts it."""
     kept = dump_request(ASKED)
     assert b"one" not in kept and b"two" not in kept
-    assert b'"credential":true' in kept and b'"credential":false' in dump_request(replace(ASKED, credential=b""))
+    assert b'"credential":true' in kept and b'"credential":false' in dump_request(
+        replace(ASKED, origin=replace(ASKED.origin, credential=b""))
+    )
 
 
 def test_a_run_of_a_workflow_keeps_it_as_it_was() -> None:
@@ -130,15 +139,19 @@ def test_a_run_of_a_workflow_keeps_it_as_it_was() -> None:
         "definition": {"name": "w", "description": "x", "steps": []},
         "parameters": {"text": "{{params.x}} \u2713"},
     }
-    asked = replace(ASKED, workflow=use)
-    assert load_exchange(Resume(stored(asked)), approvals="hold").workflow == use
+    asked = replace(ASKED, job=replace(ASKED.job, workflow=use))
+    assert load_exchange(Resume(stored(asked)), approvals="hold").job.workflow == use
     old = orjson.loads(dump_request(ASKED))
     del old["workflow"]
     run = replace(stored(ASKED), request=orjson.dumps(old))
-    assert load_exchange(Resume(run), approvals="hold").workflow is None
+    assert load_exchange(Resume(run), approvals="hold").job.workflow is None
 
 
 def test_who_brings_the_run_on_brings_its_own() -> None:
     """Header lines and credential of the request in which it goes on."""
     again = load_exchange(Resume(stored(ASKED)), approvals="hold", header=b"A: b\r\n", credential=b"C: d\r\n")
-    assert (again.header, again.credential, again.approvals) == (b"A: b\r\n", b"C: d\r\n", "hold")
+    assert (again.origin.header, again.origin.credential, again.steering.approvals) == (
+        b"A: b\r\n",
+        b"C: d\r\n",
+        "hold",
+    )

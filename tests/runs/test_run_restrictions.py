@@ -10,12 +10,13 @@ from gateway.contracts.storage.store import Json
 from gateway.runs.request_snapshot import build_run_record
 from gateway.runs.run_restrictions import apply_narrowing, build_narrowing
 from tests.agent.agent_bench import CALLER
+from tests.exchanges import new_exchange
 
 FUNCTIONS: Json = {"tools": [{"type": "function", "function": {"name": "theirs"}}]}
 
 
 def exchange(body: Json | None = None, **facts: Any) -> Exchange:
-    return Exchange(id="run_1", body={"messages": [], **(body or {})}, caller=CALLER, chain="main", **facts)
+    return new_exchange(id="run_1", body={"messages": [], **(body or {})}, caller=CALLER, chain="main", **facts)
 
 
 def narrowing(began: Exchange, own: Exchange) -> Json:
@@ -52,14 +53,14 @@ def test_narrowings_hold_together() -> None:
     """A tool must be among those of each; the lowest limit counts; what asks goes on asking."""
     run = exchange(FUNCTIONS, only_tools=("a", "b"), ask_first=("a",), max_tool_calls=5)
     once = apply_narrowing(run, {"only": ["b", "c"], "ask_first": ["b"], "max_tool_calls": 2})
-    assert [once.allows(tool) for tool in ("a", "b", "c")] == [False, True, False]
-    assert once.asks_first("a") and once.asks_first("b") and once.max_tool_calls == 2
+    assert [once.steering.allows(tool) for tool in ("a", "b", "c")] == [False, True, False]
+    assert once.steering.asks_first("a") and once.steering.asks_first("b") and once.steering.max_tool_calls == 2
     twice = apply_narrowing(once, {"only": ["a", "c"], "max_tool_calls": 4})
-    assert not any(map(twice.allows, "abc")) and twice.max_tool_calls == 2
-    assert apply_narrowing(exchange(), {"only": ["b"]}).allows("b") and not apply_narrowing(
+    assert not any(map(twice.steering.allows, "abc")) and twice.steering.max_tool_calls == 2
+    assert apply_narrowing(exchange(), {"only": ["b"]}).steering.allows("b") and not apply_narrowing(
         exchange(), {"only": ["b"]}
-    ).allows("a")
-    assert apply_narrowing(run, {}) == run and not apply_narrowing(run, {"no_tools": True}).allows("a")
-    assert apply_narrowing(run, {"rejects": True}) == replace(run, approvals="reject")
+    ).steering.allows("a")
+    assert apply_narrowing(run, {}) == run and not apply_narrowing(run, {"no_tools": True}).steering.allows("a")
+    assert apply_narrowing(run, {"rejects": True}) == replace(run, steering=replace(run.steering, approvals="reject"))
     assert apply_narrowing(run, {"no_functions": True}).body["tool_choice"] == "none"
     assert "tool_choice" not in apply_narrowing(exchange(), {"no_functions": True}).body

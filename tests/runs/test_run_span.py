@@ -21,7 +21,9 @@ EXCHANGE = Exchange(
 def sent_for(context: TraceContext | None) -> list[Record]:
     sent: list[Record] = []
     trace = None if context is None else RunTrace(context, 1000.0)
-    run = build_run_record(replace(EXCHANGE, trace=trace), now_s=1005.0)  # written when it first had to be
+    run = build_run_record(
+        replace(EXCHANGE, execution=replace(EXCHANGE.execution, trace=trace)), now_s=1005.0
+    )  # written when it first had to be
     tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
     send_failed(run, tracer, waiting=(), error="internal_error", now_s=1010.0)
     send_failed(run, None, waiting=(), error="internal_error", now_s=1010.0)

@@ -111,7 +111,7 @@ async def test_a_repeated_request_that_says_nothing_is_known_in_another_worker(
     work = Work(error=FAILS if ends == "fails" else None)
     run = here.begin(exchange(), request_key(), work)
     here.join(run)
-    await until(lambda: run.effects)
+    await until(lambda: run.marks.effects)
     if ends == "cut":
         here.leave(run, whole=False)
     work.go.set()

@@ -12,9 +12,9 @@ from gateways import config, fetch, until
 
 from gateway.config import ConfigError, LoadedConfig, load
 from gateway.server.bounded_load import BoundedLoad
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
-from gateway.server.context_lane import LaneServices, WorkerServices, build_context_lane, make_servers, open_store
+from gateway.server.context_lane import LaneServices, build_context_lane, make_servers, open_store
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
+from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
@@ -111,7 +112,7 @@ async def test_every_chain_is_built_as_it_is_listed(tmp_path: Path) -> None:
         ("memory", "skip"),
         ("agent_loop", "fail"),
     ]
-    assert made.lane.chain == "one" and made.lane.chains["two"].links == ()
+    assert made.lane.rules.chain == "one" and made.lane.chains["two"].links == ()
     assert made.enhancer is None
 
 

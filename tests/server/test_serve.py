@@ -5,8 +5,8 @@ from pathlib import Path
 from gateways import config, ended, fetch
 
 from gateway.testing.ports import free_port
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 
 async def test_the_banner_says_where_to_point_a_client(tmp_path: Path) -> None:

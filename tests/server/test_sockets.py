@@ -12,8 +12,8 @@ from gateways import Stopwatch, config, exchange, until
 
 from gateway.server.sockets import ListenError, ListeningSockets, listen, reachable, steer_to_successor, stop_steering
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 
 @contextlib.contextmanager

@@ -13,9 +13,9 @@ from gateways import all_workers, config, exchange, fetch, key, scrape, until, u
 
 from gateway.testing import processes
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, chunk, head, ok
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 ANSWERED = 'gateway_http_requests_total{code="200",method="GET",mode="passthrough",route="/v1/"}'

@@ -8,8 +8,8 @@ import pytest
 from gateways import config, fetch, until
 
 from gateway.server.systemd import notify
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 
 class Ear:

@@ -16,10 +16,10 @@ from gateways import config, exchange, until_read
 
 from gateway.testing import processes
 from gateway.testing.raw_connection import connect
-from gateway.testing.run import GatewayProcess
 from tests.e2e.asking import GO, asks, ranch
 from tests.e2e.models import Model
 from tests.e2e.talking import talking
+from tests.support.gateway_process import GatewayProcess
 
 
 @asynccontextmanager

@@ -11,9 +11,9 @@ from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_re
 
 from gateway.testing.messages import Response
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 #: Whatever ends within this limit did not need it.
 PATIENT = {"drain": "10m"}

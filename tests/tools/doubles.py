@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import Exchange, Steering
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
@@ -68,7 +68,9 @@ class ExaminingSource(Source):
 
 def exchange(*only: str, tenant: str = "t", body: Json | None = None) -> Exchange:
     caller = Caller("c", tenant, frozenset(("context",)))
-    return Exchange(id="run_1", body=body or {"messages": []}, caller=caller, chain="main", only_tools=only)
+    return Exchange(
+        id="run_1", body=body or {"messages": []}, caller=caller, chain="main", steering=Steering(only_tools=only)
+    )
 
 
 def call(tool: str = "look", **arguments: object) -> ToolCall:

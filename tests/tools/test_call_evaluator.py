@@ -121,7 +121,7 @@ async def test_a_call_is_judged_by_what_is_known(
 async def test_a_request_wants_a_person_for_some_tools_only() -> None:
     """At the first look at a call, and at each later one."""
     made = await judge(LOOK, spec("peek", parameters=SCHEMA))
-    asks = replace(exchange(), ask_first=("look",))
+    asks = replace(exchange(), steering=replace(exchange().steering, ask_first=("look",)))
     for tool, rule in (("look", "client_asks"), ("peek", "risk_level_low")):
         found = FoundCall(tool, {"x": 1, "risk_level": "low"}, terminate=False)
         planned = made.plan(found, "call_7", asks, tainted=False, asked_for=False)

@@ -240,11 +240,18 @@ async def test_services_that_a_request_names_are_offered() -> None:
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now"), spec("git.log")))}, further=further)
 
     def names(*services: str, only: tuple[str, ...] = ()) -> list[str]:
-        return [tool.name for tool in tools.get_offered(replace(exchange(*only), services=services))]
+        return [
+            tool.name
+            for tool in tools.get_offered(
+                replace(exchange(*only), steering=replace(exchange(*only).steering, services=services))
+            )
+        ]
 
     assert names("git", "time") == ["now", "git__log", "git__push", "time__look", "time__listen"]
     assert names("time", only=("time.look", "git.*")) == ["git__log", "time__look"]
-    assert tools.get_offered(replace(exchange(), services=("time",)))[-1].parameters == {"type": "object"}
+    assert tools.get_offered(replace(exchange(), steering=replace(exchange().steering, services=("time",))))[
+        -1
+    ].parameters == {"type": "object"}
     git.becomes("stopped")
     assert names("git", "gone") == ["now", "git__log"]
 
@@ -254,7 +261,7 @@ async def test_tools_of_services_are_not_copied_for_a_request() -> None:
     service = running("time", "look", "listen")
     now = [ConfiguredSource(service, untrusted=True)]
     tools = Catalog((), further=lambda: now)
-    asked = replace(exchange(), services=("time",))
+    asked = replace(exchange(), steering=replace(exchange().steering, services=("time",)))
     first, second = tools.get_offered(asked), tools.get_offered(asked)
     assert first and [id(tool) for tool in first] == [id(tool) for tool in second]
     service.becomes("running", look="2")
@@ -265,7 +272,7 @@ async def test_tools_of_services_are_not_copied_for_a_request() -> None:
 async def test_a_request_may_have_no_tools() -> None:
     """None is offered, found or named as the nearest."""
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=Come(running("time", "look")))
-    none = replace(exchange(), no_tools=True, services=("time",))
+    none = replace(exchange(), steering=replace(exchange().steering, no_tools=True, services=("time",)))
     assert not tools.get_offered(none) and not tools.get_entries(none) and tools.nearest("nox", none) == []
     assert tools.find("now", none) is None and tools.find("time.look", none) is None
     intended = replace(none, intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
@@ -277,7 +284,7 @@ async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("a.now")))}, further=Come(service))
-    listed = tools.get_entries(replace(exchange(), services=("time",)))
+    listed = tools.get_entries(replace(exchange(), steering=replace(exchange().steering, services=("time",))))
     assert [(entry.spec.name, entry.service and entry.service.name) for entry in listed] == [
         ("a.now", None),
         ("time.look", "time"),
@@ -318,7 +325,7 @@ async def test_a_bare_name_means_the_one_tool_of_this_prompt_that_has_it() -> No
 
     def asked(*names: str, of: tuple[str, ...] = ()) -> Exchange:
         intent = Intent("mcp", "explicit:tool", None, None, names) if names else None
-        return replace(exchange(), intent=intent, services=of)
+        return replace(exchange(), intent=intent, steering=replace(exchange().steering, services=of))
 
     def found(wanted: str, request: Exchange) -> str | None:
         entry = tools.find(wanted, request)
@@ -330,8 +337,23 @@ async def test_a_bare_name_means_the_one_tool_of_this_prompt_that_has_it() -> No
     assert found("look", asked("weather.look", of=("time",))) is None
     assert found("away", asked("weather.look", of=("time",))) is None
     assert found("look", asked()) is None
-    assert found("look", replace(asked("weather.look"), only_tools=("time.*",))) is None
-    assert found("look", replace(asked("weather.look", "time.look"), only_tools=("time.*",))) == "time.look"
+    assert (
+        found(
+            "look",
+            replace(asked("weather.look"), steering=replace(asked("weather.look").steering, only_tools=("time.*",))),
+        )
+        is None
+    )
+    assert (
+        found(
+            "look",
+            replace(
+                asked("weather.look", "time.look"),
+                steering=replace(asked("weather.look", "time.look").steering, only_tools=("time.*",)),
+            ),
+        )
+        == "time.look"
+    )
 
 
 async def test_names_with_dots_are_whole() -> None:

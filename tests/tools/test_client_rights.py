@@ -10,9 +10,16 @@ from gateway.tools.client_rights import ClientRights, all_allowed
 
 from .doubles import exchange
 
-CALL = replace(exchange("here.echo"), call={"tool": "here.echo", "arguments": {}})
+CALL = replace(
+    exchange("here.echo"), job=replace(exchange("here.echo").job, call={"tool": "here.echo", "arguments": {}})
+)
 FLOW = replace(
-    exchange("here.echo", "here.add"), call={"tool": "workflow.twice", "arguments": {}}, workflow={"name": "twice"}
+    exchange("here.echo", "here.add"),
+    job=replace(
+        exchange("here.echo", "here.add").job,
+        call={"tool": "workflow.twice", "arguments": {}},
+        workflow={"name": "twice"},
+    ),
 )
 
 

@@ -76,11 +76,11 @@ async def test_tools_of_services_come_once() -> None:
     service.becomes("running", look="1")
     made = await load_catalog({}, further=lambda: [ConfiguredSource(service, untrusted=True)])
     meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
-    both = replace(meant, services=("time",))
+    both = replace(meant, steering=replace(meant.steering, services=("time",)))
     for asked in (meant, both):
         (told,) = native_tools(made, asked, besides=())
         assert told["function"]["name"] == "time__look"
-    assert native_tools(made, replace(both, no_tools=True), besides=()) == []
+    assert native_tools(made, replace(both, steering=replace(both.steering, no_tools=True)), besides=()) == []
 
 
 async def test_a_manual_in_place_of_a_description_is_cut() -> None:

@@ -11,7 +11,8 @@ from gateway.testing.clock import ManualClock
 from gateway.upstream.attempts import PAUSE_S, Tries
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.budget import ALWAYS
-from gateway.upstream.group import Group, QueueRules, RetryRules
+from gateway.upstream.group import Group, RetryRules
+from gateway.upstream.queue import QueueRules
 from gateway.upstream.recent_callers import LATELY_S
 
 RETRY = RetryRules(tries=3)

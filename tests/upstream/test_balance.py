@@ -48,7 +48,7 @@ def test_without_a_conversation_sticky_ones_take_turns() -> None:
 def test_failures_count_as_requests_under_way() -> None:
     """An endpoint that fails fast is not idle. A good answer, or a breaker that lets one through, ends that."""
     one, two = member("a", CLOCK, breaker=BreakerRules(failures=1)), member("b", CLOCK)
-    one.strikes = 2
+    one.answers.strikes = 2
     two.inflight = 1
     assert choose([one, two], "least_loaded", b"") is two
     two.inflight = 3

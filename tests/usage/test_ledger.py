@@ -178,7 +178,7 @@ async def test_there_are_so_many_rows_that_models_of_several_budgets_share(store
     one = ledger(store, ManualClock(LATE_S))
     one.prices = Prices("USD", [Price(model="g*", input=2, cached=1, cache_write=2, output=8)])
     letters = "abcdefghij"
-    one.budgets = [f"*{letter}*" for letter in letters]
+    one.models.budgets = [f"*{letter}*" for letter in letters]
     for number in range(MODELS_OF_TENANT):
         one.record(RequestUsage(TokenCounts(1)), "k", "t", str(number), "up", "passthrough")
     for number in range(2 ** len(letters)):
@@ -195,7 +195,7 @@ async def test_there_are_so_many_rows_that_models_of_several_budgets_share(store
 async def test_a_model_is_not_named_as_a_row_that_others_share(store: FailingStore) -> None:
     """A model with a made-up name counts for the budgets that it fits, and for no others."""
     one = ledger(store, ManualClock(LATE_S))
-    one.budgets = ["o*", "gpt-*"]
+    one.models.budgets = ["o*", "gpt-*"]
     for model in (OTHER, EVERY, "cheap | gpt-*", "gpt-4.1 | o*"):
         one.record(RequestUsage(TokenCounts(1)), "k", "t", model, "up", "passthrough")
     await one.flush()

@@ -40,7 +40,7 @@ class ForeignAnswers:
 
     async def mark(self, run: LiveRun) -> None:
         """Mark the answer so far of a run that is shown to another person, in the conversation of that one."""
-        if (own := run.shown_to) is None:
+        if (own := run.answer.shown_to) is None:
             return
         progress, scope = RunProgress(TurnUsage(), read_tainted=True), Scope(own)
         marks = TaintMarks(own, progress, scope, store=self.store, clock=self.clock)
@@ -71,8 +71,8 @@ class TaintMarks:
         marks = [] if named is None else [named]
         for own in keys.values():
             marks += own.marks
-        if self._run.thoughts:
-            marks += await read_text_marks([{"content": text} for text in self._run.thoughts], self._scope)
+        if self._run.origin.thoughts:
+            marks += await read_text_marks([{"content": text} for text in self._run.origin.thoughts], self._scope)
         return marks
 
     def find_any(self, known: Mapping[str, HiddenTurn | None]) -> bool:
@@ -93,7 +93,7 @@ class TaintMarks:
             return
         self._is_marked = True
         named = self._scope.conversation_mark
-        for key in (*([] if named is None else [named]), *map(taint_key, self._run.known_as)):
+        for key in (*([] if named is None else [named]), *map(taint_key, self._run.delivery.known_as)):
             await self._put(key)
 
     async def read_sources(self) -> None:
@@ -107,7 +107,7 @@ class TaintMarks:
         `whole`: its turn is over, so that this is all. `tool_calls` are the client's own.
         """
         if (
-            not self._progress.is_tainted or self._run.dry or self._run.call is not None
+            not self._progress.is_tainted or self._run.dry or self._run.job.call is not None
         ):  # nothing goes on behind a call
             return
         messages = self.told.take_all(self._progress.said, tool_calls) if whole else self.told.take_ended()

@@ -61,12 +61,12 @@ class HiddenTurns:
     async def conversation(self) -> list[Json]:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
         run, progress = self._run, self._progress
-        if run.tainted:
+        if run.execution.tainted:
             progress.read_tainted = True
         await self.marks.mark()
         messages: list[Json] = run.body["messages"]
         keys = await self._read(messages)
-        if not (keys or run.conversation is not None or run.thoughts):
+        if not (keys or run.conversation is not None or run.origin.thoughts):
             return messages
         asked = await self.marks.of_conversation(keys)
         for own in keys.values():
@@ -95,15 +95,17 @@ class HiddenTurns:
         for the end of its answer.
         """
         progress = self._progress
-        if self._run.call is not None:  # no conversation goes on behind it
+        if self._run.job.call is not None:  # no conversation goes on behind it
             return
         hidden = self._unseen(hidden)
-        if self._run.shows_calls:
+        if self._run.delivery.shows_calls:
             hidden, progress.asked_behind = (), with_results(steps)
         keys = await self._read_answer((), has_prefix=True)
         if progress.question is None:
             start = min(progress.start, len(hidden))
-            ids = issued_keys(self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.answer_id)
+            ids = issued_keys(
+                self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.delivery.answer_id
+            )
             progress.question = TurnQuestion(keys.prefix, keys.place, start, len(hidden), replayed_text, ids)
         progress.kept = len(hidden)
         await self._store_question(hidden, progress.question, ())
@@ -111,11 +113,11 @@ class HiddenTurns:
 
     async def store(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
         """Store the hidden messages of a run that is over. `tool_calls` are the client's own."""
-        if self._run.call is not None:  # as above
+        if self._run.job.call is not None:  # as above
             return
-        progress, question, answer_id = self._progress, self._progress.question, self._run.answer_id
+        progress, question, answer_id = self._progress, self._progress.question, self._run.delivery.answer_id
         start, hidden = progress.start, self._unseen(hidden)
-        if self._run.shows_calls:
+        if self._run.delivery.shows_calls:
             hidden, start = (), 0
             if progress.is_tainted:
                 await self.marks.mark_ids({call["id"] for call in tool_calls})
@@ -148,7 +150,10 @@ class HiddenTurns:
 
     def retold(self) -> str:
         """Return the text to replay to a client of a run whose turn had not ended, or "" if it had."""
-        progress, asked = self._progress, None if self._run.resume is None else self._run.resume.messages
+        progress, asked = (
+            self._progress,
+            None if self._run.execution.resume is None else self._run.execution.resume.messages,
+        )
         question = progress.question
         if question is None:
             return "".join(progress.said)
@@ -220,11 +225,11 @@ class HiddenTurns:
             return {}
         self._reader = reader = KeyReader(self._scope, has_prefixes=self._scope.has_meaning)
         self._n_read = len(answered)
-        return await read_keys(answered, self._scope, reader=reader, answer_ids=self._run.answer_ids)
+        return await read_keys(answered, self._scope, reader=reader, answer_ids=self._run.origin.answer_ids)
 
     async def _read_answer(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> AnswerKeys:
         """Return the keys of the answer of this turn."""
-        resume = self._run.resume
+        resume = self._run.execution.resume
         messages, reader = self._run.body["messages"], self._reader
         if resume is not None and resume.messages is not None:
             messages, reader = resume.messages, None

@@ -23,9 +23,9 @@ The state has three parts:
    attempt. Backticks and tildes open code. Tags open and close thought and `<tool_call>`.
 2. An attempt grows until its braces close, its fence ends, or it reaches the limit. `judge` then decides: calls,
    malformed, or prose. Prose is shown as it came.
-3. In code (`_mode` is `code`, or `_coded` backticks stand in front), `_behind` waits for the closing backticks. A block
-   with one call and nothing else is a call. In inline code, an object is a call only if the backticks never close on
-   its line. Everything else is code and is shown.
+3. In code (`_mode` is `code`, or `_blocks.coded` backticks stand in front), `_behind` waits for the closing backticks.
+   A block with one call and nothing else is a call. In inline code, an object is a call only if the backticks never
+   close on its line. Everything else is code and is shown.
 4. A closing mark of thought without an opening one means that all text so far was thought, which a template began in
    the prompt: calls found in it are forgotten (`_end_thought`, `View.is_thought`). In code it may be a part of
    the code, so they ask.
@@ -38,7 +38,7 @@ The state has three parts:
 Dangers.
 - A reader that waits without a bound holds back the whole answer. Each wait has its limit: `HEAD_CHARS`,
   `INLINE_CHARS`, `RUN_CHARS`, the length of a tag, `max_call_bytes`.
-- Quadratic time: the end of a fence is searched once in a piece (`_fence_end`), not once for each attempt in it.
+- Quadratic time: the end of a fence is searched once in a piece (`_Blocks.json_end`), not once for each attempt in it.
 - An example that runs. If you let more text count as a call, add the case to the tests of examples first.
 """
 
@@ -77,6 +77,19 @@ _NO_CALL = (
 )
 
 
+class _Blocks:
+    """The blocks of code of an answer, as far as one is open."""
+
+    __slots__ = ("code", "coded", "fresh", "json", "json_end")
+
+    def __init__(self) -> None:
+        self.json: Fence | None = None  # the block of JSON that is open
+        self.json_end: tuple[int, bool] | None = None  # where in the piece it ends; whether that is certain
+        self.code = Fence("`", 3)
+        self.fresh = False  # nothing but its first line is known of the block of code
+        self.coded = 0  # length of the run of backticks in front of the attempt
+
+
 class AnswerScanner:
     """The scanner of one answer. It reads native tool calls and those in the text: a model may use either."""
 
@@ -89,11 +102,7 @@ class AnswerScanner:
         self._begun = False
         self._idle = False  # ordinary text needs no reading: nothing is open, held or awaited
         self._final = False
-        self._fence: Fence | None = None  # the block of JSON that is open
-        self._fence_end: tuple[int, bool] | None = None  # where in the piece it ends; whether that is certain
-        self._code = Fence("`", 3)
-        self._fresh = False  # nothing but its first line is known of the block of code
-        self._coded = 0  # length of the run of backticks in front of the attempt
+        self._blocks = _Blocks()
         self._thought_end = reasoning_tags.END
         self._attempt: Candidate | None = None
         self._closed: CallGroup | MalformedCall | None = None  # what the attempt is if it stands in no code
@@ -150,7 +159,7 @@ class AnswerScanner:
     # Reading: each step takes something from `at` on and returns the offset behind it.
 
     def _read(self, data: str) -> None:
-        self._pending, self._fence_end = "", None
+        self._pending, self._blocks.json_end = "", None
         at = 0
         while at < len(data):
             if self._attempt is not None and self._closed is not None:
@@ -211,7 +220,7 @@ class AnswerScanner:
         if (end is None or end.end() == len(line)) and not known:
             return self._wait(data, at)
         if end is None:
-            self._attempt, self._coded, self._view.inline = Candidate(), self._view.inline, 0
+            self._attempt, self._blocks.coded, self._view.inline = Candidate(), self._view.inline, 0
             return at
         self._view.inline = 0
         self._view.show(line[: end.end()])
@@ -262,7 +271,7 @@ class AnswerScanner:
     def _end_thought(self, tag: str) -> None:
         """Treat all text so far as thought: a template ate the opening tag."""
         self._taken.forget()
-        self._fence, self._view.inline = None, 0
+        self._blocks.json, self._view.inline = None, 0
         self._view.show(tag)
 
     # Code: runs of backticks or tildes open and close it.
@@ -280,19 +289,19 @@ class AnswerScanner:
             case "wait":
                 return self._wait(data, at)
             case "json":
-                self._fence, self._fence_end = Fence(character, end - at), None
+                self._blocks.json, self._blocks.json_end = Fence(character, end - at), None
                 self._view.fence_called = self._view.fence_shown = False
                 self._view.hold(data[at:after])
                 self._view.tagged = self._view.tagged or "tool_call" in data[end:after].lower()
             case "close":
-                self._fence = None
+                self._blocks.json = None
                 if not self._view.fence_called or self._view.fence_shown:
                     self._view.show(data[at:after])
                 elif self._view.held.isspace():
                     self._view.held = ""
             case "code":
-                self._mode, self._code, self._fence = "code", Fence(character, end - at), None
-                self._fresh = True
+                self._mode, self._blocks.code, self._blocks.json = "code", Fence(character, end - at), None
+                self._blocks.fresh = True
                 self._view.hold(data[at:after])
             case _:
                 self._view.show(data[at:after])
@@ -301,17 +310,19 @@ class AnswerScanner:
         return after
 
     def _fence_line(self, data: str, at: int, *, starts: bool) -> tuple[Kind, int]:
-        return read_line(data, at, starts=starts, inside=self._fence, called=self._view.fence_called, final=self._final)
+        return read_line(
+            data, at, starts=starts, inside=self._blocks.json, called=self._view.fence_called, final=self._final
+        )
 
     def _in_code(self, data: str, at: int) -> int:
-        if self._fresh and (after := self._in_fresh_code(data, at)) is not None:
+        if self._blocks.fresh and (after := self._in_fresh_code(data, at)) is not None:
             return after
-        start = data.find(self._code.character, at)
+        start = data.find(self._blocks.code.character, at)
         if start < 0:
             self._view.show(data[at:])
             return len(data)
         self._view.show(data[at:start])
-        kind, after = read_code_line(data, start, self._view.line, inside=self._code, final=self._final)
+        kind, after = read_code_line(data, start, self._view.line, inside=self._blocks.code, final=self._final)
         if kind == "wait":
             return self._wait(data, start)
         if kind == "close":
@@ -329,7 +340,7 @@ class AnswerScanner:
             verdict = False
         if verdict is None and len(head) < HEAD_CHARS and not self._final:
             return self._wait(data, at)
-        self._fresh = False
+        self._blocks.fresh = False
         if not verdict:
             return None
         self._view.show(data[at:start])
@@ -341,7 +352,7 @@ class AnswerScanner:
     def _in_attempt(self, attempt: Candidate, data: str, at: int) -> int:
         most = at + self._limit - attempt.size
         in_code = self._mode == "code"
-        fence = self._code if in_code else self._fence
+        fence = self._blocks.code if in_code else self._blocks.json
         stop, certain = self._end_of_fence(fence, data, at) if fence else (len(data), False)
         end = min(most, stop)
         close = attempt.feed(data, at, end)
@@ -349,7 +360,7 @@ class AnswerScanner:
             outcome = tool_calls.judge(
                 attempt.text, named=self._view.tagged, meant=not in_code, has_tool=self._has_tool
             )
-            if (in_code or self._coded) and not isinstance(outcome, Prose):
+            if (in_code or self._blocks.coded) and not isinstance(outcome, Prose):
                 self._closed = outcome
             else:
                 self._decide(attempt.text, outcome)
@@ -371,14 +382,14 @@ class AnswerScanner:
             start = at + len(window) - len(window.lstrip())
             kind, after = "wait", at
             if start < len(data):
-                kind, after = read_code_line(data, start, "", inside=self._code, final=self._final)
+                kind, after = read_code_line(data, start, "", inside=self._blocks.code, final=self._final)
             if kind == "wait" and not self._final and start < at + 2 * HEAD_CHARS:
                 return self._wait(data, at)
             is_call = kind == "close" or (self._final and start == len(data))
         else:
             window = data[at : at + INLINE_CHARS]
             line, newline, _ = window.partition("\n")
-            end = _build_backtick_pattern(self._coded).search(line)
+            end = _build_backtick_pattern(self._blocks.coded).search(line)
             known = bool(newline) or len(window) == INLINE_CHARS or self._final
             if (end is None or end.end() == len(line)) and not known:
                 return self._wait(data, at)
@@ -394,14 +405,14 @@ class AnswerScanner:
 
     def _end_of_fence(self, fence: Fence, data: str, at: int) -> tuple[int, bool]:
         """Return the end of a fence, searched once in a piece and not once for each attempt in it."""
-        if self._fence_end is None or self._fence_end[0] < at:
-            self._fence_end = fence.end_of_attempt(data, at, final=self._final)
-        return self._fence_end
+        if self._blocks.json_end is None or self._blocks.json_end[0] < at:
+            self._blocks.json_end = fence.end_of_attempt(data, at, final=self._final)
+        return self._blocks.json_end
 
     def _end_attempt(self, attempt: Candidate, *, cut: str | None, again: bool) -> None:
         """End an attempt that the end of the answer cuts off."""
         text, self._attempt = attempt.text, None
-        self._coded = 0
+        self._blocks.coded = 0
         ends = list(reasoning_tags.END.finditer(text))
         if ends and not reasoning_tags.BEGIN.search(text):
             thinking = text[: ends[-1].start()]
@@ -421,7 +432,7 @@ class AnswerScanner:
         self._decide(text, MalformedCall(reason) if tool_calls.looks_like_call(text) else Prose())
 
     def _decide(self, text: str, outcome: Outcome) -> None:
-        self._attempt, self._coded = None, 0
+        self._attempt, self._blocks.coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
             outcome = MalformedCall(_NO_CALL)
         if isinstance(outcome, Prose) or self._view.is_thought(self._taken):
@@ -432,7 +443,7 @@ class AnswerScanner:
     def _take(self, outcome: CallGroup | MalformedCall) -> None:
         self._taken.take(outcome, tagged=self._view.tagged, before=self._view.get_shown_tail())
         self._view.held, self._view.tagged, self._view.after_call = "", False, True
-        self._view.fence_called = self._fence is not None
+        self._view.fence_called = self._blocks.json is not None
         self._view.line = "{"
         if isinstance(outcome, MalformedCall):
             self._mode = "drop"

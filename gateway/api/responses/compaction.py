@@ -92,9 +92,11 @@ class CompactionPage:
         identity = entered.identities.get(candidates.has_key) or requests.identify(head, candidates.has_key, "context")
         candidates.filter_allowed(identity.caller)
         exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
-        exchange = replace(exchange, task=_TASK, prompt=None)
+        exchange = replace(exchange, prompt=None, job=replace(exchange.job, task=_TASK))
         key = RequestKey(run_id, None, repeats=False)
-        run = lane.admit_run(exchange, lambda: lane.runs.begin(exchange, key, lane.with_open_tools(lane.plain)))
+        run = lane.admit_run(
+            exchange, lambda: lane.runs.begin(exchange, key, lane.with_open_tools(lane.handlers.plain))
+        )
         answer = ResponseAnswer(
             ResponseFacts.from_request(asked),
             response_id=build_response_id(run_id),

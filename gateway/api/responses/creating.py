@@ -122,12 +122,15 @@ class Creation:
     ) -> StartedResponse:
         """Return the response that a run answers. Raises GatewayError, StoreError, AnsweredBefore; the run goes on."""
         wanted = asked.request
-        background = wanted.background and not run.is_apart  # its answer is there, and no run that a log belongs to
+        # An answer apart is there already, and no log belongs to it.
+        background = wanted.background and not run.answer.is_apart
         goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
-        is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
-        if is_driven and (background or (goes_on and run.exchange.shows_calls)):
+        is_driven = (
+            not goes_on or run.exchange.execution.resume is not None
+        )  # here, and not by another request or worker
+        if is_driven and (background or (goes_on and run.exchange.delivery.shows_calls)):
             await run.on_record()  # the row is never ahead of its run
-        if not is_driven or run.shown_to is not None:
+        if not is_driven or run.answer.shown_to is not None:
             await self._mark_tainted(run, tenant=entered.caller.tenant)
         if asked.decisions:
             facts = await self._as_begun(facts, run.exchange)
@@ -141,7 +144,7 @@ class Creation:
             run_id=run.exchange.id,
             created_s=run.created_s,
             request_key=request_key if goes_on else None,
-            decided=run.decided,
+            decided=run.answer.decided,
             background=background,
         )
         repeats = False
@@ -202,7 +205,7 @@ class Creation:
         One that is about another person's run is marked: it shows calls of a conversation that this one does not have.
         """
         if (
-            run.shown_to is not None
+            run.answer.shown_to is not None
             or not run.done
             or await self.taints.is_any_marked([run.exchange.id], tenant=tenant)
         ):
@@ -214,7 +217,7 @@ class Creation:
         if stored is None:
             return facts
         found = await narrowings(self.kept.store, stored.id, tenant=stored.tenant)
-        resume = answered.resume  # None: another request or worker drives the run
+        resume = answered.execution.resume  # None: another request or worker drives the run
         own = build_narrowing(answered, stored) if resume is None else resume.narrows or {}
         if resume is not None or not own:
             found.append(own)
@@ -234,8 +237,8 @@ class Creation:
             own_bytes=len(content),
             references=wanted.references,
             further=wanted.without_output,
-            limit_bytes=lane.body_bytes,
-            limit_values=lane.body_values,
+            limit_bytes=lane.bounds.body_bytes,
+            limit_values=lane.bounds.body_values,
         )
         earlier = await self._earlier(wanted, bounds, tenant=tenant, local=local)
         looked_up = (*wanted.without_output, *wanted.claimed)
@@ -373,7 +376,7 @@ class Creation:
 
     async def _get_fence(self, run: LiveRun, row: StoredResponse) -> int:
         """Return the fence with which this worker has the run: by now the run may be another's. Raises GatewayError."""
-        resume = run.exchange.resume
+        resume = run.exchange.execution.resume
         if resume is not None or run.exchange.id == run.request_id:
             return 0 if resume is None else resume.run.fence
         stored = await self.kept.store.run(row.run_id, tenant=row.tenant)  # this request follows it, or repeats its end

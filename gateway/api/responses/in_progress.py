@@ -114,7 +114,7 @@ class OpenResponses:
 
     def _close_answered(self, one: OpenResponse, end: End) -> None:
         """Leave a response whose client was answered. One whose answer the store did not take stays open until then."""
-        is_owed = (one.run.untold and one.run.done) or (one.told is not None and one.may_be_found)
+        is_owed = (one.run.attendance.untold and one.run.done) or (one.told is not None and one.may_be_found)
         if is_owed and not one.is_stored and one.clients == 1:
             self._end_later(one, end, then=self._leave)
         else:

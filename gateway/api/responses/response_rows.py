@@ -17,7 +17,7 @@ from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.items import build_input_items
 from gateway.runs.answer_log import parse_end_entry
 
-#: The mark of our requests among the clients of runs (`Exchange.client`).
+#: The mark of our requests among the clients of runs (`Origin.client`).
 API: Final = "responses"
 
 

@@ -219,7 +219,9 @@ class KeptResponses:
                 await self.put(one.told)
             return
         if run.error is not None:
-            goes_on = isinstance(run.error, UntoldError) or (run.recorded and (run.effects or run.waits))
+            goes_on = isinstance(run.error, UntoldError) or (
+                run.marks.recorded and (run.marks.effects or run.marks.waits)
+            )
             if goes_on or not one.streams:
                 return
             failure = get_run_error(run)

@@ -72,7 +72,7 @@ class SocketResponses:
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         async with self.creation.requests.admit_request(request) as entered:  # a stranger opens none
             await _check_handshake(entered)
-            limit_bytes = entered.lane.body_bytes
+            limit_bytes = entered.lane.bounds.body_bytes
         frames = ClientFrames(limit_bytes=limit_bytes, most=1 + WAITING)
         async with websocket(request, message_limit_bytes=limit_bytes, frames=frames, decode_text=False) as socket:
             self._open.add(socket)
@@ -152,7 +152,7 @@ class _Connection:
             raise GatewayError("invalid_json", "Send text: one JSON object a message.")
         async with self._creation.requests.admit_request(self._request) as of_handshake:
             entered = replace(of_handshake, head=_without_repetition(of_handshake.head))
-            await check_values(content, limit=entered.lane.body_values)
+            await check_values(content, limit=entered.lane.bounds.body_values)
             body = await aside(partial(json_object, content), content=content)
             before = body.get("previous_response_id")
             self._before = before if isinstance(before, str) else None
@@ -194,7 +194,7 @@ class _Connection:
         note(self._request, run=run.exchange.id, request_id=run.request_id)
         lane.runs.join(run)
         try:
-            await run.transcript.wait_until_open(within_s=lane.status_wait_s)
+            await run.transcript.wait_until_open(within_s=lane.bounds.status_wait_s)
             await self._send_all(stream.first())
             try:
                 await run.transcript.read(_Listener(self, stream))

@@ -8,28 +8,19 @@ from collections.abc import Callable
 from typing import Annotated
 
 from gateway.config.values.value import REFERENCE, ValueType, between, describe_kind
+from gateway.contracts.units import EXPECTED, LONGEST_S, UNITS_S, seconds_of
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)?\Z")
 _SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?\Z")
 _SHARE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(%)?\Z")
-# A year: beyond that a timer is a mistake, and some event loops overflow.
-_LONGEST_S = 8760 * 3600.0
 
 
 def parse_duration(value: object) -> float:
     """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a plain number, from 0 to `8760h`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"expected a duration such as 500ms, 10s, 5m or 24h, found {describe_kind(value)}")
-    if isinstance(value, str):
-        match = _DURATION.match(value.strip())
-        if match is None:
-            raise ValueError("expected a duration such as 500ms, 10s, 5m or 24h")
-        seconds = float(match[1]) * _SECONDS[match[2] or "s"]
-    else:
-        seconds = float(value) if abs(value) <= _LONGEST_S else value
-    if not 0 <= seconds <= _LONGEST_S:
+        raise ValueError(f"{EXPECTED}, found {describe_kind(value)}")
+    seconds = seconds_of(value)
+    if not 0 <= seconds <= LONGEST_S:
         raise ValueError("must be between 0 and 8760h")
     return seconds
 
@@ -76,8 +67,8 @@ def format_share(part: float) -> str:
 def format_duration(seconds: float) -> str:
     """Return the usual exact spelling: 600.0 is `10m`, 60.0 is `60s`, 0.5 is `500ms`."""
     for unit in ("h", "m"):
-        if seconds >= 2 * _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
-            return f"{int(seconds / _SECONDS[unit])}{unit}"
+        if seconds >= 2 * UNITS_S[unit] and seconds % UNITS_S[unit] == 0:
+            return f"{int(seconds / UNITS_S[unit])}{unit}"
     if seconds == int(seconds):
         return f"{int(seconds)}s"
     return f"{seconds * 1000:.6f}".rstrip("0").rstrip(".") + "ms"

@@ -7,7 +7,7 @@ refuses it once another owner has the run. Times are Unix seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, Unpack
+from typing import Final, Literal, NotRequired, Protocol, TypedDict, Unpack
 
 from gateway.contracts.storage.audit_chain import AuditLine as AuditLine
 from gateway.contracts.storage.audit_chain import AuditRow as AuditRow
@@ -22,7 +22,6 @@ from gateway.contracts.storage.list_queries import (
     NarrowedRuns,
     Tally,
 )
-from gateway.contracts.storage.tool_runs import Cancellation, ToolRuns
 
 RunState = Literal[
     "running",
@@ -253,6 +252,36 @@ class AskedAlreadyError(ConflictError):
 
 class KeyTakenError(ConflictError):
     """The error that another run of the caller has the Idempotency-Key of a new one."""
+
+
+#: A request counts as one that waits for so long after it has last said so: its worker may have died since.
+AWAITED_S: Final = 60.0
+
+
+class Cancellation(TypedDict):
+    """The facts of a cancellation. `waiter` is one of the requests that may wait for the run: the others spare it."""
+
+    tenant: str
+    now_s: float
+    events: Sequence[RunEvent]
+    audit: Sequence[AuditLine]
+    waiter: NotRequired[str | None]
+
+
+class ToolRuns(Protocol):
+    """The part of the journal that is about MCP clients. Each method raises StoreError when it fails."""
+
+    async def undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+        """Return the run with this fingerprint whose result its MCP client still wants, or None."""
+
+    async def mark_delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
+        """Record that the client of an `undelivered` run has its result, or will not get it any more."""
+
+    async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
+        """Record that a request waits for a run until then (Unix time); one that waits no longer says 0.
+
+        A new run of an MCP client that asks a person is awaited by the request of its own id for `AWAITED_S`.
+        """
 
 
 class Journal(ToolRuns, Protocol):

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -200,6 +200,20 @@ class _Places:
         return f"input[{index}].{field}" if field else f"input[{index}]"
 
 
+@dataclass(slots=True)
+class _OpenMessage:
+    """The message of the assistant that items are added to, with its calls and their outputs."""
+
+    answer_id: str = ""
+    thoughts: list[str] = field(default_factory=list)
+    fields: Json = field(default_factory=dict)  # only their provider reads these, and those of the calls, by their ids
+    of_calls: dict[str, Json] = field(default_factory=dict)
+    text: str = ""
+    calls: list[Json] = field(default_factory=list)
+    outputs: list[Json] = field(default_factory=list)  # tool messages behind the calls, and then their files
+    files: list[Json] = field(default_factory=list)
+
+
 class _Conversation:
     """The messages of a conversation, as its items are added."""
 
@@ -209,17 +223,10 @@ class _Conversation:
         self.tainted = False
         self.all_thoughts: list[str] = []  # each by itself
         self._answer_ids: list[str] = []  # of the messages of the assistant
-        self._answer_id = ""  # of the message that items are added to
         self._pairs = pairs
         self._unseal = unseal
         self._places = places
-        self._thoughts: list[str] = []
-        self._fields: Json = {}  # of the message and, by their ids, of its calls: only their provider reads them
-        self._of_calls: dict[str, Json] = {}
-        self._text = ""
-        self._calls: list[Json] = []
-        self._outputs: list[Json] = []  # tool messages behind the calls, and then the files of their outputs
-        self._files: list[Json] = []
+        self._open = _OpenMessage()
 
     @property
     def answer_ids(self) -> tuple[str, ...]:
@@ -239,7 +246,7 @@ class _Conversation:
         elif kind in OUTPUT_OF:
             if (output := self._pairs.outputs.get(index)) is not None:
                 self._add_call(build_chat_call(item), _get_output(output))
-                self._answer_id = self._answer_id or request_of_item(item)
+                self._open.answer_id = self._open.answer_id or request_of_item(item)
                 self.tainted = True  # what the client's own tool brought may be a stranger's
         elif kind in OUTPUTS:
             if index in self._pairs.alone:
@@ -257,31 +264,31 @@ class _Conversation:
             self._close()
             self.messages.append({"role": _ROLES[role], "content": chat_content(item["content"])})
             return
-        if self._text or self._calls:
+        if self._open.text or self._open.calls:
             self._close()
         content = chat_content(item["content"], between="")
-        self._answer_id = request_of_item(item)
-        self._text = content if isinstance(content, str) else ""
+        self._open.answer_id = request_of_item(item)
+        self._open.text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
         found = unpack_reasoning(item.get("encrypted_content") or "") or ReasoningContent()
-        if (self._text or self._calls) and not found.goes_on:
+        if (self._open.text or self._open.calls) and not found.goes_on:
             self._close()
         thoughts = [get_text(part) for part in item.get("content") or item.get("summary") or ()]
-        self._thoughts += thoughts or ([found.text] if found.text else [])
+        self._open.thoughts += thoughts or ([found.text] if found.text else [])
         self.all_thoughts += [*thoughts, *found.texts]
         for name, value in found.message.items():
-            known = self._fields.get(name)
-            self._fields[name] = [*known, *value] if isinstance(known, list) and isinstance(value, list) else value
-        self._of_calls |= found.calls
+            known = self._open.fields.get(name)
+            self._open.fields[name] = [*known, *value] if isinstance(known, list) and isinstance(value, list) else value
+        self._open.of_calls |= found.calls
 
     def _add_call(self, call: Json, output: str | Sequence[Json]) -> None:
         text, files = text_and_files(output)
-        self._calls.append(call)
+        self._open.calls.append(call)
         if files:
-            self._files += files
+            self._open.files += files
             text = f"{text}\n{_FILES}" if text else _FILES
-        self._outputs.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        self._open.outputs.append({"role": "tool", "tool_call_id": call["id"], "content": text})
 
     def _add_alone(self, index: int, item: Json) -> None:
         """Add an output that names its tool, and no call: models know outputs of calls only."""
@@ -301,7 +308,7 @@ class _Conversation:
                 tool_name(item["server_label"], item["name"]),
             )
             self._add_call(_call(call_id, name, get_arguments(item)), output)
-            self._answer_id = self._answer_id or request_of_item(item)
+            self._open.answer_id = self._open.answer_id or request_of_item(item)
 
     def _add_summary(self, index: int, item: Json) -> None:
         self._close()
@@ -311,19 +318,19 @@ class _Conversation:
 
     def _close(self) -> None:
         """End the message of the assistant that items are added to."""
-        if self._text or self._calls:
-            message: Json = {"role": "assistant", "content": self._text or None}
-            if self._thoughts:
-                message["reasoning_content"] = "\n".join(self._thoughts)
-            if self._calls:
-                message["tool_calls"] = [{**call, **self._of_calls.get(call["id"], {})} for call in self._calls]
-            message |= self._fields
-            self.messages += [message, *self._outputs]
-            self._answer_ids.append(self._answer_id)
-            if self._files:
-                self.messages.append({"role": "user", "content": self._files})
-            self._text, self._calls, self._outputs, self._files = "", [], [], []
-        self._thoughts, self._fields, self._of_calls, self._answer_id = [], {}, {}, ""
+        open_ = self._open
+        if open_.text or open_.calls:
+            message: Json = {"role": "assistant", "content": open_.text or None}
+            if open_.thoughts:
+                message["reasoning_content"] = "\n".join(open_.thoughts)
+            if open_.calls:
+                message["tool_calls"] = [{**call, **open_.of_calls.get(call["id"], {})} for call in open_.calls]
+            message |= open_.fields
+            self.messages += [message, *open_.outputs]
+            self._answer_ids.append(open_.answer_id)
+            if open_.files:
+                self.messages.append({"role": "user", "content": open_.files})
+        self._open = _OpenMessage()
 
 
 def unseal_summary(item: Json, unseal: Callable[[str], str], *, place: str) -> str:

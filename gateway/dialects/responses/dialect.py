@@ -3,9 +3,9 @@
 Its pages are of its own (gateway/api/responses/), because a request may go on from earlier ones, which are stored.
 """
 
+import time
 from typing import NoReturn
 
-from gateway.aio.clock import SystemClock
 from gateway.dialects.dialect import Dialect, ParsedRequest
 from gateway.dialects.responses import ENDPOINT
 from gateway.dialects.responses.answer import ResponseAnswer
@@ -33,7 +33,7 @@ class ResponsesDialect:
             ResponseFacts.from_request(asked),
             response_id=build_response_id(run_id),
             created_s=created_s,
-            now_s=SystemClock().time,
+            now_s=time.time,
             background=asked.request.background,
         )
 

@@ -42,7 +42,7 @@ Dangers, each with a check of its own:
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gateway.plugin.paths import unseen
@@ -179,22 +179,32 @@ def _object(why: str) -> NoReturn:
     raise Objection("not_plain", f"The command is not plain sh: {why}.")
 
 
+@dataclass(slots=True)
+class _OpenStep:
+    """The step that words are added to."""
+
+    words: list[Word] = field(default_factory=list)
+    inputs: list[Word] = field(default_factory=list)
+    piped: bool = False
+    document: bool = False  # it has a here-document
+    begun: bool = False
+    redirect_first: bool = False  # a redirection stands in front of its words
+
+
 class _Reader:
     """Collects pieces into words, words into steps."""
 
     def __init__(self, variables: frozenset[str]) -> None:
         self._variables = VARIABLES | variables
         self._steps: list[SimpleCommand] = []
-        self._words: list[Word] = []
-        self._inputs: list[Word] = []
+        self._step = _OpenStep()
         self._draft = WordBuilder()
         self._constructs = Constructs()
         self._target: str | None = None  # the redirection that waits for its target
-        self._piped = self._redirects = self._step_begun = False
-        self._redirect_first = False  # a redirection stands in front of the step's words
+        self._redirects = False
         self._operator_before: str | None = None
         self._mark: str | None = None  # the line that ends the here-document that begins behind this line
-        self._expanding = self._document = False  # its text expands; the step has one
+        self._expanding = False  # its text expands
         self._extras: set[str] = set()
         self._counted = self._expansions = 0
 
@@ -237,7 +247,7 @@ class _Reader:
         self._end_word()
         if self._mark is not None:
             _object("a here-document has no end")
-        if self._step_begun or self._operator_before not in (";", "\n"):
+        if self._step.begun or self._operator_before not in (";", "\n"):
             self._end_step()
         self._constructs.end()
         if not self._steps:
@@ -305,23 +315,23 @@ class _Reader:
     def _operator(self, piece: str) -> None:
         self._end_word()
         self._end_step()
-        self._piped = piece == "|"
+        self._step.piped = piece == "|"
         self._operator_before = piece
 
     def _line(self) -> None:
         """End the step if there is one; behind an operator and in front of everything a line end is a gap."""
         self._end_word()
         self._extras.add("line")
-        if self._step_begun:
+        if self._step.begun:
             self._end_step()
-            self._piped = False
+            self._step.piped = False
             self._operator_before = "\n"
 
     def _begin_document(self, match: "re.Match[str]") -> None:
         self._redirect("join", match.group())
-        if self._mark is not None or self._document:
+        if self._mark is not None or self._step.document:
             _object("it holds more than one here-document in a line")
-        self._mark, self._expanding, self._document = match["mark"], not match["quote"], True
+        self._mark, self._expanding, self._step.document = match["mark"], not match["quote"], True
         self._extras.add("input")
 
     def _skip_document(self, text: str, start: int) -> int:
@@ -341,8 +351,8 @@ class _Reader:
         self._end_word()
         if self._target is not None:
             _object("a redirection has no target")
-        self._redirect_first = self._redirect_first or not self._words
-        self._redirects = self._step_begun = True
+        self._step.redirect_first = self._step.redirect_first or not self._step.words
+        self._redirects = self._step.begun = True
         if kind != "join":
             self._target = kind
 
@@ -350,7 +360,7 @@ class _Reader:
         if not self._draft.begun:
             return
         word, brace = self._draft.word(), self._draft.brace
-        self._draft, self._step_begun = WordBuilder(), True
+        self._draft, self._step.begun = WordBuilder(), True
         self._counted += 1
         if self._counted > MOST_WORDS:
             _object(f"it holds more than {MOST_WORDS} words")
@@ -358,11 +368,11 @@ class _Reader:
             _object("a brace counts")
         target, self._target = self._target, None
         if target is None:
-            self._words.append(word)
+            self._step.words.append(word)
         elif word.expands:
             _object("the target of a redirection is expanded")
         elif target == "input":
-            self._inputs.append(word)
+            self._step.inputs.append(word)
             if word.text != "/dev/null":
                 self._extras.add("input")
         elif word.text != "/dev/null":
@@ -371,14 +381,15 @@ class _Reader:
     def _end_step(self) -> None:
         if self._target is not None:
             _object("a redirection has no target")
-        if not self._words:
+        if not self._step.words:
             _object("a command is missing")
-        words = self._constructs.command(self._words)
-        if len(words) < len(self._words) and self._redirect_first:
+        words = self._constructs.command(self._step.words)
+        if len(words) < len(self._step.words) and self._step.redirect_first:
             _object("a redirection stands in front of a reserved word")
         if words:
-            self._steps.append(SimpleCommand(tuple(words), tuple(self._inputs), self._piped, self._document))
-        elif self._document or any(word.text != "/dev/null" for word in self._inputs):
+            self._steps.append(
+                SimpleCommand(tuple(words), tuple(self._step.inputs), self._step.piped, self._step.document)
+            )
+        elif self._step.document or any(word.text != "/dev/null" for word in self._step.inputs):
             raise Objection("redirection", "The command gives an input to a whole construct.")
-        self._words, self._inputs, self._step_begun, self._redirect_first = [], [], False, False
-        self._document = False
+        self._step = _OpenStep(piped=self._step.piped)

@@ -1,7 +1,6 @@
 """The limits of one configuration, as the lanes need them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -17,10 +16,8 @@ from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader, counts_towards
 from gateway.limits.rule import key_id
+from gateway.server.worker_services import WorkerServices
 from gateway.usage.ledger import Ledger
-
-if TYPE_CHECKING:
-    from gateway.server.context_lane import WorkerServices
 
 
 def build_limiter(
@@ -47,7 +44,7 @@ def build_limiter(
     )
 
 
-def build_shared_limiter(settings: Settings, shared: "WorkerServices") -> Limiter:
+def build_shared_limiter(settings: Settings, shared: WorkerServices) -> Limiter:
     """Return the limits of a configuration."""
     return build_limiter(
         settings,
@@ -60,7 +57,7 @@ def build_shared_limiter(settings: Settings, shared: "WorkerServices") -> Limite
 
 
 def budget_reader(
-    shared: "WorkerServices", settings: Callable[[], Settings], keys: Callable[[], KeyRing]
+    shared: WorkerServices, settings: Callable[[], Settings], keys: Callable[[], KeyRing]
 ) -> BudgetReader:
     """Return the reader of the budgets of the configuration and of the keys in use."""
     return BudgetReader(
@@ -74,7 +71,7 @@ def budget_reader(
 
 
 def limit_families(
-    shared: "WorkerServices", settings: Callable[[], Settings], keys: Callable[[], KeyRing]
+    shared: WorkerServices, settings: Callable[[], Settings], keys: Callable[[], KeyRing]
 ) -> Callable[[], Iterator[Metric]]:
     """Return what yields the metric of how full the limits of the configuration and of the keys in use are."""
 

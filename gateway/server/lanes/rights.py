@@ -38,5 +38,5 @@ def build_client_refusal(settings: Settings, keys: KeyRing) -> Refusal:
     """Return what finds why a call of an MCP client may not run any more, by the `keys` of this configuration."""
     serve = settings.mcp.serve
     if serve is None:
-        return lambda exchange: None if exchange.call is None else "This gateway serves no MCP clients any more."
+        return lambda exchange: None if exchange.job.call is None else "This gateway serves no MCP clients any more."
     return ClientRights(keys, served=serve.tools, serves_workflows=serve.has_workflow_tools).refusal

@@ -11,9 +11,10 @@ from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.endpoint_state import Member
-from gateway.upstream.group import Group, GroupRules, QueueRules, RetryRules
+from gateway.upstream.group import Group, GroupRules, RetryRules
 from gateway.upstream.health import HealthChecks, HealthRules
 from gateway.upstream.pool import Pool
+from gateway.upstream.queue import QueueRules
 from gateway.upstream.tls import ResumingContext
 
 

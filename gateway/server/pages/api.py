@@ -36,7 +36,7 @@ from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
 from gateway.limits.usage import LimitUsage
 from gateway.server.lanes.limits import build_shared_limiter
-from gateway.server.pages.page_registry import Leave, PageNeeds
+from gateway.server.pages.needs import Leave, PageNeeds
 from gateway.server.pages.status import StatusFacts
 
 
@@ -75,7 +75,7 @@ class ApiPages:
     def of_responses(self) -> Sequence[Route]:
         """Return the routes of the Responses API."""
         kept, creation, authorise = self._kept, self._creation, self._needs.authorise
-        following = ResponseStreams(kept, keepalive_s=lambda: self._needs.current().lane.keepalive_s)
+        following = ResponseStreams(kept, keepalive_s=lambda: self._needs.current().lane.bounds.keepalive_s)
         socket = SocketResponses(creation)
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=kept, following=following, authorise=authorise)
@@ -87,7 +87,7 @@ class ApiPages:
 
     def _body_limits(self) -> tuple[int, int]:
         lane = self._needs.current().lane
-        return lane.body_bytes, lane.body_values
+        return lane.bounds.body_bytes, lane.bounds.body_values
 
     def of_operating(self) -> Sequence[Route]:
         """Return the routes of pages that show the gateway itself, except for MCP services."""

@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack
 from gateway.api.ops_pages import Route
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
-from gateway.mcp_server.lazy_endpoint import DoorNeeds, open_door
-from gateway.server.pages.page_registry import Leave, PageNeeds
+from gateway.mcp_server.lazy_endpoint import open_door
+from gateway.mcp_server.needs import DoorNeeds
+from gateway.server.pages.needs import Leave, PageNeeds
 
 
 async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequence[Route], Leave]:

@@ -1,78 +1,20 @@
 """The place of our own pages in a worker: it has chats from its start, and makes all others for their first request."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gateway.agent.hidden.taint_marks import ForeignAnswers
 from gateway.api.chat import ChatPages
-from gateway.api.context_request import ContextRequests
 from gateway.api.ops_pages import Route
-from gateway.api.request import VIA, identify_with_scope
-from gateway.auth.keyring import Identify, KeyRing
-from gateway.config import LoadedConfig, Settings
-from gateway.context.resumption import Resumption
-from gateway.contracts.caller import Caller
-from gateway.http.request_head import RequestHead
-from gateway.lanes.local import get_head, note
-from gateway.server.context_lane import LaneServices, WorkerServices
 from gateway.server.lazy_service import FirstUse, import_in_thread
-from gateway.telemetry.exposition import Exposition
-from gateway.telemetry.history import History
+from gateway.server.pages.needs import Leave, PageNeeds
 
 if TYPE_CHECKING:
-    from gateway.api.responses.response_store import KeptResponses
     from gateway.server.pages.api import ApiPages
-
-
-#: Ends the answers of some pages that do not end by themselves. Idempotent.
-Leave: TypeAlias = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageNeeds:
-    """The services that the pages need from the gateway. Each request looks up the configuration in use.
-
-    `started_s` (Unix) is the start of all workers; `demo_url` is the address of the demo model, for a configuration
-    without upstreams.
-    """
-
-    shared: WorkerServices
-    resumption: Resumption
-    kept: FirstUse["KeptResponses"]
-    current: Callable[[], LaneServices]
-    identify: Identify
-    admit: Callable[[], None]
-    is_of_console: Callable[[RequestHead], bool]
-    loaded: Callable[[], LoadedConfig]
-    keys: Callable[[], KeyRing]
-    exposition: Exposition
-    history: History
-    started_s: float
-    demo_url: str | None
-
-    def settings(self) -> Settings:
-        return self.loaded().settings
-
-    def requests(self) -> ContextRequests:
-        return ContextRequests(
-            current=lambda: (self.current().lane, self.current().core),
-            resumption=self.resumption,
-            identify=self.identify,
-            admit=self.admit,
-            foreign=ForeignAnswers(self.shared.store, self.shared.clock),
-        )
-
-    def authorise(self, request: web.Request, *scopes: str) -> Caller:
-        caller = identify_with_scope(scopes, lambda scope: self.identify(get_head(request), True, scope).caller)
-        note(request, key=caller.name)
-        if self.is_of_console(get_head(request)):
-            request[VIA] = "console"
-        return caller
 
 
 class PagesEntry:

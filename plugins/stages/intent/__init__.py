@@ -217,18 +217,18 @@ def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Ser
     if not may_call_tools(exchange):
         return ()
     theirs = client_tools(exchange.body)
-    if not (exchange.only_tools or exchange.services or theirs):
+    if not (exchange.steering.only_tools or exchange.steering.services or theirs):
         return services
 
     def is_described(name: str) -> bool:
-        return exchange.allows(name) and model_name(name) not in theirs
+        return exchange.steering.allows(name) and model_name(name) not in theirs
 
     return [
         dataclasses.replace(
             service, tools={t: line for t, line in service.tools.items() if is_described(f"{service.name}.{t}")}
         )
         for service in services
-        if service.name not in exchange.services
+        if service.name not in exchange.steering.services
     ]
 
 

@@ -145,7 +145,9 @@ class PromptEnhancer:
         self._drop_outdated()
         with_tools = self._config.tools and may_call_tools(exchange)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
-        service = with_tools and exchange.intent is not None and any(map(exchange.allows, exchange.intent.tools))
+        service = (
+            with_tools and exchange.intent is not None and any(map(exchange.steering.allows, exchange.intent.tools))
+        )
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
         selected = self._selection(exchange) if with_tools and _selects(exchange) else None
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service, selected)
@@ -238,7 +240,7 @@ class PromptEnhancer:
 
 def _selects(exchange: Exchange) -> bool:
     """Return whether the request has a selection of tools of its own."""
-    return bool(exchange.only_tools or exchange.services)
+    return bool(exchange.steering.only_tools or exchange.steering.services)
 
 
 def with_system(body: Json, text: str) -> Json:

@@ -62,7 +62,9 @@ class RedactStage:
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         known = Placeholders(await in_turns(_look_alikes(exchange)))
-        if exchange.resume is not None:  # its request has placeholders, and what they stand for is not on record
+        if (
+            exchange.execution.resume is not None
+        ):  # its request has placeholders, and what they stand for is not on record
             return self._answer(await call_next(exchange), known, {})
         found: Counter[str] = Counter()
 
@@ -77,7 +79,7 @@ class RedactStage:
         notes = tuple([await in_turns(change(note)) for note in exchange.notes])
         if exchange.dry:
             told = ", ".join(f"{count} {rule}" for rule, count in sorted(found.items())) or "nothing"
-            exchange = replace(exchange, remarks=(*exchange.remarks, f"redact_pii: it found {told}"))
+            exchange = exchange.with_remarks(f"redact_pii: it found {told}")
         else:
             for rule, count in found.items():
                 self._count(rule, count)

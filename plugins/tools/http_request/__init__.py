@@ -126,7 +126,7 @@ class HttpRequest:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        trace = {} if exchange.tool_trace is None else exchange.tool_trace.get_fields("tools")
+        trace = {} if exchange.execution.tool_trace is None else exchange.execution.tool_trace.get_fields("tools")
         try:
             request = web_request(call.arguments)
             async with asyncio.timeout(self._config.timeout):

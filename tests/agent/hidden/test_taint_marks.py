@@ -15,7 +15,7 @@ __all__ = ["store"]
 
 async def test_calls_that_are_shown_are_marked_by_their_ids(store: Watched) -> None:
     """Nothing else of their run is stored; of a long answer the first call stands for those that are not looked up."""
-    shown = replace(RUN, id="run_2", shows_calls=True)
+    shown = replace(RUN, id="run_2", delivery=replace(RUN.delivery, shows_calls=True))
     steps = [replace(step(number), call_id=f"call_{number:02}0123456789abcdef0123") for number in range(20)]
     hidden = turns(store, shown, tainted=True)
     await hidden.park(FIRST, steps=steps)

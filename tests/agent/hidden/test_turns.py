@@ -64,7 +64,7 @@ async def conversation(store: SqliteStore, *messages: Json, whose: Exchange = RU
 
 def going_on(*messages: Json) -> Exchange:
     """The run in a request that brings these messages."""
-    return replace(RUN, resume=Resume(stored("run_1"), messages))
+    return replace(RUN, execution=replace(RUN.execution, resume=Resume(stored("run_1"), messages)))
 
 
 @pytest.fixture
@@ -173,17 +173,17 @@ async def test_an_answer_that_no_loop_reads_counts_as_one(store: Watched) -> Non
 
 async def test_a_response_is_known_by_its_id(store: Watched) -> None:
     """In a request without a name, whatever its items say; the answer to a question has none of its own."""
-    run = replace(RUN, id="run_2", user=None, answer_id="run_2")
+    run = replace(RUN, id="run_2", user=None, delivery=replace(RUN.delivery, answer_id="run_2"))
     await turns(store, run, "Well.").store(SECOND, ())
-    named = replace(run, answer_ids=("run_2",))
+    named = replace(run, origin=replace(run.origin, answer_ids=("run_2",)))
     assert await conversation(store, AND, DONE, whose=named) == [AND, *SECOND, DONE]
     assert await conversation(store, AND, DONE, whose=replace(named, user="bob")) == [AND, DONE]
-    asking = turns(store, replace(run, id="run_3", answer_id="run_3"), "May I?")
+    asking = turns(store, replace(run, id="run_3", delivery=replace(run.delivery, answer_id="run_3")), "May I?")
     await asking.park(FIRST)
     asking._progress.said = ["It is done."]
     await asking.store([*FIRST, *SECOND], ())
     told: Json = {"role": "assistant", "content": "It is done."}
-    asked = replace(run, answer_ids=("run_3",))
+    asked = replace(run, origin=replace(run.origin, answer_ids=("run_3",)))
     assert await conversation(store, ASKED, MAY, AND, whose=asked) == [ASKED, *FIRST, *SECOND, told, AND]
 
 

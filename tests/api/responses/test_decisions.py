@@ -78,7 +78,7 @@ async def test_a_decision_sent_again_while_its_run_goes_on_gets_the_same_answer(
                     again = (await second.rest()).last
             else:
                 sent = asyncio.create_task(client.create([decision(question)], tools=[GATEWAY]))
-                await until(lambda: len(client.world.gateway.gateway._runs._runs) == 3)
+                await until(lambda: len(client.world.gateway.gateway._state.runs._runs) == 3)
                 gate.set()
                 again = (await sent).json
             told = (await first.rest()).last
@@ -119,7 +119,7 @@ async def test_a_decision_sent_again_to_another_process_gets_the_answer(tmp_path
         await until(lambda: len(client.world.model.asked) == 2)
         body = {"model": "m", "input": [decision(question)], "tools": [GATEWAY]}
         again = asyncio.create_task(client.post(body, second.base_url + RESPONSES))
-        await until(lambda: bool(second.gateway._runs._runs))
+        await until(lambda: bool(second.gateway._state.runs._runs))
         gate.set()
         told, answer = (await first).json, (await again).json
         assert kinds(answer["output"]) == ["mcp_call", "message"] == kinds(told["output"])

@@ -114,7 +114,7 @@ async def test_a_response_that_a_client_reads_is_not_made_of_its_run(tmp_path: P
     """The run may be over before a slow client has all of it; what the client gets is what is kept."""
     async with answering(RUNS, says("one"), tools=desk(tmp_path, write=True)) as client:
         made = (await client.create("1")).json
-        runs = client.world.gateway.gateway._runs
+        runs = client.world.gateway.gateway._state.runs
         run = runs._runs["run_" + made["id"].removeprefix("resp_")]
         runs.join(run)
         await client.store.delete_response(made["id"], tenant="local")  # as if it were not stored yet

@@ -10,9 +10,9 @@ from gateways import until, until_read
 
 from gateway.contracts.storage.store import Json
 from gateway.runs.decision_messages import ADDED, MOST_BYTES
-from gateway.testing.run import GatewayProcess
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
+from tests.support.gateway_process import GatewayProcess
 
 from .answering import (
     CONVERSATIONS,

@@ -69,7 +69,7 @@ async def test_a_reader_sees_usage(tmp_path: Path, who: str) -> None:
     keys = [key("root"), key("user", "context", tenant="ours")]
     async with served(tmp_path, *keys, usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        day, about = format_day(gateway._clock.time()), ("up", "passthrough")
+        day, about = format_day(gateway._process.clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", "gpt-<b>4</b>", *about, "USD", 3, 1, 0, 1, 1200, 5, 300, 0, 1_500_000_000)]
         usage += [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN)]
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
@@ -94,7 +94,7 @@ async def test_too_many_rows_of_days_are_not_drawn(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(api_usage, "ROWS_MOST", 3)
     async with served(tmp_path, key("root"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        today, about = gateway._clock.time(), ("up", "passthrough")
+        today, about = gateway._process.clock.time(), ("up", "passthrough")
         days = [format_day(today), format_day(today - 86400)]
         usage = [StoredUsage(day, "t", "k", name, *about, "", 1, input=1) for name in ("m1", "m2") for day in days]
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
@@ -107,7 +107,7 @@ async def test_a_reader_takes_the_table_along(tmp_path: Path) -> None:
     """All rows of it, of the days and the sums of the page, for the same tenants; as a file that no browser shows."""
     async with served(tmp_path, key("root"), key("user", "context", tenant="ours"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway
-        day, about = format_day(gateway._clock.time()), ("up", "passthrough")
+        day, about = format_day(gateway._process.clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN + 5)]
         await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
         root, user = await browser.signed_in("root"), await browser.signed_in("user")

@@ -3,7 +3,17 @@
 from dataclasses import fields
 from typing import get_args
 
-from gateway.contracts.storage.journal import APPROVED, ENDED, ApprovalState, RunState, StoredRun
+from gateway.context.tool_calls import LOOK_S
+from gateway.contracts.storage.journal import (
+    APPROVED,
+    AWAITED_S,
+    ENDED,
+    ApprovalState,
+    Journal,
+    RunState,
+    StoredRun,
+    ToolRuns,
+)
 
 
 def test_what_has_ended_is_no_state_that_waits() -> None:
@@ -20,3 +30,13 @@ def test_no_record_has_room_for_a_credential() -> None:
     """A run on record is what its client asked for, and nothing that would let somebody be its client."""
     names = {field.name for field in fields(StoredRun)}
     assert not names & {"header", "headers", "credential", "authorization", "api_key"}
+
+
+def test_tool_runs_are_a_part_of_the_journal() -> None:
+    """A run and the requests that wait for it change in one transaction."""
+    assert ToolRuns in Journal.__mro__
+
+
+def test_a_request_says_several_times_that_it_waits() -> None:
+    """One that comes late, on a busy machine, is none that has left."""
+    assert AWAITED_S >= 10 * LOOK_S

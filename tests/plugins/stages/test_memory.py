@@ -13,6 +13,7 @@ from gateway.plugin import last_user_text
 from gateway.plugins.stages.intent import recognise
 from gateway.plugins.stages.memory import PLUGIN, Config, block, new_memory_id, select_memories
 from gateway.testing import FakeHost
+from tests.exchanges import new_exchange
 
 ANN = Caller("ann", "home", frozenset())
 BEN = Caller("ben", "home", frozenset())
@@ -71,7 +72,7 @@ async def through(
     stage = PLUGIN.build(config or Config(), host)
     body = {"messages": [{"role": "user", "content": text}, *after]}
     intent = recognise(last_user_text(body["messages"]), ()) if kind == "memory" else Intent(kind, kind)  # type: ignore[arg-type]
-    exchange = Exchange(id="r", body=body, caller=caller, chain="c", intent=intent, notes=("before",), **facts)
+    exchange = new_exchange(id="r", body=body, caller=caller, chain="c", intent=intent, notes=("before",), **facts)
     await (await stage(exchange, call_next)).stream(tell)
     assert seen[0].notes[0] == "before"
     return seen[0].notes[1:], answer

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.storage.journal import AskedAlreadyError, Change, StoredRun
+from gateway.contracts.storage.journal import AWAITED_S, AskedAlreadyError, Change, StoredRun
 from gateway.contracts.storage.store import Store
-from gateway.contracts.storage.tool_runs import AWAITED_S
 from tests.plugins.stores.records import approval, new, run, step
 
 CLIENT = '{"name":"probe","version":"1.2"}'

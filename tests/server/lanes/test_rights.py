@@ -7,7 +7,9 @@ from gateway.server.lanes.rights import build_client_refusal, key_ring
 from gateway.tools.client_rights import Refusal
 from tests.tools.doubles import exchange
 
-CALL = replace(exchange("here.echo"), call={"tool": "here.echo", "arguments": {}})
+CALL = replace(
+    exchange("here.echo"), job=replace(exchange("here.echo").job, call={"tool": "here.echo", "arguments": {}})
+)
 KEYS = [
     {"name": "anna", "sha256": "a" * 64, "scopes": ["context", "approve"], "tenant": "team"},
     {"name": "bob", "sha256": "b" * 64, "scopes": ["context"], "tenant": "team"},
@@ -36,7 +38,7 @@ def test_without_the_endpoint_no_call_of_its_clients_runs() -> None:
     refusal = refusal_of()
 
     assert refusal(CALL) == "This gateway serves no MCP clients any more."
-    assert refusal(replace(CALL, call=None)) is None
+    assert refusal(replace(CALL, job=replace(CALL.job, call=None))) is None
 
 
 def test_the_tools_of_the_endpoint_are_those_that_may_run() -> None:

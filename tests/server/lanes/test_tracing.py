@@ -16,8 +16,8 @@ from gateway.config import Settings
 from gateway.server.lanes.tracing import MISSING_SDK, open_tracing
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
+from tests.support.gateway_process import GatewayProcess
 
 MISSING = """
 import sys

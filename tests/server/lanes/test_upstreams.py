@@ -6,7 +6,8 @@ from gateway.config import Settings
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import BreakerRules
-from gateway.upstream.group import Group, QueueRules, RetryRules
+from gateway.upstream.group import Group, RetryRules
+from gateway.upstream.queue import QueueRules
 
 HTTP = "http://a.example/v1"
 

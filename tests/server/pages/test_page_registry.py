@@ -78,7 +78,7 @@ async def test_first_requests_that_come_together_are_all_answered() -> None:
                 return response.status
 
         assert await asyncio.gather(*map(status, paths)) == [200] * len(paths)
-        assert (await made.gateway._pages.others()) is (await made.gateway._pages.others())
+        assert (await made.gateway._built.pages.others()) is (await made.gateway._built.pages.others())
 
 
 async def test_a_first_request_is_refused_as_any_other() -> None:
@@ -112,7 +112,7 @@ async def test_strangers_have_nothing_made() -> None:
                     assert response.status == 401
             async with session.options("/context/status", headers=preflight) as response:
                 assert response.status == 204
-        assert made.gateway._pages._later.part is None
+        assert made.gateway._built.pages._later.part is None
 
 
 async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_the_gateway_left() -> None:
@@ -121,10 +121,10 @@ async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_t
     body = {"model": "demo", "input": "slow 600", "background": True, "stream": True}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session, held_imports() as imports:
         first = asyncio.create_task(session.post("/context/v1/responses", json=body))
-        await until(lambda: made.gateway._pages._later._making is not None)
+        await until(lambda: made.gateway._built.pages._later._making is not None)
         leaving = asyncio.create_task(made.gateway.drain())
-        await until(lambda: made.gateway._pages._leaves)
-        assert made.gateway._pages._later.part is None
+        await until(lambda: made.gateway._built.pages._leaves)
+        assert made.gateway._built.pages._later.part is None
         imports.set()
         await asyncio.wait_for(leaving, 120)
         async with await first as stream:
@@ -134,7 +134,7 @@ async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_t
 async def test_a_gateway_that_ends_does_not_wait_for_pages() -> None:
     """Its end comes while they are made for a request whose client has left."""
     async with LocalGateway({"upstreams": []}) as made:
-        making = asyncio.create_task(made.gateway._pages.others())
-        await until(lambda: made.gateway._pages._later._making is not None)
+        making = asyncio.create_task(made.gateway._built.pages.others())
+        await until(lambda: made.gateway._built.pages._later._making is not None)
         await asyncio.wait_for(made.gateway.drain(), 120)
     assert making.cancelled() or making.done()

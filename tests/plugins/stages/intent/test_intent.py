@@ -14,6 +14,7 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
 from gateway.testing import FakeHost
+from tests.exchanges import new_exchange
 from tests.scripted_replies import reply_of
 
 CASES = [json.loads(line) for line in Path(__file__).parents[3].joinpath("data/intent.jsonl").read_text().splitlines()]
@@ -203,7 +204,7 @@ async def through(text: str, host: FakeHost, *, config: Config | None = None, **
     body = {"messages": [{"role": "user", "content": text}]}
     caller = Caller("a", "t", frozenset())
     given: dict[str, object] = {"body": body, "caller": caller, "chain": "c", "notes": ("before",), **facts}
-    reply = await stage(Exchange(id="r", **given), call_next)  # type: ignore[arg-type]
+    reply = await stage(new_exchange(id="r", **given), call_next)
     assert reply.intent == seen[0].intent
     return seen[0]
 

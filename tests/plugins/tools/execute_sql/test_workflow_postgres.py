@@ -10,9 +10,9 @@ from gateways import until_read
 
 from gateway.contracts.storage.store import Json
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.run import GatewayProcess
 from tests.mcp_server.serving import Era, World, both_eras, keys, texts
 from tests.mcp_server.test_workflow_tools import flows
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.postgres
 #: What the fixture `server` prepares.

@@ -1,9 +1,9 @@
 """Starts gateways by a fork of a process that has imported them: a start costs a tenth of the CPU time.
 
-`fork_gateway` asks the server on the socket that TWOLANE_FORKSERVER names, and starts the server first where there is
-none. The server ends with the process that TWOLANE_FORKSERVER_OWNER names. For each gateway it forks a minder, which
-forks the gateway, sends the gateway's number and then its exit code, and leaves the zombie until the asker has read
-that: so a signal never reaches a stranger who was given the number anew.
+`forked` asks the server on the socket that TWOLANE_FORKSERVER names, and starts the server first where there is none.
+The server ends with the process that TWOLANE_FORKSERVER_OWNER names. For each gateway it forks a minder, which forks
+the gateway, sends the gateway's number and then its exit code, and leaves the zombie until the asker has read that:
+so a signal never reaches a stranger who was given the number anew.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ OWNER: Final = "TWOLANE_FORKSERVER_OWNER"
 _SERVER: Final = """
 import sys
 _, sys.path[0], path, owner = sys.argv
-from gateway.testing.forkserver import serve
+from tests.support.forkserver import serve
 serve(path, owner)
 """
 #: What the gateways find imported: what most of them use, and what costs those that use it most of their start.
@@ -66,7 +66,7 @@ _POLL_S: Final = 0.02
 _MOST_FILES: Final = 1 << 16
 
 
-class ForkedProcess:
+class Forked:
     """A gateway that the server forked, with what asyncio's Process offers of a process."""
 
     def __init__(self, asked: socket.socket) -> None:
@@ -99,19 +99,19 @@ class ForkedProcess:
         self._ended.set()
 
 
-async def fork_gateway(arguments: Sequence[str], *, stdout: int, stderr: int) -> ForkedProcess:
+async def forked(arguments: Sequence[str], *, stdout: int, stderr: int) -> Forked:
     """Run `gateway ARGUMENTS` in a session of its own, with this process's folder and environment."""
-    asked = await asyncio.to_thread(_connect, os.environ[SOCKET])
+    asked = await asyncio.to_thread(_connected, os.environ[SOCKET])
     request = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
     try:
         socket.send_fds(asked, [json.dumps(request).encode()], [stdout, stderr])
-        return ForkedProcess(asked)
+        return Forked(asked)
     except BaseException:
         asked.close()
         raise
 
 
-def _connect(path: str) -> socket.socket:
+def _connected(path: str) -> socket.socket:
     """Connect to the server; the first caller starts it."""
     with Path(f"{path}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ import pytest
 from gateways import until
 
 from gateway.testing import processes
-from gateway.testing.forkserver import OWNER, SOCKET, fork_gateway
+from tests.support.forkserver import OWNER, SOCKET, forked
 
 CONFIG = {"upstreams": [], "listen": "127.0.0.1:0"}
 
@@ -31,7 +31,7 @@ async def test_it_has_the_askers_folder_environment_and_streams(output: Path, mo
     with output.open("wb") as stream:
         for url in ("http://127.0.0.1:9/v1", "no url"):
             monkeypatch.setenv("UP_URL", url)
-            asked = await fork_gateway(["check-config"], stdout=stream.fileno(), stderr=stream.fileno())
+            asked = await forked(["check-config"], stdout=stream.fileno(), stderr=stream.fileno())
             codes.append(await asked.wait())
     assert codes == [0, 1]
     assert "upstreams[0].base_url: a URL has no spaces" in output.read_text()
@@ -41,7 +41,7 @@ async def test_it_leads_a_session_and_is_no_child_of_the_asker(output: Path) -> 
     """Its family is that of an executed gateway; a signal that kills it is its negative exit code."""
     with output.open("wb") as stream:
         arguments = ["run", "-c", str(output.parent / "gateway.yaml")]
-        gateway = await fork_gateway(arguments, stdout=stream.fileno(), stderr=stream.fileno())
+        gateway = await forked(arguments, stdout=stream.fileno(), stderr=stream.fileno())
     leader = processes.living_process(gateway.pid)
     assert leader is not None and leader.parent != os.getpid()
     assert gateway.returncode is None
@@ -56,7 +56,7 @@ async def test_many_at_once(output: Path) -> None:
     """Each has its own exit code."""
     with output.open("wb") as stream:
         commands = [["version"] if n % 2 else ["no-such-command"] for n in range(10)]
-        started = [fork_gateway(command, stdout=stream.fileno(), stderr=stream.fileno()) for command in commands]
+        started = [forked(command, stdout=stream.fileno(), stderr=stream.fileno()) for command in commands]
         codes = [await gateway.wait() for gateway in await asyncio.gather(*started)]
     assert codes[0::2] == [2] * 5
 
@@ -64,7 +64,7 @@ async def test_many_at_once(output: Path) -> None:
 async def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
     """Nothing of it is left, and the next owner starts another."""
     code = (
-        "import asyncio, os, sys; from gateway.testing.forkserver import OWNER, forked\n"
+        "import asyncio, os, sys; from tests.support.forkserver import OWNER, forked\n"
         "os.environ[OWNER] = str(os.getpid())\n"
         "async def main(): await (await forked(['check-config'], stdout=1, stderr=2)).wait()\n"
         "asyncio.run(main())"

@@ -8,11 +8,10 @@ from tools.toolbox import Toolbox
 from gateway.config import ConfigError, Problem, Settings, load
 from gateway.contracts.storage.store import Json
 from gateway.registry.check import check_plugins
-from gateway.server.context_tools import build_gate, load_tools
+from gateway.server.lanes.context_tools import build_gate, load_tools
 from gateway.tools.gate import RiskClaim
 from gateway.tools.results import Results
-
-from .test_context_lane import toolbox
+from tests.server.test_context_lane import toolbox
 
 URL, OTHER, PRIVATE = "https://a.example/", "https://b.example/", "http://10.0.0.1/"
 _WORK = {"cwd": ".", "sandbox": "none"}

@@ -1,18 +1,22 @@
 """An endpoint is passed over for the models that it does not have."""
 
-from gateway.upstream.missing_models import FIRST_S, LONGEST_S, MODELS, MissingModels
+from gateway.upstream.endpoint_state import FIRST_LACK_S, LONGEST_LACK_S, MOST_LACKED, MissingModels
 
 
 def test_an_endpoint_is_passed_over_for_a_while_that_grows() -> None:
     """One request asks it again, and the others wait for what it says."""
     lacking = MissingModels()
-    assert lacking.add("m", 0.0) and lacking.is_missing("m", FIRST_S - 1) and not lacking.is_missing("m", FIRST_S)
-    lacking.ask("m", FIRST_S)
-    assert lacking.is_missing("m", FIRST_S + 1)
-    assert not lacking.add("m", FIRST_S) and lacking.is_missing("m", 3 * FIRST_S - 1)
+    assert (
+        lacking.add("m", 0.0)
+        and lacking.is_missing("m", FIRST_LACK_S - 1)
+        and not lacking.is_missing("m", FIRST_LACK_S)
+    )
+    lacking.ask("m", FIRST_LACK_S)
+    assert lacking.is_missing("m", FIRST_LACK_S + 1)
+    assert not lacking.add("m", FIRST_LACK_S) and lacking.is_missing("m", 3 * FIRST_LACK_S - 1)
     for _ in range(10):
         lacking.add("m", 0.0)
-    assert lacking.is_missing("m", LONGEST_S - 1) and not lacking.is_missing("m", LONGEST_S)
+    assert lacking.is_missing("m", LONGEST_LACK_S - 1) and not lacking.is_missing("m", LONGEST_LACK_S)
 
 
 def test_other_models_and_one_that_came_back_are_not_passed_over() -> None:
@@ -29,6 +33,6 @@ def test_other_models_and_one_that_came_back_are_not_passed_over() -> None:
 def test_the_latest_models_are_remembered() -> None:
     """Clients may name any number."""
     lacking = MissingModels()
-    for number in range(MODELS + 1):
+    for number in range(MOST_LACKED + 1):
         lacking.add(f"m{number}", 0.0)
-    assert len(lacking.models) == MODELS and not lacking.is_missing("m0", 0.0) and lacking.is_missing("m1", 0.0)
+    assert len(lacking.models) == MOST_LACKED and not lacking.is_missing("m0", 0.0) and lacking.is_missing("m1", 0.0)

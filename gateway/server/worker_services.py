@@ -1,0 +1,39 @@
+"""The services that one worker has once, for all its configurations."""
+
+from dataclasses import dataclass, field
+
+from gateway.auth.active_keys import KeysInUse
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.storage.store import Store
+from gateway.lanes.passthrough.unread import Unread
+from gateway.limits.budgets import Budgets
+from gateway.limits.meters import Meters
+from gateway.mcp.servers import McpServers
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases
+from gateway.runs.live import LiveRuns
+from gateway.telemetry.tracing.tracer import Tracer
+from gateway.tools.active_config import ActiveEquipment
+from gateway.tools.results import Results
+from gateway.usage.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerServices:
+    """The services that one worker has once, for all its configurations."""
+
+    store: Store
+    runs: LiveRuns
+    feed: EventFeed
+    leases: Leases
+    counters: Counters
+    clock: Clock
+    mcp_servers: McpServers
+    in_use: ActiveEquipment
+    results: Results
+    usage: Ledger
+    keys: KeysInUse
+    meters: Meters
+    budgets: Budgets
+    tracer: Tracer | None = None
+    unread: Unread = field(default_factory=Unread)

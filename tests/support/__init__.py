@@ -1,0 +1,1 @@
+"""What tests of running gateways start them with, and no installed gateway needs."""
