@@ -33,7 +33,7 @@ _NONE_EXACT: Final[Mapping[str, Json]] = {}
 class Further:
     """The fields that upstreams send in one turn besides texts and calls.
 
-    `beside` are fields of the message, `about` those of the answer as a whole, and `about_choice` those of its choice.
+    `beside` are fields of the message, `about` fields of the answer as a whole, `about_choice` fields of its choice.
     """
 
     beside: MessageFields = field(default_factory=MessageFields)
@@ -54,8 +54,8 @@ class Further:
 class AnswerReader:
     """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
-    `scans`: calls are looked for in its text, too. `exact_tools` are those of the exchange. `has_sources`: the model's
-    server has read by itself what others wrote. `has_tool` tells which tools exist.
+    `scans`: the reader looks for calls in its text, too. `exact_tools` come from the exchange. `has_sources`: the
+    model's server has read untrusted text by itself. `has_tool` returns whether a tool exists.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AnswerReader:
         self._further = further or Further()
         self._exact_tools = exact_tools
         self._echoed = FieldAccumulator()
-        self._content_parts: list[Json] = []  # that are no text
+        self._content_parts: list[Json] = []  # without the text parts
 
     @property
     def content(self) -> str:
@@ -110,7 +110,7 @@ class AnswerReader:
             emit(chunks.delta(rest))
 
     def finish(self) -> tuple[str, Outcome]:
-        """Return the text that was held back and is no call after all, and the outcome of the answer."""
+        """Return the text that was held back and turned out not to be a call, and the outcome of the answer."""
         rest, found = self._scanner.finish(finish_reason=self.reason)
         found = exact(found, self._exact_tools)
         rest = self._defuser.feed(rest) + self._defuser.finish()
@@ -230,9 +230,9 @@ def build_reader(
     holds_back: bool = False,
     hides_text: bool = False,
 ) -> AnswerReader | PlainAnswer:
-    """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours.
+    """Return the reader of a reply to this request. Only an answer in text can contain calls of the gateway's tools.
 
-    `holds_back`: the reply is asked for without the format. `hides_text`: its text is not shown.
+    `holds_back`: the request leaves the format out. `hides_text`: the client does not see the reply's text.
     """
     if exchange.job.workflow is not None:
         return PlainAnswer(usage=usage)

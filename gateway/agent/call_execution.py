@@ -65,16 +65,16 @@ class Effects:
         """Run a cleared call and return its result, or None if it did not run.
 
         None: its clearance had changed by the time that its start was stored. `stands` returns whether the clearance is
-        unchanged, and `is_granted` asks the store whether the grant is, if there is one. `begun` reports the effect to
-        the clients. Raises GatewayError: the call did not run, or its outcome is stored. Raises StoreError: it did not
-        run.
+        unchanged, and `is_granted` reads from the store whether its grant is, if there is one. `begun` reports the
+        effect to the clients. Raises GatewayError: the call did not run, or its outcome is stored. Raises StoreError:
+        it did not run.
         """
         if self.budget.left_s <= 0:
             raise self.budget.expiry()
         let_go = equipment.hold()
         try:
             if tainted := equipment.runner.taints(entry, planned.call, self.exchange):
-                self.progress.strangers.add(number)  # from the start: nobody knows how much of a call comes back
+                self.progress.strangers.add(number)  # from the start: it is unknown how much of a call comes back
             may_run = await self._start(number, approval, tainted=tainted, is_granted=is_granted)
             if not (may_run and stands()):
                 self.recorder.withdraw(number)
@@ -105,7 +105,7 @@ class Effects:
             self.recorder.withdraw(number)
             raise
         except UnwrittenError:
-            if self.recorder.steps[number].state == "started":  # nobody knows whether the run is ours behind that line
+            if self.recorder.steps[number].state == "started":  # behind that line the run may belong to another worker
                 self.recorder.withdraw(number)
             raise
         except GatewayError:
@@ -160,7 +160,7 @@ class Effects:
             await self._finish(number, None)
 
     def _leave(self, number: int, work: "asyncio.Task[CallOutcome]") -> None:
-        """Wait no longer for a tool that does not end. The log says so, and what came of it if it ends after all."""
+        """Stop waiting for a tool that does not end. The log records that, and its outcome if it ends after all."""
         which = f"the tool {self.recorder.steps[number].tool!r} of the run {self.exchange.id} (step {number})"
         log.error("%s was cancelled %g s ago and goes on: its outcome is unknown", which, TOOL_ENDS_S)
 

@@ -1,6 +1,6 @@
 """One tool call as a state machine: it runs, and its result is the end. No I/O, no clock, and no model.
 
-It stands where a `Loop` stands, so that the same gate, record and approvals serve a call that an MCP client asks for.
+It stands where a `Loop` stands, so that the same gate, record and approvals serve a call that an MCP client requests.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,7 @@ class CallLoop:
 
     @property
     def extra_fields(self) -> Json:
-        """Return {}: there is no answer of a model."""
+        """Return {}: no model has answered."""
         return {}
 
     @property

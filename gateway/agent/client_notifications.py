@@ -27,7 +27,7 @@ from gateway.runs.run_span import approval_span, send_refused
 
 #: Sends the client a chunk of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
-#: Marks calls of these numbers, among the steps of a run, whose results strangers may have written.
+#: Marks calls of these numbers, among the steps of a run, whose results may contain untrusted text.
 Mark: TypeAlias = Callable[[Collection[int], Sequence[StoredStep]], Awaitable[None]]
 
 
@@ -104,7 +104,7 @@ class Questions:
     def trace_decisions(self, approvals: Sequence[Approval]) -> None:
         """Note decisions in the trace of the run: each once, from the question to the decision.
 
-        Whoever cancels the run notes the approvals that are cancelled with it.
+        The code that cancels a run notes the approvals that are cancelled with it.
         """
         trace, tracer = self.exchange.execution.trace, self.parts.tracer
         if trace is None or tracer is None or not trace.context.sampled:
@@ -117,7 +117,7 @@ class Questions:
     def last(self, pending: Sequence[Approval]) -> str:
         """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
 
-        A call of an MCP client has none: whoever makes it for the client puts the question in its own way.
+        A call of an MCP client has none: the MCP endpoint puts the question in its own way.
         """
         if self.exchange.job.call is not None:
             return ""
@@ -134,9 +134,9 @@ class Questions:
     def are_shared(self) -> bool:
         """Return whether the same call in two runs shares one approval.
 
-        A stored run requests its own approval, because it brings an answer of its own. Calls of MCP clients share the
-        run itself (`gateway.context.tool_calls`). Requests that name neither an end user nor a conversation may be of
-        different people, and an approval shows what its run is about.
+        A stored run requests its own approval, because it has its own answer. Calls of MCP clients share the run itself
+        (`gateway.context.tool_calls`). Requests that name neither an end user nor a conversation may be of different
+        people, and an approval shows what its run is about.
         """
         exchange = self.exchange
         is_named = exchange.user is not None or exchange.conversation is not None
@@ -173,7 +173,7 @@ class Questions:
         return None
 
     async def _same_call(self) -> tuple[str, Json] | None:
-        """Return that another run is the one of this call of an MCP client, if it asked first."""
+        """Return "" and the facts of another run that has the same call of an MCP client, if there is one."""
         exchange = self.exchange
         other = await self.parts.store.undelivered_run(exchange.origin.fingerprint, tenant=exchange.caller.tenant)
         return None if other is None or other.id == exchange.id else ("", spoken.build_waiting_facts(other.id, ()))
@@ -218,7 +218,7 @@ class Reports:
             await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.started"}))
 
     async def report_finish(self, number: int, planned: PlannedCall, say: Say, *, place: int) -> None:
-        """Report that a call has run. The client gets no result that strangers wrote before the call is marked."""
+        """Report that a call has run. A result with untrusted text reaches the client only after the call is marked."""
         self._notify_watcher(number)
         if self.exchange.delivery.shows_calls:
             if number in self.progress.strangers:

@@ -32,7 +32,7 @@ Four things can interrupt a run, each in its own way:
 
 Dangers.
 - A retry after an effect. `_failed` gives every error behind an effect a status on which clients do not try again.
-- Text that is said twice. `progress.said` is the text of the whole turn. Before you repeat a call of the model, cut it
+- Text that is sent twice. `progress.said` is the text of the whole turn. Before you repeat a call of the model, cut it
   back to its length before that call.
 - A cycle of references: the parts of a run get functions of each other, but none of the driver, so that a finished run
   is freed at once.

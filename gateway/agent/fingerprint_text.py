@@ -22,7 +22,7 @@ from gateway.dialects.message_identity import (
 #: A text of this length is recognised by itself.
 TELLING_BYTES: Final = 48
 _TEXT, _ARGUMENTS = b"t", b"j"
-#: Fields that are read in ways of their own, and those that are no text.
+#: Fields that have their own readers, and fields that are not text.
 _FIELDS: Final = frozenset(("role", "content", "tool_calls", "function_call", "name", "id", "type", "tool_call_id"))
 #: Texts that say nothing.
 _NAMES: Final = frozenset(("id", "type", "format", "role", "index"))

@@ -94,12 +94,11 @@ class Loop:
     """One run. `plan` validates and judges a call; `client_tools` are the names of the client's own tools.
 
     A client that brought its tools as `functions` gets one call at a time. `is_lowered`: the limit of calls is the
-    client's, so calls up to it run, the model is told of it once, and its next call ends the turn and is no failure.
+    client's, so calls up to it run, the model learns of it once, and its next call ends the turn without an error.
     `wanted_format`: the last answer has this format. The model answers in text and calls tools without it, and then
-    gives its answer in the format, unless its text has that already.
-    `must_call`: the first answer is a call. A model that answers in text is asked once more.
-    `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
-    agent_iteration_limit).
+    gives its answer in the format, unless its text has that already. `must_call`: the first answer is a call. A model
+    that answers in text is called once more. `answered` and `executed` raise GatewayError where the run must end
+    (agent_malformed_tool_call, agent_iteration_limit).
     """
 
     limits: LoopLimits
@@ -113,7 +112,7 @@ class Loop:
     must_call: bool = False
     #: The hidden turns so far, which the client never sees.
     hidden: list[Json] = field(default_factory=list)
-    #: Calls asked for, executed or answered with an error.
+    #: Calls requested, executed or answered with an error.
     asked: int = 0
     malformed: int = 0
     _wishes: _Wishes = field(default_factory=_Wishes)
@@ -194,8 +193,8 @@ class Loop:
     def extra_fields(self) -> Json:
         """Return the other fields of that answer, which its model must see again.
 
-        `message` are those of the message, `calls` those of each call by its id. `added` are messages of the user that
-        came with decisions on its calls.
+        `message` holds fields of the message, `calls` fields of each call by its id. `added` are messages of the user
+        that came with decisions on its calls.
         """
         return self._called.beside
 

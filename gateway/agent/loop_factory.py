@@ -144,7 +144,7 @@ class NarrowedRun:
     async def _say(self, found: Sequence[Json]) -> None:
         """Add messages that came with decisions to the open round. A workflow and a single call have none.
 
-        Their user may want to be asked before each call from now on: no stage reads them. Raises StoreError.
+        No stage reads them, so this detects a user's wish to approve each call from now on. Raises StoreError.
         """
         progress, loop = self._progress, self._loop
         for one in found:
@@ -158,7 +158,7 @@ class NarrowedRun:
 
 
 def _plan(parts: AgentParts, exchange: Exchange, progress: RunProgress, found: FoundCall, call_id: str) -> PlannedCall:
-    """Judge a call as `Plan` does, with the taint and the user's request to be asked.
+    """Judge a call as `Plan` does, with the taint and the user's wish to approve each call.
 
     The client knows a call that it is shown by an id that no other call has.
     """

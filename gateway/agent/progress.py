@@ -53,12 +53,12 @@ class TurnQuestion:
 class RunProgress:
     """The stored state of a run besides its loop and its steps.
 
-    `question` is the answer in which its turn ended, until a client goes on behind it. Of the hidden messages of the
-    run, those up to `kept` are stored with it, and those up to `start` belong to earlier answers.
+    `question` is the answer in which its turn ended, until a client goes on behind it. The hidden messages of the run
+    up to `kept` are stored with it, and the ones up to `start` belong to earlier answers.
 
     `rounds` are the numbers of the calls of each round, with the text before them and the other fields of the answer.
-    The last round is open until all its results are there. `read_tainted`: strangers wrote some of the earlier turns of
-    the conversation. `strangers` are the steps of this run whose results strangers wrote, or may have written.
+    The last round is open until all its results are there. `read_tainted`: earlier turns of the conversation contain
+    untrusted text. `strangers` are the steps of this run whose results contain untrusted text, or may do so.
 
     Of the calls that the client is shown, the first `asked_behind` had results before the question, and the first
     `shown` belong to earlier answers.
@@ -82,7 +82,7 @@ class RunProgress:
 
     @property
     def is_tainted(self) -> bool:
-        """Return whether strangers wrote a text that the model has read, or will read in its next call."""
+        """Return whether the model has read untrusted text, or will read it in its next call."""
         return self.read_tainted or bool(self.strangers)
 
     def is_call_tainted(self, number: int) -> bool:
@@ -90,7 +90,7 @@ class RunProgress:
         return self.read_tainted or bool(self.strangers - {number})
 
     async def load_ask_before_flag(self, remembered: RememberedDecisions, exchange: Exchange) -> None:
-        """Read whether the user wants to be asked before each call of this run or conversation. Raises StoreError."""
+        """Read whether the user wants to approve each call of this run or conversation. Raises StoreError."""
         self.asked_for = self.asked_for or await remembered.has_ask(exchange)
 
     def time_call(self, *, model: object, clock: Clock) -> TimedCall:
@@ -185,7 +185,7 @@ class StoppedRound:
 
 
 def cut_results(steps: Sequence[StoredStep]) -> list[CallOutcome]:
-    """Return what the model of a later turn is told of the calls of a round whose run ended in its midst."""
+    """Return the results that a later turn's model reads for the calls of a round that its run left unfinished."""
     return [CallOutcome(text, text, ok=False) for text in map(_cut_result, steps)]
 
 

@@ -1,4 +1,4 @@
-"""One group of calls, from its judgement to its results: people are asked if required, and the calls run in order.
+"""One group of calls, from its judgement to its results: people approve calls if required, and the calls run in order.
 
 1. Each call is checked again right before it runs, whatever cleared it: by the tools, definitions, policy, taint and
    grants of that moment, and by its engine. A call that is refused then does not run. A call that needs approval then
@@ -11,9 +11,9 @@ person takes an hour, the policy is reloaded, an earlier call of the round taint
 holds forever. `_through` is a loop that ends in a result, a refusal or the end of the turn, and starts over whenever
 the basis of its decision has changed.
 
-For all calls, once: `_prepare` looks at each. Of those that need approval, it refuses what the tool itself would
-refuse, applies grants, and asks for all missing approvals in one line of the record. So a person sees the whole group
-at once.
+For all calls, once: `_prepare` looks at each. If a call needs approval, it refuses what the tool itself would refuse
+and applies grants. It requests all missing approvals in one line of the record. So a person sees the whole group at
+once.
 Then, for each call in order:
 
 1. *Refused?* Its result is the refusal.
@@ -233,7 +233,7 @@ class Round:
         for i in open_:
             await self._look(i)
         for i in open_:
-            if self._asks(i) and self.numbers[i] not in self._approvals:  # else somebody is asked already
+            if self._asks(i) and self.numbers[i] not in self._approvals:  # else its approval is pending already
                 await self._refuse_or_grant(i)
         held = [i for i in open_ if self._asks(i)]
         lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
@@ -265,7 +265,7 @@ class Round:
             self.run.record.record_grant(self.numbers[i], grant.id, grant.granted_by)
 
     async def _is_granted(self, i: int) -> bool:
-        """Return False if the grant that cleared the call does so no more. The call then asks."""
+        """Return False if the grant that cleared the call does so no more. The call then needs approval."""
         number = self.numbers[i]
         if number not in self._granted or await self._grant(i) is not None:
             return True

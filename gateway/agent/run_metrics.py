@@ -50,9 +50,9 @@ def note_end(
     run: StoredRun | None,
     is_lost: bool,
 ) -> None:
-    """Count a run that is over here, and tell its trace how.
+    """Count a run that is over here, and record its outcome in its trace.
 
-    `run` is how it is stored; `is_lost`: another owner has it, or somebody cancelled it, and they send its span.
+    `run` is how it is stored; `is_lost`: another owner has it or a request cancelled it, and the span is sent there.
     """
     is_over = outcome not in (*PARKED, LEFT)
     if trace is not None:

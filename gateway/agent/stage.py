@@ -30,7 +30,7 @@ class AgentLoops:
 
 
 class _AgentLoop:
-    """The stage: each exchange gets a run of its own, or continues a stored one."""
+    """The stage: each exchange gets its own run, or continues a stored one."""
 
     def __init__(self, parts: AgentParts, limits: LoopLimits) -> None:
         self._parts = parts
@@ -59,7 +59,7 @@ class _AgentLoop:
         return Reply(run.stream, run.release)
 
     async def _handle_without_loop(self, exchange: Exchange, call_next: Handler) -> Reply:
-        """Return an answer that is not read for calls, marked if strangers had a part in what its model reads."""
+        """Return an answer without scanning it for calls, marked as tainted if its model reads untrusted text."""
         parts, progress = self._parts, RunProgress(TurnUsage())
         hidden = HiddenTurns(exchange, progress, store=parts.store, clock=parts.clock, counters=parts.counters)
         await hidden.conversation()

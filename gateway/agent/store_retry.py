@@ -1,6 +1,6 @@
-"""The wait of a run for a store that fails, once a person has been asked about one of its calls.
+"""The wait of a run for a store that fails, once one of its calls has requested an approval.
 
-1. A person's decision is executed, or waits. A store that fails ends no run that a person was asked about.
+1. A person's decision is executed, or waits. A store that fails ends no run that has requested an approval.
 2. No call runs meanwhile: each call still needs its line `started` first.
 3. A run waits here for `WAIT_S`. Then it stays in the store as it is, and any worker that can write takes it up.
 """
@@ -19,7 +19,7 @@ log = logging.getLogger("gateway")
 #: The first pause between two looks at the store, and the longest; each is twice the one before it.
 FIRST_S, LONGEST_S = 0.1, 2.0
 WAIT_S = 30.0
-#: States of a step that a person was asked about, or must be informed of.
+#: States of a step that needed an approval, or that a person must know about.
 _OWED = frozenset(("requested", "started", "unknown"))
 
 

@@ -15,7 +15,7 @@ from gateway.contracts.exchange import Exchange
 #: So often a model is called again in one round; the first pause, twice as long each time, and the longest.
 TRIES: Final = 5
 FIRST_S, LONGEST_S = 0.5, 8.0
-#: A timer may fire so much early, when an upstream that asked for a pause still has it.
+#: A timer may fire so much early, while the pause that an upstream requested lasts.
 EARLY_S: Final = 0.005
 #: Errors that pass, or that an operator can repair.
 _MENDED = PASSING | {"upstream_refused"}

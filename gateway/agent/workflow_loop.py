@@ -40,7 +40,7 @@ Fill: TypeAlias = Callable[[str, Mapping[str, object], Values], Json]
 
 @dataclass(slots=True)
 class WorkflowLoop:
-    """One run of a workflow; `parameters` are checked, with their defaults. `watcher` is told of each step that begins.
+    """One run of a workflow; `parameters` are checked, with their defaults. `watcher` gets each step that begins.
 
     `begin`, `answered` and `executed` raise GatewayError (workflow_failed) where the run must end.
     """
@@ -58,7 +58,7 @@ class WorkflowLoop:
     _cut: set[str] = field(default_factory=set)  # steps of whose results the end is missing
 
     client_tools: ClassVar[frozenset[str]] = frozenset()
-    content: ClassVar[str] = ""  # nothing is said around a call
+    content: ClassVar[str] = ""  # no text surrounds a call
     holds_back: ClassVar[bool] = False
     hides_text: ClassVar[bool] = False
 
@@ -80,7 +80,7 @@ class WorkflowLoop:
 
         `content` is all of its text. No calls are looked for in it.
         """
-        del outcome  # nobody offered it tools
+        del outcome  # the request offered it no tools
         if self._is_last:
             return Finish(content, _ENDS.get(finish_reason, "stop"))
         self._store_result(content, is_cut=finish_reason in _ENDS)

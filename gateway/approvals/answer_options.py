@@ -42,7 +42,7 @@ REPLIES: Final = AnswerOptions()
 def approval_link(console_url: str, approval_id: str) -> str:
     """Return the address of the page of the console where this approval is decided.
 
-    The page asks who opens it, and decides nothing by itself: the address is no secret.
+    The page requires a sign-in, and opening it decides nothing: the address is not a secret.
     """
     return f"{console_url}/approvals/{approval_id}"
 
@@ -104,7 +104,7 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
 
 
 def hindrance_text(answering: AnswerOptions, language: Language = "en") -> str:
-    """Return the sentence that says why the reader may not approve."""
+    """Return the sentence with the reason why the reader may not approve."""
     setting = code("approvals.self: refuse")
     match answering.hindrance, language:
         case "own", "zh":
@@ -122,7 +122,7 @@ def hindrance_text(answering: AnswerOptions, language: Language = "en") -> str:
 
 
 def _withdrawal(named: Sequence[tuple[str, str]], language: Language) -> list[str]:
-    """Return the line with which a reader withdraws calls of its own."""
+    """Return the line with which a reader withdraws its own calls."""
     with_words = " ".join(f"{approval_id} {word}" for approval_id, word in named)
     if language == "zh":
         return ["要撤回调用，请回复这一行：", fence_text(f"拒绝 {with_words}")]
@@ -153,7 +153,7 @@ def _replies(named: Sequence[tuple[str, str]], until: str, language: Language, *
 
 
 def _until(expires_s: float, now_s: float, language: Language) -> str:
-    """Return the time, and the time left until then: not everybody reads UTC."""
+    """Return the time in UTC, and the time left until then for people in other time zones."""
     amount = _amount(max(0.0, min(expires_s, _LAST_S) - now_s), language)
     at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
     return f" {at}（{amount}后）" if language == "zh" else f"{at} ({amount} from now)"

@@ -49,7 +49,7 @@ from gateway.runs.request_snapshot import dump_client, load_exchange
 from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.grants import REMEMBERED_S, ApprovalBinding, Judges, RememberedDecisions
 
-#: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
+#: Approvals of one run: it has at most a thousand calls, and each may need a new approval.
 OF_RUN = 10_000
 #: Approvals that expire in one transaction: each takes about 0.1 ms.
 EXPIRED_AT_ONCE = 100
@@ -132,15 +132,15 @@ class Approvals:
         return next((one for one in alike if one.run_id != step.run_id), None)
 
     def holds(self, approval: Approval) -> bool:
-        """Return whether tool and policy are still those that the approval is bound to."""
+        """Return whether the approval is still bound to the present tool and policy."""
         return self._judges.find_binding(approval.tool) == ApprovalBinding(
             approval.definition_sha256, approval.policy_sha256
         )
 
     async def obstacle(self, approval: Approval) -> str | None:
-        """Return why a call that waits cannot run any more, whoever approves it; None: it can. Raises StoreError.
+        """Return why a waiting call cannot run any more, even if approved; None: it can. Raises StoreError.
 
-        A tool that is not there is no obstacle: its service may come back.
+        A missing tool does not count as an obstacle: its service may come back.
         """
         if approval.client is not None:
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
@@ -305,7 +305,7 @@ class Approvals:
         return run is None or not orjson.loads(run.request or b"{}").get("shows_calls", False)
 
     def _check_decider(self, approval: Approval, wish: Decision, caller: Caller) -> None:
-        """Check that somebody else began the run of a call that is to be approved. Raises GatewayError (own_call)."""
+        """Check that another key began the run of a call that is to be approved. Raises GatewayError (own_call)."""
         if wish.approve and self.rules.refuses(approval, key=caller.name, user=wish.user):
             yours = "Your key" if approval.caller == caller.name else f"The user {approval.user!r}"
             others = list_others(self._deciders(caller.tenant), besides=caller.name)
@@ -373,7 +373,7 @@ class Approvals:
             edited=None,
         )
         event = build_event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
-        if not await self._store.reissue(stale.id, fresh, events=[event]):  # somebody else has asked anew
+        if not await self._store.reissue(stale.id, fresh, events=[event]):  # another request has reissued it
             fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
         self._feed.nudge()
         return GatewayError(

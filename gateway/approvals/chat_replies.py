@@ -1,6 +1,6 @@
 """Answers to approvals as people type them: a message that is, as a whole, `approve ap_... WORD` or `reject ap_...`.
 
-The word behind an id is its check word (gateway/contracts/check_word.py). A message with any other text is no answer:
+The word behind an id is its check word (gateway/contracts/check_word.py). A message with any other text does not count:
 agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation. Words that
 a program is known to add (gateway/approvals/typed_text.py) do not count, if each id has its check word.
 """
@@ -14,11 +14,11 @@ from gateway.approvals.typed_text import typed_text
 from gateway.contracts.check_word import ID, WORD
 from gateway.dialects.dialect import ChatDecision as ChatDecision
 
-#: A longer message is no answer. The text must not have been cut before: what was cut off might be anything.
+#: A longer message is not an answer. The text must not have been cut before: the rest might be anything.
 REPLY_CHARS: Final = 8000
 #: More ids than one answer of a model may have calls.
 REPLY_IDS: Final = 64
-#: A longer reason is no reason but a document.
+#: A longer text is a document and not a reason.
 COMMENT_CHARS: Final = 2000
 
 _WITH_WORD = rf"{ID}(?:\s++{WORD})?+"
@@ -43,7 +43,7 @@ _APPROVES = frozenset(("approve", "批准", "同意"))
 def named_approvals(text: str) -> tuple[str, ...]:
     """Return the ids that a message names, whatever else it contains.
 
-    Those of a document (REPLY_CHARS) do not count.
+    Ids in a document (a text longer than REPLY_CHARS) do not count.
     """
     if len(text) > REPLY_CHARS or not ("p_" in text or "P_" in text):  # quicker than to look for whole ids
         return ()

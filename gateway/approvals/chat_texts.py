@@ -89,7 +89,7 @@ def build_waiting_facts(run_id: str, pending: Sequence[Approval]) -> Json:
 def question(
     run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep], *, service_of: Callable[[str], str | None]
 ) -> Json:
-    """Return the event of a run that waits, for a client that calls are shown to. `steps` are those of the run."""
+    """Return the event of a run that waits, for a client that calls are shown to. `steps` are the run's steps."""
     call_ids = {step.number: step.call_id for step in steps}
     approvals = [
         {**approval_view(one), "service": service_of(one.tool), "call_id": call_ids.get(one.step)} for one in pending

@@ -1,7 +1,7 @@
 """A person's decision on an approval, and what it makes of it: the call that would run, who approved it, the record.
 
 1. A decision is made on the approval as it was read. The store refuses it if others have approved or edited it since.
-2. Several approvals count together only for the same call: those of other arguments count no more.
+2. Several approvals count together only for the same call: approvals of other arguments count no more.
 """
 
 from collections.abc import Mapping, Sequence

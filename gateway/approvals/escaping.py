@@ -104,13 +104,13 @@ class HiddenPart:
 
 
 def escape_line(text: str, limit: int | None = None) -> str:
-    """Return `text` on one line: at most `limit` of its characters, and the number of those that follow."""
+    """Return `text` on one line: at most `limit` of its characters, and the number of characters cut off."""
     head = text if limit is None else text[:limit]
     return _TEXT.sub(_unseen, head) + _note(text[len(head) :], text.count("\n", len(head)))
 
 
 def shown_json(value: Any, limit: int | None = None) -> str:
-    """Return a value's canonical JSON on one line: at most `limit` characters, and the number of those that follow."""
+    """Return a value's canonical JSON on one line: at most `limit` characters, and the number cut off."""
     text = canonical(value)
     head = _head(text, len(text) if limit is None else limit)
     return _JSON.sub(_unseen_in_json, head) + _json_note(text[len(head) :])
@@ -179,7 +179,7 @@ def _longest_run(text: str) -> int:
 
 
 def _names(arguments: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the names of the arguments that are shown, and of those that are left out between them."""
+    """Return the names of the arguments that are shown, and of the ones left out between them."""
     names = sorted(arguments)
     if len(names) <= ARGUMENTS_LINES:
         return names, []

@@ -3,7 +3,7 @@
 1. What decides is the form of the page that showed the call, and only for a while.
 2. A link is used up by its own decision, and by any other that settles the call. It ends with the approval, and with a
    change of the call, its tool or its policy.
-3. The name of the link's webhook decides, as a key of its own with the scope `approve` in the tenant of the run.
+3. The name of the link's webhook decides, as a separate key with the scope `approve` in the tenant of the run.
 """
 
 import hmac
@@ -28,7 +28,7 @@ log = logging.getLogger("gateway")
 
 #: How long the form of a page counts.
 FORM_S: Final = 3600
-#: open: it decides; used: it has; decided: somebody else has; changed: the call, its tool or its policy; ended: time.
+#: open: it decides; used: it has; decided: another request has; changed: the call, its tool or its policy; ended: time.
 LinkState: TypeAlias = Literal["open", "used", "decided", "changed", "ended"]
 _FORM: Final = re.compile(r"([0-9]{1,12})\.[0-9a-f]{64}")
 
@@ -47,7 +47,7 @@ class LinkedCall:
 
 
 class LinkDesk:
-    """The links of one worker. `approvals` are those in use.
+    """The links of one worker. `approvals` is the service in use.
 
     `go_on` lets the run of a decided call go on. It never fails.
     """
@@ -78,9 +78,9 @@ class LinkDesk:
         return LinkedCall(approval_view(approval), linked.name, state, form_token)
 
     async def decide(self, text: str, form_token: str, *, approve: bool, reason: str | None) -> Approval:
-        """Decide as the form of a link's page says, and let the run go on.
+        """Apply the decision from the form of a link's page, and let the run go on.
 
-        Raises GatewayError (link_not_valid, link_used, and those of a decision), StoreError.
+        Raises GatewayError (link_not_valid, link_used, and the errors of a decision), StoreError.
         """
         linked, approval = await self._open_link(text)
         self._check_form(text, form_token)

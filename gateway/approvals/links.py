@@ -23,7 +23,7 @@ SECRET: Final = "links"  # noqa: S105 - its name
 SALT: Final = "twolane approval link"
 #: The page below the console, and the field that carries the link. A query is in none of our log lines.
 PAGE, FIELD = "/link", "token"
-#: A longer text is no link.
+#: A longer text is not a link.
 LONGEST: Final = 2048
 
 

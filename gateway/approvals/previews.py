@@ -1,4 +1,4 @@
-"""Previews of calls that wait for a person: what a call would change, as its tool says it, within bounds.
+"""Previews of calls that wait for a person: the change that a call would make, as its tool describes it, within bounds.
 
 A preview reads what the call itself may read, and changes nothing. One that takes too long is given up, and counts as
 under way until its tool has answered, so that slow tools cannot take all threads.

@@ -25,7 +25,7 @@ from gateway.approvals.escaping import (
 )
 
 REASON_CHARS: Final = 500
-#: So much of a message tells its language.
+#: So much of a message is enough to detect its language.
 LANGUAGE_CHARS: Final = 2000
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
@@ -37,8 +37,8 @@ _OTHER = re.compile("[\u3041-\u30ff\uac00-\ud7a3]|[^\\W\u3041-\u30ff\u3400-\u4db
 class ApprovalDescription:
     """One approval as it is shown; `reason` is the reason why it is held, `rule` names the rule that held it.
 
-    `word` is its check word, "" where the text needs no answer. `required`: so many keys must approve it, which those
-    of `approved_by` have.
+    `word` is its check word, "" where the text needs no answer. `required`: so many keys must approve it; the keys in
+    `approved_by` have.
     """
 
     id: str
@@ -63,7 +63,7 @@ class ApprovalQuestion:
 
 
 def detect_language(text: str) -> Language:
-    """Return Chinese if Han characters, two to a word, are no fewer than other words; else English."""
+    """Return Chinese if Han characters, two to a word, are at least as many as other words; else English."""
     text = text[:LANGUAGE_CHARS]
     han = sum(1 for _ in _HAN.finditer(text))
     return "zh" if han and han >= 2 * sum(1 for _ in _OTHER.finditer(text)) else "en"
@@ -140,7 +140,7 @@ def still_pending_text(question: ApprovalQuestion, *, decided: Sequence[str]) ->
 def undecided_text(question: ApprovalQuestion) -> str:
     """Return the answer to a message that names pending approvals and decides nothing.
 
-    The message is no decision on them, or has no check word that fits.
+    The message is not a decision on them, or lacks the right check word.
     """
     pending, language = question.approvals, question.language
     many = len(pending) > 1
@@ -222,7 +222,7 @@ def call_text(approval: ApprovalDescription, number: int = 0, language: Language
 
 
 def ask_before_ended_text(*, language: Language = "en") -> str:
-    """Return the beginning of the answer to a user who no longer wants to be asked before each call."""
+    """Return the beginning of the answer to a user who no longer wants to approve each call."""
     if language == "zh":
         return "从现在起，本对话中的调用只在安全门要求时才会询问您。\n\n"
     return "From now on calls of this conversation ask you only where the gate does.\n\n"
@@ -282,7 +282,7 @@ def resumed_elsewhere_text(run_id: str, *, language: Language = "en") -> str:
 
 
 def answered_elsewhere_text(run_id: str, *, approves: bool, language: Language = "en") -> str:
-    """Return the answer to a decision on a run of another person, who alone is told what comes of it."""
+    """Return the answer to a decision on a run of another person, who alone gets its result."""
     if language == "zh":
         decided = "已批准。" if approves else "已拒绝。"
         return f"{decided}运行 {_name(run_id)} 的结果只会告知提出请求的人。"

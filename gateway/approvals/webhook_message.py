@@ -1,7 +1,7 @@
 """Notices of approvals to the operator's own endpoint: the body, and its signature by the Standard Webhooks scheme.
 
 https://github.com/standard-webhooks/standard-webhooks: HMAC-SHA256 over `id.timestamp.body`. A notice that is sent
-again has the same id, and gets a timestamp and a signature of its own.
+again has the same id, and gets a new timestamp and signature.
 """
 
 import base64

@@ -173,7 +173,7 @@ class Webhooks:
             self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     async def close(self) -> None:
-        """Stop all notices. The next worker with the duty sends those of pending approvals. Idempotent."""
+        """Stop all notices. The next worker with the duty sends the notices of pending approvals. Idempotent."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait({self._serving})

@@ -1,7 +1,7 @@
 """The keys that recognise an answer that a client sends again. Sans-I/O, but for the thread that makes many of them.
 
 An id is exact. The gateway made it, and gave it to the client of one answer: the id of a call (96 random bits), of an
-approval that the answer asks for, or of the response that contains it. A call's id is found in text, too: some clients
+approval that the answer requests, or of the response that contains it. A call's id is found in text, too: some clients
 rewrite calls as text.
 
 Without an id, an answer is recognised by its meaning, within the end user and the named conversation of its request:
@@ -73,7 +73,7 @@ class Scope:
         return _key(self._marks, b"words", behind, told)
 
     def id_keys(self, *, calls: Iterable[str] = (), asks: Iterable[str] = (), answer: str = "") -> list[str]:
-        """Return the keys of ids: of calls, of approvals that are asked for, and of the answer itself."""
+        """Return the keys of ids: of calls, of requested approvals, and of the answer itself."""
         kinds = ((b"call", calls), (b"ask", asks), (b"answer", (answer,) if answer else ()))
         return [_key(self._ids, kind, own.encode("utf-8", "surrogatepass")) for kind, ids in kinds for own in ids]
 
@@ -90,8 +90,8 @@ class Scope:
 class AnswerKeys:
     """The keys that recognise one answer of a conversation. They are not changed after they are made.
 
-    `prefix` and `place` are those of its meaning. `place` is None in a conversation without a name. `words` and
-    `marks` only find whether strangers had a part in such an answer.
+    `prefix` and `place` are the keys of its meaning. `place` is None in a conversation without a name. `words` and
+    `marks` only find whether such an answer is tainted.
     """
 
     ids: tuple[str, ...]
@@ -212,7 +212,7 @@ def _count_answers(messages: Sequence[Json]) -> int:
 
 
 def to_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
-    """Return the messages without those behind the last answer, which no key depends on."""
+    """Return the messages up to the last answer. No key depends on later ones."""
     end = len(messages)
     while end and messages[end - 1].get("role") != "assistant":
         end -= 1

@@ -24,7 +24,7 @@ class HiddenTurnMap:
 def find_places(
     keys: Mapping[int, AnswerKeys], known: Mapping[str, HiddenTurn | None], *, conversation: str | None
 ) -> HiddenTurnMap:
-    """Return the places of the known turns. `known` are those in the store by their keys, None for two.
+    """Return the places of the known turns. `known` maps keys to turns in the store; None where a key fits two turns.
 
     `conversation` is the name of the conversation. An id of a turn of another name finds nothing.
     """

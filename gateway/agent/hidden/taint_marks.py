@@ -1,13 +1,13 @@
-"""The marks of taint: they say of answers and conversations that strangers had a part in them, and have no text.
+"""The marks of taint: they record that an answer or a conversation contains untrusted text, without the text itself.
 
-They belong to the caller, and not to its end user: a mark only makes the gateway ask more often. A client that edits,
-shortens or sums up its history still taints the run that reads it. Each answer is marked by its words, and so is each
-text in it that is long enough: what the model said or thought, and the arguments of its calls
+They belong to the caller, and not to its end user: a mark only makes the gateway require approvals more often. A client
+that edits, shortens or sums up its history still taints the run that reads it. Each answer is marked by its words, and
+so is each text in it that is long enough: the model's text and thoughts, and the arguments of its calls
 (gateway/agent/fingerprint_text.py). A named conversation is marked before any of it is sent, and so are the names under
 which later requests refer to the answer (gateway/runs/taint_marks.py).
 
-A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls with a result
-that strangers may have written is marked by its id, before the client gets the result.
+A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls whose result may
+contain untrusted text is marked by its id, before the client gets the result.
 """
 
 import logging
@@ -30,7 +30,7 @@ log = logging.getLogger("gateway")
 
 @dataclass(frozen=True, slots=True)
 class ForeignAnswers:
-    """The marks of answers about runs of other people. Their texts are a stranger's in the conversation that gets them.
+    """The marks of answers about runs of other people. Their texts are untrusted in the conversation that gets them.
 
     A question shows the arguments of a call that another person's model wrote.
     """
@@ -81,7 +81,7 @@ class TaintMarks:
         return any(turn is not None and turn.id in (key, marks_id) for key, turn in known.items())
 
     async def mark(self) -> None:
-        """Mark a named conversation, and what the answer is known as, once strangers had a part in it.
+        """Mark a named conversation, and the names of the answer, once untrusted text has entered it.
 
         The mark is stored before the client receives that part. The texts of which the client has all are marked, too.
         """
@@ -102,7 +102,7 @@ class TaintMarks:
         await self.mark()
 
     async def mark_told(self, *, whole: bool = True, tool_calls: Sequence[Json] = ()) -> None:
-        """Mark what the client was told after strangers had a part in it, text by text.
+        """Mark the texts that the client received after untrusted text had entered the answer, one by one.
 
         `whole`: its turn is over, so that this is all. `tool_calls` are the client's own.
         """
@@ -115,9 +115,9 @@ class TaintMarks:
             await self._put(self._scope.marks_id, *keys)
 
     async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
-        """Mark calls that the client is shown, whose results strangers may have written.
+        """Mark calls that the client is shown, whose results may contain untrusted text.
 
-        Only the first calls of a long answer are looked up, so the first one is marked for those behind them.
+        Only the first calls of a long answer are looked up, so the first one is marked for all that follow.
         """
         ids = {steps[number].call_id for number in numbers}
         await self.mark_ids(ids | {steps[0].call_id for number in numbers if number >= IDS_LIMIT})
@@ -128,7 +128,7 @@ class TaintMarks:
             await self._put(self._scope.call_mark(call_id))
 
     async def mark_answer(self, keys: AnswerKeys, tool_calls: Sequence[Json]) -> None:
-        """Mark the answer of a turn that is over, by its words and text by text, if strangers had a part in it."""
+        """Mark the answer of a turn that is over, as a whole and text by text, if it is tainted."""
         if self._progress.is_tainted:
             await self._put(keys.words)
             await self.mark_told(tool_calls=tool_calls)

@@ -1,7 +1,7 @@
 """Hidden turns, stored and put back: the work of a model behind an answer that its client sends again.
 
-The messages of a run that its client never saw are counted from its beginning. Those of a turn that ended in a question
-go in front of the question. The messages that follow from the question go behind it, or in front of the answer to the
+The messages of a run that its client never saw are counted from its beginning. A turn that ended in a question has them
+in front of the question. The messages that follow from the question go behind it, or in front of the answer to the
 request that decided.
 
 An answer is recognised by its keys (gateway/agent/hidden/answer_keys.py). Every turn of an end user or a named
@@ -77,7 +77,7 @@ class HiddenTurns:
             known = await self._store.hidden(asked, tenant=run.caller.tenant)
         except StoreError as error:
             log.warning("hidden turns are not remembered: %s", error)
-            progress.read_tainted = True  # the answers are there, and strangers may have led to them
+            progress.read_tainted = True  # the answers are there, and untrusted text may have led to them
             return messages
         if not (known or run.dry):
             return messages
@@ -91,8 +91,8 @@ class HiddenTurns:
     async def park(self, hidden: Sequence[Json], *, steps: Sequence[StoredStep] = (), replayed_text: str = "") -> None:
         """Store the run's hidden messages up to the question that ends its turn, however its client goes on.
 
-        `steps` are those of the run. `replayed_text` is the text before the question, for a client that did not wait
-        for the end of its answer.
+        `steps` are the steps of the run. `replayed_text` is the text before the question, for a client that did not
+        wait for the end of its answer.
         """
         progress = self._progress
         if self._run.job.call is not None:  # no conversation goes on behind it
@@ -139,7 +139,7 @@ class HiddenTurns:
         await self.marks.mark_answer(keys, tool_calls)
 
     def _unseen(self, hidden: Sequence[Json]) -> Sequence[Json]:
-        """Return hidden messages without those that came with a decision: the client has them."""
+        """Return the hidden messages except the ones that came with a decision: the client has them."""
         seen = [message for _, _, beside in self._progress.rounds for message in beside.get("added", ())]
         return [message for message in hidden if message not in seen] if seen else hidden
 
@@ -185,7 +185,7 @@ class HiddenTurns:
     ) -> None:
         """Store a turn under its ids and its meaning. Of one without a hidden part, the meaning is recorded.
 
-        `which` names the turn among those of its run.
+        `which` names the turn among the turns of its run.
         """
         run = self._run
         before, behind = hidden[start:split], [*hidden[split:], *told]

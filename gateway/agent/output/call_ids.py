@@ -15,7 +15,7 @@ def new_call_id() -> str:
 
 @dataclass(slots=True)
 class _ClientCall:
-    """A call as its client gets it: `sent` is the id that came, `id` and `number` those that are told."""
+    """A call as its client gets it: `sent` is the id that came, `id` and `number` are the ones that the client gets."""
 
     sent: str
     id: str

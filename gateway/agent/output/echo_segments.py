@@ -19,7 +19,7 @@ _ITEMS: Final = ("tool.", "tools.", "approval.")
 
 @dataclass(slots=True)
 class _Piece:
-    """A text that is one item. `tainted`: its model had read what strangers wrote."""
+    """A text that is one item. `tainted`: its model had read untrusted text."""
 
     kind: _Kind
     tainted: bool
@@ -27,7 +27,7 @@ class _Piece:
 
 
 class EchoSegments:
-    """The texts of one turn. `tainted`: the model that writes now has read what strangers wrote."""
+    """The texts of one turn. `tainted`: the model that writes now has read untrusted text."""
 
     __slots__ = ("_at", "_beside", "_is_taken", "_n_taken", "_open", "_pieces", "_strange", "tainted")
 

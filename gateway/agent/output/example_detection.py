@@ -1,8 +1,8 @@
 """Texts that announce the call behind them as an example: the model shows a call and requests none.
 
-Only the sentence right before the call counts, in the languages that models are asked in most. A wrong announcement
-costs a question. So the patterns are announcements ("for example", "would look like") and not each mention of a sample:
-"I read the example file" announces nothing.
+Only the sentence right before the call counts, in the languages that most requests use. A wrong announcement costs a
+question. So the patterns are announcements ("for example", "would look like") and not each mention of a sample: "I read
+the example file" announces nothing.
 """
 
 import re
@@ -71,7 +71,7 @@ _ANNOUNCEMENT = re.compile(_ENGLISH + _CHINESE_JAPANESE_KOREAN + _EUROPEAN, re.I
 def announces_example(before: str) -> bool:
     """Return whether the last sentence of the text before a call announces an example.
 
-    Thought is no part of that text.
+    That text excludes thought.
     """
     text = reasoning_tags.END.split(before[-SENTENCE_CHARS:])[-1]
     return _ANNOUNCEMENT.search(_last_sentence(text)) is not None

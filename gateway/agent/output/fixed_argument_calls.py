@@ -10,7 +10,7 @@ from gateway.tools.schema import find_problem
 def exact(found: Outcome, schemas: Mapping[str, Json]) -> Outcome:
     """Return an outcome, or what is wrong with a call in it that the client could not get as the model wrote it.
 
-    `schemas` are those of the tools, by name. Such a call is never mended: a mended call is another action.
+    `schemas` are the tools' schemas, by name. Such a call is never mended: a mended call is another action.
     """
     if not schemas or not isinstance(found, CallGroup):
         return found

@@ -127,7 +127,7 @@ class NativeCalls:
     def _call(self, index: object, *, id: str, name: str) -> _CallBuilder:  # noqa: A002
         if isinstance(index, int):
             known = self._by_index.get(index)
-            # Parallel calls that all have the index 0: a new one brings an id and a name of its own.
+            # Parallel calls that all have the index 0: a new one brings its own id and name.
             if known and not (name and id and known.id and id != known.id):
                 known.id = known.id or id
                 return known

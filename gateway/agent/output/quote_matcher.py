@@ -32,7 +32,7 @@ _NO_ESCAPE = re.compile(rb"\\(?!u[0-9A-Fa-f]{4})")
 _ENTITY = re.compile(rb"&(?:amp;)*(?:(amp|quot|apos|lt|gt|nbsp)|#([0-9]{1,6})|#x([0-9a-f]{1,5}));", re.IGNORECASE)
 _ENTITIES = {b"amp": b"&", b"lt": b"<", b"gt": b">"}
 _CONTROLS = bytes(range(32))
-#: One pass, each run of backslashes as a whole: what is left of one escape is no part of another.
+#: One pass, each run of backslashes as a whole: the rest of one escape does not belong to another.
 _WHITE_ESCAPES = re.compile(rb"(?<!\\)\\++[nrtbfNRTBF]")
 _NOTHING = _CONTROLS + b" \\\"'`"
 _LOWER = bytes(range(256)).lower()

@@ -1,4 +1,4 @@
-"""The tags between which a model thinks. Text between them is no call and no part of the model's answer."""
+"""The tags between which a model thinks. Text between them is neither a call nor a part of the model's answer."""
 
 import re
 from collections.abc import Iterable

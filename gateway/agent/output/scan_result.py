@@ -6,7 +6,7 @@ from gateway.agent.output.example_detection import announces_example
 from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Outcome, Prose
 from gateway.contracts.calls import FoundCall
 
-#: More calls in tags of their own are no group.
+#: More calls in separate tags are not a group.
 GROUP_CALLS = 32
 _SEVERAL = MalformedCall("One tool call per answer; several belong into one JSON array.")
 
@@ -51,7 +51,7 @@ class ScanResult:
             self._announced.append(before)
 
     def outcome(self, native: Outcome, *, before_native: str) -> Outcome:
-        """Return the outcome of the answer. Native calls go before those in the text."""
+        """Return the outcome of the answer. Native calls go before calls in the text."""
         if isinstance(native, MalformedCall):
             return native
         found = native.calls if isinstance(native, CallGroup) else ()

@@ -2,7 +2,7 @@
 
 Invariants: the shown text and the calls found do not depend on how the answer was cut into pieces. Each character is
 looked at a bounded number of times. At most `max_call_bytes` characters are held. Text that may be code or thought is
-no call: inline code, thoughts between tags (gateway/agent/output/reasoning_tags.py), and fenced blocks of a language
+not a call: inline code, thoughts between tags (gateway/agent/output/reasoning_tags.py), and fenced blocks of a language
 other than JSON, unless one call is all that such a block contains. They flow on. No text is shown behind an attempt
 that cannot be read: it may be the rest of it.
 
@@ -32,7 +32,7 @@ The state has three parts:
 5. At the end, an unclosed attempt is malformed if it looks like a call. Otherwise its first character is shown and the
    rest is read again, at most `RESCANS` times.
 
-`has_tool` says which tools exist: an object with nothing but the name of one is an attempt at a call.
+`has_tool` returns whether a tool exists: an object with nothing but the name of one is an attempt at a call.
 `ScanResult` collects the calls of the text, `NativeCalls` those of the API's own format. Native calls go first.
 
 Dangers.
@@ -91,14 +91,14 @@ class _Blocks:
 
 
 class AnswerScanner:
-    """The scanner of one answer. It reads native tool calls and those in the text: a model may use either."""
+    """The scanner of one answer. It reads native tool calls and calls in the text: a model may use either."""
 
     def __init__(self, *, max_call_bytes: int = 1 << 20, has_tool: HasTool | None = None) -> None:
         self._has_tool = has_tool
         self._limit = max(max_call_bytes, 1)
         self._mode: Literal["prose", "think", "code", "drop"] = "prose"
         self._view = VisibleText()
-        self._pending = ""  # a beginning of something, too short to tell what
+        self._pending = ""  # a beginning, too short to decide of what
         self._begun = False
         self._idle = False  # ordinary text needs no reading: nothing is open, held or awaited
         self._final = False

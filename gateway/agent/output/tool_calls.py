@@ -20,7 +20,7 @@ from gateway.contracts.storage.store import Json
 from gateway.jsontext import strict_json
 from gateway.tools.risk_level import find_outer_level, resembles
 
-#: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
+#: The reasons for which an answer ends early, and the message to the model about a call that was cut off.
 CUTS: Final[Mapping[str | None, str]] = {
     "length": "Your answer was cut off by the length limit in the middle of a tool call; make it shorter.",
     "content_filter": "Your answer was cut off by a content filter in the middle of a tool call.",
@@ -30,9 +30,9 @@ _QUOTE = r"""["'`“”„‘’«»＂＇\\]"""
 _FIRST_KEY = re.compile(rf"[\[{{\s]*+({_QUOTE}*+)(?:{_NAMES})(?!\w){_QUOTE}*+\s*+(?:[:=：]|\Z)")
 _QUOTED_KEY = re.compile(rf"(?<={_QUOTE})({_NAMES}){_QUOTE}++\s*+[:=：]")
 _ANY_KEY = re.compile(rf"(?<![\w-])({_NAMES}){_QUOTE}*+\s*+[:=：]")
-#: The first key is within so many characters, or it was no attempt.
+#: The first key stands within so many characters, or the text is not an attempt.
 _HEAD_CHARS = 200
-#: The keys of the first format, and those that no object of another one may have.
+#: The keys of the first format, and keys that no object of another format may have.
 _TAUGHT = ("tool", "parameters", "terminate")
 _TWO_FORMATS = (
     "The tool call has the keys of two formats: give 'tool', 'parameters' and 'terminate', or 'tool_call' with 'name' "
@@ -73,7 +73,7 @@ Outcome = Prose | CallGroup | MalformedCall
 def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTool | None = None) -> Outcome:
     """Return the outcome of a whole object or array in a model's text.
 
-    `named`: the text around it names it a tool call. `meant`: text that is no JSON may be meant as a call.
+    `named`: the text around it names it a tool call. `meant`: text that is not JSON may be meant as a call.
     """
     try:
         value = strict_json.loads(text)

@@ -68,7 +68,7 @@ class VisibleText:
         self.note(text)
 
     def show(self, text: str) -> None:
-        """Show text that is no part of a call."""
+        """Show text that does not belong to a call."""
         if not text:
             return
         if self.held or self.after_call:
