@@ -225,7 +225,7 @@ def _has_answer(stored: StoredRun, *, is_chat: bool) -> bool:
 def get_identities(head: RequestHead, core: ModelCall, identify: Identify) -> Mapping[bool, Identity]:
     """Return the caller's identities, by whether the upstream has its own key. Raises GatewayError if there is none.
 
-    This happens before the body is read, which names the upstream: a stranger's body is not read.
+    This happens before the body is read, which names the upstream: the gateway reads no body without a key.
     """
     identities: dict[bool, Identity] = {}
     refusals = []

@@ -58,7 +58,7 @@ class DecisionBody(RequestBody):
 class ApiContext:
     """The services that the pages of runs and approvals share.
 
-    `approvals` and `catalog` are those of the configuration in use.
+    `approvals` and `catalog` return the objects of the configuration in use.
     """
 
     approvals: Callable[[], Approvals]
@@ -110,7 +110,7 @@ class ApiContext:
 
 
 async def carried_out(work: Coroutine[Any, Any, T]) -> T:
-    """Do work to its end, although the client leaves: the run of a stored decision would wait until somebody looks."""
+    """Do work to its end, although the client leaves: the run of a stored decision must not wait for a next visit."""
     return await asyncio.shield(asyncio.create_task(work))
 
 

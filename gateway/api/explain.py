@@ -28,7 +28,7 @@ from gateway.runs.run_id import new_run_id
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
-#: The dialect of a request that is no response's.
+#: The dialect of a request outside the Responses API.
 _CHAT: Final = load_dialect("chat")
 #: Fields of which a request for a response has one, and a chat none.
 _OF_RESPONSES: Final = ("input", "previous_response_id", "conversation")

@@ -1,7 +1,7 @@
 """The page that a browser gets at `/`: it introduces the gateway and its addresses.
 
-The page is the same for everybody and shows nothing of the configuration, because anybody who reaches the gateway may
-read it. It loads nothing: no script, no image, no font.
+The page is the same for all clients and shows nothing of the configuration, because it needs no key. It loads nothing:
+no script, no image, no font.
 """
 
 import base64

@@ -26,9 +26,8 @@ _GZIP_BITS: Final = 16 + zlib.MAX_WBITS
 def check_type(request: web.Request) -> None:
     """Check that a body is JSON by its type. Raises GatewayError (unsupported_media_type).
 
-    A page of another site can send any other type, or none, without asking first. A program that is no browser may
-    leave the type out: a browser names the origin with every body (fetch.spec.whatwg.org, "append a request
-    Origin").
+    A page of another site can send any other type, or none, without a preflight. A client other than a browser may
+    leave the type out: a browser names the origin with every body (fetch.spec.whatwg.org, "append a request Origin").
     """
     if request.headers.get("Content-Type") == "application/json":  # as nearly all have it
         return
@@ -50,7 +49,7 @@ async def read_content(request: web.Request, caller: Caller, *, limit_bytes: int
     request_too_large, which names the limit; unsupported_media_type or invalid_header for a coding that is not
     supported or does not match the header.
     """
-    del caller  # who reads a body must have asked for a key before
+    del caller  # the parameter proves that the key was checked before
     inflater = zlib.decompressobj(_GZIP_BITS) if _is_gzip(request) else None
     if isinstance(request.transport, Facade):
         request.transport.invite()

@@ -204,7 +204,7 @@ class ServicePages:
         raise _not_found()
 
     async def _check_name_conflict(self, name: str) -> None:
-        """Check the name of a service beside those of the others. Raises GatewayError."""
+        """Check that a service's name fits the names of the others. Raises GatewayError."""
         names = ServiceNames()
         for seen in await self._servers().list_services():
             if seen.name != name and seen.wanted.server is not None:

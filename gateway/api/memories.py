@@ -1,4 +1,4 @@
-"""The pages of memories: a key that may chat lists and deletes those of its tenant's end users."""
+"""The pages of memories: a key that may chat lists and deletes the memories of its tenant's end users."""
 
 from collections.abc import Mapping
 

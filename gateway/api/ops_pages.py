@@ -30,11 +30,11 @@ OPENMETRICS_TYPE = "application/openmetrics-text"
 log = logging.getLogger("gateway")
 
 ROOT, CONSOLE = "/", "/console"
-#: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
+#: Pages without a key. `/metrics` checks by itself: the configuration may open it.
 METRICS: Final = "/metrics"
 OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", METRICS))
 
-#: Methods whose answers caches store, and the status of what is no answer but a WebSocket.
+#: Methods whose answers caches store, and the status that opens a WebSocket.
 _STORED_BY_CACHES: Final = frozenset(("GET", "HEAD"))
 _SWITCHING: Final = 101
 #: Where a page that has given its request an id leaves it for error answers.
@@ -59,9 +59,9 @@ class Site:
     """The pages of one worker. `exposition` returns the metrics of all workers, with True as OpenMetrics.
 
     `ready` returns the readiness. `console` answers what lies below `/console`. `recognise` raises GatewayError for a
-    request without a key, before any page but those at `apart` and below, which know other callers as well.
+    request without a key, before any page except the ones at `apart` and below, which accept other callers as well.
     `read_metrics` raises it for a caller that may not read metrics. Each page checks its own scopes. `further` are its
-    other pages, and `later` is asked for a page where there is none of them.
+    other pages, and `later` resolves all other paths.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Site:
             if request.path != ROOT:
                 _check_tool(request)
             if self._console is not None and (request.path == CONSOLE or request.path.startswith(CONSOLE + "/")):
-                return await self._of_console(request)  # it checks by itself who asks
+                return await self._of_console(request)  # it checks its callers by itself
             if request.path not in OPEN:
                 if not self._is_apart(request.path):
                     self._recognise(request)
@@ -163,7 +163,7 @@ class Site:
             nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
             return _error(request, nothing)
         except ConnectionResetError:
-            raise  # the client left; there is nobody to tell, and nothing to log: see `page_log`
+            raise  # the client left, so no answer can reach it, and there is nothing to log: see `page_log`
         except Exception:
             failure = GatewayError("internal_error", "The gateway failed: look for this request id in its log.")
             answer = _error(request, failure)
@@ -175,9 +175,9 @@ class Site:
 
 
 async def keep_from_caches(request: web.Request, response: web.StreamResponse) -> None:
-    """Tell caches not to store an answer that is for the holder of a key. This is an `on_response_prepare` hook.
+    """Forbid caches to store an answer that is for the holder of a key. This is an `on_response_prepare` hook.
 
-    By themselves they spare only what was asked for with `Authorization`, and keys come in other headers, too.
+    By themselves they skip only requests with `Authorization`, and keys come in other headers, too.
     """
     is_for_all = request.path in OPEN and request.path != METRICS  # which names models, upstreams and tools
     if request.method in _STORED_BY_CACHES and not is_for_all and response.status != _SWITCHING:

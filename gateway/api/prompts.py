@@ -39,7 +39,7 @@ class PromptBody(RequestBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPages:
-    """The pages of one worker. `prompts` and `enhancer` are those of the configuration in use."""
+    """The pages of one worker. `prompts` and `enhancer` return the objects of the configuration in use."""
 
     prompts: Callable[[], BasePrompts]
     enhancer: Callable[[], Enhancer | None]

@@ -24,10 +24,10 @@ _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
 _TIME = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
 _NAME_CHARS = 100
 
-#: The way of a request, where its credential tells it.
+#: The way of a request, where its credential determines it.
 VIA: Final = web.RequestKey[Via]("via", str)  # type: ignore[arg-type]  # a word of `Via`
 
-#: Lets the run of this id go on in this process if nobody drives it.
+#: Lets the run of this id go on in this process if no worker drives it.
 Resume: TypeAlias = Callable[[str], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

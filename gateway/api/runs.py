@@ -54,7 +54,7 @@ class SettlementBody(RequestBody):
     step: int | None = Field(default=None, ge=0)
     outcome: run_resolution.Outcome | None = Field(default=None, alias="as")
     result: str | None = Field(default=None, max_length=RESULT_CHARS)
-    trusted: bool = False  # no stranger wrote it
+    trusted: bool = False  # it contains no untrusted text
 
 
 class RunPages:
@@ -95,7 +95,7 @@ class RunPages:
                 return
 
     async def _page(self, query: Mapping[str, str], caller: Caller, *, limit: int) -> tuple[Sequence[Json], str | None]:
-        """Return some runs that fit, newest first, and the `after` of those that follow, None at the end."""
+        """Return a page of runs that fit, newest first, and the `after` of the next page, None at the end."""
         wanted, after = parse_query_choice(query, "state", STATES), query.get("after")
         found, following = await self._select_runs(query, tenant=caller.tenant, wanted=wanted, limit=limit)
         if (

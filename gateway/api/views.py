@@ -34,7 +34,7 @@ def groups_answer(groups: Sequence[Json], *, more: bool) -> web.Response:
 
 
 def group_view(group: ApprovalGroup, first: Approval, *, by: ApprovalGrouping) -> Json:
-    """Return a group of pending approvals; what they need not share is null: the tool, or who asked."""
+    """Return a group of pending approvals; what they need not share is null: the tool, or the caller."""
     return {
         "count": group.count,
         "calls": group.calls,

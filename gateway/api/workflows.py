@@ -70,7 +70,7 @@ class RunBody(RequestBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPages:
-    """The workflow pages of one worker. Workflows and store are those in use."""
+    """The workflow pages of one worker. `workflows` returns the ones in use."""
 
     workflows: Callable[[], Mapping[str, Workflow]]
     store: Journal

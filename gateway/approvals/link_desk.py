@@ -47,7 +47,7 @@ class LinkedCall:
 
 
 class LinkDesk:
-    """The links of one worker. `approvals` is the service in use.
+    """The links of one worker. `approvals` returns the service in use.
 
     `go_on` lets the run of a decided call go on. It never fails.
     """

@@ -1,8 +1,8 @@
-"""The keys of the store that a worker accepts: read when the store says that they have changed, by any process.
+"""The keys of the store that a worker accepts: read when the store reports that any process has changed them.
 
 A change takes effect everywhere within `LOOK_S` and the time of a read. A worker that stood still in between refuses
-the keys of the store until it has looked again: one of them may be revoked. While the store fails, the keys are those
-that it had last: an outage of the store locks nobody out.
+the keys of the store until it has looked again: one of them may be revoked. While the store fails, the worker accepts
+the keys that it read last: an outage of the store locks no client out.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class KeysInUse:
 
 
 def _readable(stored: StoredKey) -> Key | None:
-    """Return a key, or None: its terms are of another version of the gateway, so nobody knows what it may do."""
+    """Return a key, or None: its terms are of another version of the gateway, so its rights are unknown."""
     try:
         return build_key(stored)
     except ValidationError:

@@ -99,7 +99,7 @@ def _digests(words: Iterable[bytes]) -> Sequence[tuple[bytes, bytes]]:
 
 
 def _long_words(value: bytes) -> set[bytes]:
-    """Return the words of a value that are so long that they are no key by chance."""
+    """Return the words of a value that are so long that a key is no chance match."""
     text = value + b"\n" + unquote_to_bytes(value) if b"%" in value else value
     words = {*text.translate(_AS_PARTS).split(), *text.translate(_AS_WORDS).split()}
     return {word for word in words if len(word) >= _LONG_CHARS}
@@ -158,7 +158,7 @@ def clean_target(target: bytes, keys: Collection[bytes], *, has_own: bool) -> by
 
 
 def clean_subprotocols(value: bytes) -> bytes:
-    """Return the subprotocols that a client asks for, without those that hold a key for the upstream."""
+    """Return the subprotocols that a client requests, without the ones that hold a key for the upstream."""
     members = (member.strip(b" \t") for member in value.split(b","))
     return b", ".join(member for member in members if not member.lower().startswith(_IN_SUBPROTOCOL))
 

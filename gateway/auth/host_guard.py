@@ -1,7 +1,7 @@
 """The names that the gateway answers to, and the web pages that may call it: a guard against browsers nearby.
 
-A browser sends what any page tells it to, from where the gateway can be reached. So the name must be ours (one that was
-rebound to us is not), and so must the page: a page on another port of this machine is another page.
+A browser sends any request that a page makes, from where the gateway can be reached. So the name must be ours (one that
+was rebound to us is not), and so must the page: a page on another port of this machine is another page.
 Judged on the head alone, so that a remembered plan carries the verdict.
 """
 
@@ -21,7 +21,7 @@ Authority: TypeAlias = tuple[str, int | None]
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+?)\.?)(?::([0-9]{0,5}))?", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
-#: Headers of ours that a page may read; a browser shows few by itself.
+#: Headers of the gateway that a page may read; a browser shows few by itself.
 _EXPOSED = (
     "x-request-id, x-context-run-id, x-context-chain, x-context-intent, x-context-task, x-context-upstream, "
     "x-context-model, retry-after, retry-after-ms, x-should-retry, location, etag, preference-applied, "
@@ -72,7 +72,7 @@ class HostGuard:
         return origin if origin in self.origins else None
 
     def get_cors_fields(self, head: RequestHead) -> Mapping[str, str]:
-        """Return the header fields of an answer of ours, by name: with them such a page may read it."""
+        """Return the CORS fields of the gateway's own answer, by name: with them such a page may read it."""
         if not self.origins:
             return {}
         origin = self.find_shared_origin(head)
@@ -81,7 +81,7 @@ class HostGuard:
         return {"Vary": "Origin", "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
 
     def is_preflight(self, head: RequestHead) -> bool:
-        """Return whether a browser asks on behalf of such a page what it may send: that request carries no key."""
+        """Return whether a request is the CORS preflight of such a page: it carries no key."""
         asks = head.method == b"OPTIONS" and head.value(b"access-control-request-method") is not None
         return asks and self.find_shared_origin(head) is not None
 
@@ -112,7 +112,7 @@ class HostGuard:
 
 @lru_cache(maxsize=256)
 def parse_authority(text: str) -> Authority | None:
-    """Name and port of `text`; None: it is no authority."""
+    """Return the name and the port of `text`; None: it is not an authority."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         return None
@@ -134,7 +134,7 @@ def _address(name: str) -> IPAddress | None:
 
 
 def _is_of_no_page(head: RequestHead) -> bool:
-    """Without an Origin: nothing says that another page caused it, but for a person who follows a link."""
+    """Return whether no other page caused a request without an Origin, except that a person may follow a link."""
     if _OWN_SITES.issuperset(map(bytes.lower, _values(head, b"sec-fetch-site"))):
         return True
     follows = _values(head, b"sec-fetch-mode") == [b"navigate"] and _values(head, b"sec-fetch-dest") == [b"document"]

@@ -1,9 +1,9 @@
 """The making of keys: created, rotated and revoked in the store, each with a line in the audit log.
 
-1. The text of a key is told once, to whoever makes it. Nobody keeps it.
-2. No key allows more than the one that makes it, and none of another tenant is made. Whoever works on the store itself,
-   on the gateway's machine, is bound by neither.
-3. A key is a new one after its rotation, with an id of its own. Both share the name, to which memories and runs belong.
+1. The text of a key is returned once, to its maker. The gateway does not keep it.
+2. No key allows more than the one that makes it, and none of another tenant is made. An operator who works on the store
+   itself, on the gateway's machine, is bound by neither.
+3. A key is a new one after its rotation, with a new id. Both share the name, to which memories and runs belong.
 """
 
 import hashlib
@@ -39,16 +39,17 @@ _KINDS: Final = {"name": "key", "tenant": "tenant"}
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A key that was made, with its text: the only time that anybody sees it."""
+    """A key that was made, with its text, which is shown only this once."""
 
     key: StoredKey
     text: str
 
 
 class KeyIssuer:
-    """The maker of keys of one store. `settings` returns those in use.
+    """The maker of keys of one store. `settings` returns the ones in use.
 
-    The methods raise GatewayError and StoreError. `by` is the key of whoever asks; None: they work on the store itself.
+    The methods raise GatewayError and StoreError. `by` is the caller that requests it; None: an operator works on the
+    store itself.
     """
 
     def __init__(self, store: KeyStore, *, settings: Callable[[], Settings], clock: Clock) -> None:
@@ -141,7 +142,7 @@ class KeyIssuer:
     async def _check_names(self, terms: KeyTerms) -> None:
         """Raise GatewayError (invalid_field) for the name of a key or tenant that looks like another one's.
 
-        The other name is not told: it may be that of another tenant.
+        The error does not show the other name: it may belong to another tenant.
         """
         now_s, settings = self._clock.time(), self._settings()
         stored = [key for key in await self._store.keys_in_use() if not key.has_ended(now_s)]

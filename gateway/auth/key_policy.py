@@ -33,7 +33,7 @@ def build_caller(terms: KeyTerms) -> Caller:
 
 
 def parse_terms(body: Json) -> KeyTerms:
-    """Return the terms that a request asks for, in the words of the configuration.
+    """Return the terms that a request wants, in the words of the configuration.
 
     Raises GatewayError (unknown_field, missing_field, invalid_field), which names the first field at fault.
     """
@@ -53,14 +53,14 @@ def parse_terms(body: Json) -> KeyTerms:
 
 
 def stored_terms(key: StoredKey) -> KeyTerms:
-    """Return the terms of a stored key. Raises ValidationError for those that this version does not understand."""
+    """Return the terms of a stored key. Raises ValidationError for terms that this version does not understand."""
     terms = KeyTerms.model_validate_json(key.terms)
     expires = None if key.expires_s is None else datetime.fromtimestamp(key.expires_s, UTC)
     return terms.model_copy(update={"name": key.name, "tenant": key.tenant, "expires": expires})
 
 
 def to_store(terms: KeyTerms) -> str:
-    """Return terms as they are stored: without their end, which has a place of its own."""
+    """Return terms as they are stored: without their end, which has its own column."""
     return terms.model_dump_json(exclude={"expires"}, exclude_defaults=True)
 
 
@@ -71,7 +71,7 @@ def terms_view(terms: KeyTerms) -> Json:
 
 
 def key_view(key: StoredKey, *, now_s: float) -> Json:
-    """Return a key that was made at run time, as the API tells of it at this time (Unix)."""
+    """Return a key that was made at run time, as the API shows it at this time (Unix)."""
     return {
         "id": key.id,
         "object": "key",
@@ -129,7 +129,7 @@ def too_wide(caller: Caller, *, maker: Caller) -> TooWide | None:
 
 
 def _is_covered(pattern: str, allowed: Sequence[str]) -> bool:
-    """Return whether all that a pattern means is allowed, as far as that can be told without a list of names."""
+    """Return whether all that a pattern matches is allowed, as far as that is known without a list of names."""
     return pattern in allowed or (_GLOB.isdisjoint(pattern) and any(fnmatchcase(pattern, each) for each in allowed))
 
 

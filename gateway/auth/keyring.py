@@ -63,7 +63,7 @@ class Key:
 
 
 class Wire(Protocol):
-    """The transport of a connection, as far as it is asked where that comes from."""
+    """The transport of a connection, as the source of its peer's address."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...
 
@@ -78,7 +78,7 @@ def get_peer_address(wire: Wire) -> str | None:
 class Identity:
     """The caller, and the header fields (lower-case names) that carry a key of the gateway and must not go on.
 
-    `key` is the one that the caller sent; None: there are no keys, or it sent a token. `texts` are those of all keys of
+    `key` is the one that the caller sent; None: no keys exist, or it sent a token. `texts` are the texts of all keys of
     the gateway that the head holds, wherever they stand.
     """
 
@@ -152,7 +152,7 @@ class StoredKeys:
 class KeyRing:
     """The keys of one configuration. `lent` are the tokens that stand for some of them.
 
-    `stored` are the keys made at run time. None: there are none, and without configured keys everybody may do
+    `stored` are the keys made at run time. None: there are none, and without configured keys every client may do
     everything. `now_s` returns the time (Unix).
     """
 
@@ -173,13 +173,13 @@ class KeyRing:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether everybody who reaches us may do everything."""
+        """Return whether every client that reaches the gateway may do everything."""
         return not self._keys and self._stored is None
 
     def recognise(self, head: RequestHead, *, upstream_has_key: bool) -> None:
         """Raise GatewayError (401, 403, 400) unless `head` carries one of our keys, whatever that may do.
 
-        `upstream_has_key` chooses what a client without one is told to do.
+        `upstream_has_key` chooses the advice to a client without one.
         """
         if self.is_empty or self._find_checked(head, _ANY) is not None:
             return
@@ -198,7 +198,7 @@ class KeyRing:
         """Return the caller of `head`, who must hold `scope`. Raises GatewayError (401, 403; 400: repeated credential).
 
         The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`. If the upstream
-        has no key of its own, what the latter two hold may be the client's credential for it: a valid key counts.
+        has no configured key, what the latter two hold may be the client's credential for it: a valid key counts.
         """
         if self.is_empty:
             return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
@@ -238,7 +238,7 @@ class KeyRing:
         return [key for key in self._names[1].get(name, ()) if not key.has_ended(now_s)]
 
     def callers(self) -> Sequence[Caller]:
-        """Return the callers that the keys stand for, but for those that have ended."""
+        """Return the callers that the keys stand for, except keys that have ended."""
         now_s = self._now_s()
         return [key.caller for key in self._all() if not key.has_ended(now_s)]
 
@@ -268,7 +268,7 @@ class KeyRing:
     def still_is(self, key: Key, wire: Wire) -> bool:
         """Return whether this very key is in use and may be used now, over this connection; and note that it was.
 
-        It is asked about keys that end, or are bound to networks, or can be revoked, before a plan of theirs is used.
+        It checks keys that end, or are bound to networks, or can be revoked, before a request uses a remembered plan.
         """
         if self._of_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._is_doubtful(key):
             return False
@@ -295,7 +295,7 @@ class KeyRing:
         return 0 if self._stored is None else self._stored.version
 
     def _find_checked(self, head: RequestHead, asked: object) -> "_CheckedKey | None":
-        """Return what an equal head was told while the keys were the same. Raises GatewayError as `_check`."""
+        """Return the result for an equal head while the keys were the same. Raises GatewayError as `_check`."""
         told: _CheckedKey | None = head.derived.get(asked)
         if told is None or told.state != self.state():
             return None
@@ -305,7 +305,7 @@ class KeyRing:
     def _check(self, key: Key, token: bytes, head: RequestHead) -> None:
         """Check that the key of a token of a request may be used now, and note that it was. Raises GatewayError.
 
-        The console has looked at the address of whoever it sends a request for.
+        The console has checked the address of the person that it sends a request for.
         """
         if self._is_doubtful(key):
             text = "This worker stood still, and reads again which keys are valid: send the request again."
@@ -385,5 +385,5 @@ def _describe_missing_key(*, upstream_has_key: bool) -> str:
     )
 
 
-#: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.
+#: (head, whether the upstream has its own key, scope) -> the caller; raises GatewayError.
 Identify = Callable[[RequestHead, bool, str], Identity]

@@ -1,4 +1,4 @@
-"""The pages of keys: operators list those of their tenant, and make, rotate and revoke some while the gateway runs."""
+"""The pages of keys: operators list, make, rotate and revoke the keys of their tenant while the gateway runs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -66,7 +66,7 @@ class KeyPages:
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
-        """List the keys of the store, the newest first, and behind them those of the configuration."""
+        """List the keys of the store, the newest first, and behind them the keys of the configuration."""
         caller = self._authorise(request, _SCOPE)
         query = parse_query(request, "after", "limit")
         limit, after = parse_limit(query), query.get("after")

@@ -14,10 +14,10 @@ from gateway.contracts.storage.store import Json
 UPSTREAMS: Final = "/context/upstreams"
 
 #: What an endpoint does now: `up`, it gets requests; `unhealthy`, its health checks fail; `open` and `half-open`, its
-#: breaker; `pausing`, it asked for a pause; `unreachable`, the last connection attempt failed; `unknown`, no worker
-#: has said anything of it.
+#: breaker; `pausing`, it requested a pause; `unreachable`, the last connection attempt failed; `unknown`, no worker has
+#: reported on it.
 EndpointState: TypeAlias = Literal["up", "unhealthy", "open", "half-open", "pausing", "unreachable", "unknown"]
-#: Outcomes of requests that were not sent, and those that are no failure of an upstream.
+#: Outcomes of requests that were not sent, and outcomes that do not count as a failure of an upstream.
 _NOT_SENT: Final = ("unavailable", "limited")
 _HARMLESS: Final = ("ok", "cancelled", *_NOT_SENT)
 STATES: Final[tuple[EndpointState, ...]] = get_args(EndpointState)
@@ -25,14 +25,14 @@ STATES: Final[tuple[EndpointState, ...]] = get_args(EndpointState)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointFacts:
-    """An endpoint in all workers: the state is the worst of theirs.
+    """An endpoint in all workers: the state is the worst one among them.
 
     `retry_in_s`: when breaker or pause let a request through, in seconds; None: at once, or once its health checks
     pass. `under_way` are requests now, of which each worker sends it `most` at a time (None: any number). `tries` are
     counted by outcome, `ejections` by reason, and `answers` by status, since the gateway started. These, and
     `under_way`, are None for the single endpoint of an upstream without rules: the numbers of the upstream are its own.
-    `last_status` is that of its last answer, the largest of all workers; None: there was none. `quirks` are those that
-    the configuration names, and `learnt` those that this worker learnt, by model.
+    `last_status` is the status of its last answer, the largest of all workers; None: there was none. `quirks` come from
+    the configuration, and `learnt` are the quirks that this worker learnt, by model.
     """
 
     name: str
@@ -53,7 +53,7 @@ class EndpointFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamFacts:
-    """An upstream in all workers. Counts are those since the gateway started: by outcome and by reason.
+    """An upstream in all workers. Counts begin at the start of the gateway: by outcome and by reason.
 
     `queued`: requests that wait for a place. `fallback`: upstreams that take its requests while it cannot.
     """
@@ -76,7 +76,7 @@ class UpstreamFacts:
 
     @property
     def sent(self) -> int:
-        """Return how many requests were sent, those that were sent again included."""
+        """Return how many requests were sent, retries included."""
         return sum(self.requests.values()) - self.not_sent
 
     @property

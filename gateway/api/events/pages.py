@@ -24,7 +24,7 @@ from gateway.runs.run_resolution import not_found
 log = logging.getLogger("gateway")
 
 EVENTS = "/context/runs/{id}/events"
-#: A comment after so long a silence, so that nobody on the way takes the connection for dead.
+#: A comment after so long a silence, so that no proxy on the way takes the connection for dead.
 KEEPALIVE_S = 10.0
 BATCH = 200
 _LAST = "Last-Event-ID"
@@ -76,7 +76,7 @@ class EventPages:
     async def _follow(
         self, request: web.Request, response: web.StreamResponse, news: asyncio.Event, *, after: int
     ) -> None:
-        """Write events until the run has ended, the pages close, or the key is no longer valid."""
+        """Write events until the run has ended, the pages close, or the key stops being valid."""
         store, run_id = self._api.store, request.match_info["id"]
         while not self._closing:
             news.clear()

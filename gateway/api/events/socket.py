@@ -103,7 +103,7 @@ class SocketPages:
                 task.cancel()
 
     async def _send(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
-        """Send stored events, then new ones. Close the WebSocket once its key is no longer valid."""
+        """Send stored events, then new ones. Close the WebSocket once its key stops being valid."""
         try:
             more = True
             while more:

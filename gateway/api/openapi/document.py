@@ -89,7 +89,7 @@ def document() -> dict[str, Any]:
 
 
 def group_error_codes(operation: Operation) -> dict[int, list[str]]:
-    """Return the error codes of an operation by status, those of `COMMON` included."""
+    """Return the error codes of an operation by status, including `COMMON`."""
     of_keys = OF_KEYS if operation.scopes else ()
     by_status: dict[int, list[str]] = {}
     for code in sorted({*operation.errors, *of_keys, *COMMON}):

@@ -33,9 +33,9 @@ class OperationAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one page. `scopes`: a key needs one of these; () allows everybody.
+    """One method of one page. `scopes`: a key needs one of these; () needs no key.
 
-    `errors` are its own codes, besides those that any operation may answer.
+    `errors` are its own codes, besides the ones that any operation may answer.
     """
 
     method: Method

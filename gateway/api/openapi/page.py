@@ -1,4 +1,4 @@
-"""GET /openapi.json: the description of the gateway's own API, the same for everybody."""
+"""GET /openapi.json: the description of the gateway's own API, the same for all clients."""
 
 import asyncio
 from collections.abc import Sequence

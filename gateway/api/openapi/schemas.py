@@ -1,6 +1,6 @@
 """The JSON of the gateway's own pages as JSON Schema (2020-12), for the description of the API.
 
-Schemas of request bodies are generated from their models. Those of answers are written here; tests compare both with
+Schemas of request bodies are generated from their models. Schemas of answers are written here; tests compare both with
 real answers.
 """
 

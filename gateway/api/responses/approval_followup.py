@@ -1,6 +1,6 @@
 """The facts of a response whose request decides: its run goes on with the model and the fields that it began with.
 
-Of its own request, only what narrows the run counts (`gateway.runs.run_restrictions`), so its response contains the
+Of this request, only its restrictions of the run count (`gateway.runs.run_restrictions`), so its response contains the
 others as the run has them.
 """
 
@@ -15,7 +15,7 @@ from gateway.dialects.responses.response_metadata import ResponseFacts
 
 #: Fields for the model that keep their names in chat completions.
 _SAME: Final = ("model", "parallel_tool_calls", *PASSED)
-#: All fields of a response that say how its model is asked.
+#: All fields of a response that describe the request to its model.
 _OF_MODEL: Final = (*_SAME, "instructions", "max_output_tokens", "text", "reasoning")
 
 
@@ -25,7 +25,7 @@ def as_begun(
     """Return the facts of a request that decides, with the fields of its run.
 
     `began` is the stored request of the run, which may be of another API, or without most of its body once the run has
-    ended. `narrowings` are those that hold for the run, `own` the one of this request among them, if there is one.
+    ended. `narrowings` are the restrictions of the run, `own` the one of this request among them, if there is one.
     """
     client = began.get("client")
     limits = [limit for one in narrowings if (limit := one.get("max_tool_calls")) is not None]
@@ -40,7 +40,7 @@ def as_begun(
         choice, limits = _choice(body.get("tool_choice")), [*limits, *_as_sequence(began.get("max_tool_calls"))]
         fields = _of_body(body, facts.fields)
         if own is None:
-            fields["tools"] = None  # those of the request narrow nothing, and those of the run are not known
+            fields["tools"] = None  # the request's tools restrict nothing, and the run's are not known
     if any(one.get("no_tools") or one.get("no_functions") for one in narrowings) or began.get("no_tools"):
         choice = "none"
     fields |= {"tool_choice": choice, "max_tool_calls": min(limits, default=None)}
@@ -52,7 +52,7 @@ def _as_sequence(limit: int | None) -> Sequence[int]:
 
 
 def _merge_fields(own: Mapping[str, object], fields: Mapping[str, object]) -> Json:
-    """Return the fields of a request, those for the model being these, which are None where there is none."""
+    """Return the fields of a request with the given fields for the model, without the ones that are None."""
     kept = {name: value for name, value in own.items() if name not in _OF_MODEL and name not in fields}
     return {**kept, **{name: value for name, value in fields.items() if value is not None}}
 

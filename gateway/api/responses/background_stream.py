@@ -1,4 +1,4 @@
-"""A background response as a stream of events, read from its log: from any event on, as often as somebody asks."""
+"""A background response as a stream of events, read from its log: from any event on, any number of times."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger("gateway")
 
 Read = TypeVar("Read")
 
-#: A reader that has waited so long looks whether the run has ended in a process that died before it said so.
+#: A reader that has waited so long looks whether the run has ended in a process that died before it reported so.
 LOOK_S: Final = 2.0
 
 
@@ -51,7 +51,7 @@ class ResponseStreams:
         return row
 
     async def retell(self, request: web.Request, row: StoredResponse, *, headers: dict[str, str]) -> web.StreamResponse:
-        """Write the events of a response that has a client of its own: the first ones now, the rest at its end."""
+        """Write the events of a response that has its own client: the first ones now, the rest at its end."""
         response = await _open_event_stream(request, headers)
         stream = self.kept.build_answer(row).stream()
         await response.write(stream.first())

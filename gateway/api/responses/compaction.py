@@ -2,7 +2,7 @@
 
 The model of the request writes the summary, in one call without stages and tools. Messages of users, systems and
 developers stay as they are, in front of it: OpenAI's answer has all messages of the user and one compaction item. The
-summary counts as a stranger's text: it may repeat what a stranger wrote.
+summary counts as untrusted text: it may repeat some.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The seal of compaction items: whoever sends one back can change nothing in it, and uses it in its tenant only."""
+"""The seal of compaction items: a client that returns one can change nothing in it, and uses it in its tenant only."""
 
 from dataclasses import dataclass
 from typing import Final

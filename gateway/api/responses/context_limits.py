@@ -22,7 +22,7 @@ class ContextLimits:
     """The bounds of one request, and what it has of them so far.
 
     `own` is its body as it was read, `own_bytes` the size of that. `references` are the places and ids of items that it
-    refers to, `further` the ids of those that it refers to in another way.
+    refers to, `further` the ids that it refers to in another way.
     """
 
     own: object

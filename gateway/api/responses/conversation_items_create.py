@@ -1,4 +1,4 @@
-"""Items that a client adds to a conversation by itself: those that a request's input could have, at their place.
+"""Items that a client adds to a conversation by itself: any item that a request's input could have at that place.
 
 What is wrong with one must come out when it is added, and not with each later request that goes on from it.
 """
@@ -22,12 +22,12 @@ ANSWER: Final = "mcp_approval_response"
 
 
 def depends_on_earlier(item: Json) -> bool:
-    """Return whether an item may be wrong because of those before it: their ids, and calls that wait for outputs."""
+    """Return whether an item may be wrong because of earlier items: their ids, and calls that wait for outputs."""
     return bool(item.get("id")) or item["type"] in OUTPUTS or item["type"] in OUTPUT_OF or item["type"] == ANSWER
 
 
 def check_added(items: Sequence[Json], earlier: Sequence[bytes], *, unseal: Callable[[str], str]) -> None:
-    """Check items that go behind those of a conversation. One that is there already, just so, is no second one.
+    """Check items that go behind the items of a conversation. An identical one that is there already does not count.
 
     Outputs may follow later. An approval response needs its request before it, and decides nothing: only the `input` of
     a request for a response does. openai-agents adds both to its conversations. Raises GatewayError (invalid_field).

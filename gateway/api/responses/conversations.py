@@ -42,7 +42,7 @@ _FIELDS: Final = {"items": LIST, "metadata": OBJECT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationPages:
-    """The pages of conversations. `limits` returns those of a request, in bytes and in values."""
+    """The pages of conversations. `limits` returns the limits of a request, in bytes and in values."""
 
     kept: KeptResponses
     sealing: SealFactory
@@ -183,7 +183,7 @@ class ConversationPages:
                 raise no_conversation()
 
     async def _mark(self, conversation: StoredConversation, items: Sequence[Json]) -> None:
-        """Mark a conversation that gets what strangers may have written: who made a call is what its client says."""
+        """Mark a conversation that may get untrusted text: a client may invent the call that its items show."""
         taints, tenant = Taints(self.kept.store, self.kept.clock), conversation.tenant
         called = any(item["type"] == "mcp_call" for item in items)
         if called or await taints.is_any_marked(list_request_ids(items), tenant=tenant):
@@ -209,7 +209,7 @@ class _ConversationBody:
 
 
 def _parse_body(content: bytes, known: Sequence[str]) -> _ConversationBody:
-    """Return what a body asks for. Raises GatewayError."""
+    """Parse the body of a request. Raises GatewayError."""
     body = json_object(content)
     check("", body, {name: _FIELDS[name] for name in known}, closed=True)
     check_metadata(body.get("metadata") or {})

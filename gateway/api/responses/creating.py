@@ -50,7 +50,7 @@ _ITEM_BYTES: Final = 1024
 class ResponseDraft:
     """A response before its answer. `keep` stores it at its end; None: it is not to be stored.
 
-    `items` are those of the conversation before its answer.
+    `items` are the items of the conversation before its answer.
     """
 
     answer: ResponseAnswer
@@ -79,7 +79,7 @@ class Creation:
 
     @property
     def taints(self) -> Taints:
-        """Return the marks of answers that strangers had a part in."""
+        """Return the marks of tainted answers."""
         return Taints(self.kept.store, self.kept.clock)
 
     async def begin(
@@ -91,7 +91,7 @@ class Creation:
         *,
         local: Local = NOTHING_LOCAL,
     ) -> StartedResponse:
-        """Begin the response that a request asks for. `local` are responses that only this connection knows.
+        """Begin the response of a request. `local` are responses that only this connection knows.
 
         Raises UntoldError: its run may have acted, or may do so yet. Raises GatewayError, StoreError, AnsweredBefore:
         nothing has begun then.
@@ -172,7 +172,7 @@ class Creation:
     async def prepare_response(
         self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
     ) -> ResponseDraft:
-        """Return a response for which no model is asked. Others go on from what its request says.
+        """Return a response without a model call. Later responses continue from its input.
 
         Raises GatewayError, StoreError.
         """
@@ -254,7 +254,7 @@ class Creation:
         return earlier, asked
 
     async def _check_decided(self, asked: ResponseAsked, before: str, earlier: Sequence[Json], *, tenant: str) -> None:
-        """Check that decisions are on calls of runs up to `before`, or asked there. Raises GatewayError, StoreError."""
+        """Check that decisions are on calls or approvals of runs up to `before`. Raises GatewayError, StoreError."""
         shown = {item["id"].lower() for item in earlier if item["type"] == "mcp_approval_request"}
         runs = {row.run_id for row in await self.kept.chain(before, tenant=tenant)}
         for approval_id in {one for decision in asked.decisions for one in decision.ids}.difference(shown):

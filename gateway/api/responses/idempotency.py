@@ -28,7 +28,7 @@ class AnsweredBefore(Exception):  # noqa: N818 - it is an answer
 
 @dataclass(slots=True)
 class Repeats:
-    """The search for the response that one request repeats, and the beginning of its own where there is none."""
+    """The search for the response that one request repeats, and the beginning of a new one where there is none."""
 
     kept: KeptResponses
     caller: Caller

@@ -1,10 +1,10 @@
 """The responses that this worker answers for clients, from their first event on and until they are stored.
 
 1. A response with a client has no row before its end: these are found here, and in no other worker.
-2. The end is stored once: by whoever writes the answer for the client, or, where that client has left or reads slowly,
-   from what the run said.
+2. The end is stored once: by the task that writes the answer for the client, or, where that client has left or reads
+   slowly, from the run's output.
 3. An end that the store does not take is stored once the store works, if the run may have run tools, or may be in the
-   store. What its client was told as failed is shown so until then.
+   store. A response that its client saw fail is shown so until then.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class OpenResponse:
     clients: int = 0
     is_stored: bool = False
     is_due: bool = False  # its run had ended at the last look
-    told: StoredResponse | None = None  # as its client was told that it failed, which the store did not take
+    told: StoredResponse | None = None  # as its client saw it fail, which the store did not take
     is_doubtful: bool = False  # whether the store may have its end though it failed
 
     @contextmanager

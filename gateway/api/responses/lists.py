@@ -11,7 +11,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import INCLUDABLE
 
-#: Items of a page: as many as OpenAI's API has, unless the query says otherwise, and at most.
+#: Items of a page: as many as OpenAI's API has, unless the query sets a number, and at most.
 _LIMIT, _MOST = 20, 100
 #: SDKs write lists with brackets.
 _INCLUDE: Final = ("include", "include[]")
@@ -38,7 +38,7 @@ def items_limit(query: Mapping[str, str]) -> int:
 
 
 def page_of_items(items: Sequence[Json], query: Mapping[str, str]) -> web.Response:
-    """Return the page of a list that a query asks for. Raises GatewayError (invalid_field)."""
+    """Return the page of a list that a query selects. Raises GatewayError (invalid_field)."""
     begin, limit = 0, items_limit(query)
     if (after := query.get("after")) is not None:
         begin = 1 + next((at for at, item in enumerate(items) if item["id"] == after), -1)

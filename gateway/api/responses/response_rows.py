@@ -38,7 +38,7 @@ def ended_row(row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
 
 
 def is_hidden(row: StoredResponse) -> bool:
-    """Return whether a row only says that its response was deleted."""
+    """Return whether a row only records that its response was deleted."""
     return row.output == b""
 
 

@@ -2,7 +2,7 @@
 
 1. A row with an output is the truth: nothing changes it any more.
 2. Before that, the run is the truth. A response whose client left, or whose process died, is built from the record of
-   its run when somebody asks for it.
+   its run when a client requests it.
 3. Only a background response, and one that continues a stored run, has a row before its end. Others are under way in
    one worker (`under_way`), or only their run is on record.
 """
@@ -63,7 +63,7 @@ CHAIN_LIMIT: Final = 10_000
 class KeptResponses:
     """The kept responses of one store, as one worker sees them.
 
-    `is_over` returns whether the turn of a stored run is over, and `told` its answer then and its error, if any, to a
+    `is_over` returns whether the turn of a stored run is over, and `told` its answer then and its error, if any, for a
     client that is or is not shown calls, and that decides on these approvals. `service_of` returns the service of a
     tool by its inside name. `lose` ends the driving of a cancelled run by this worker.
     """
@@ -103,7 +103,7 @@ class KeptResponses:
         return orjson.dumps(answer.resource())
 
     async def waits(self, row: StoredResponse) -> bool:
-        """Return whether a response that has ended asks a person about its own run still. Raises StoreError."""
+        """Return whether a response that has ended waits for approvals of its own run. Raises StoreError."""
         pending = await self.store.approvals(tenant=row.tenant, run_id=row.run_id, state="pending", limit=OF_RUN)
         return any(approval.id.encode() in (row.output or b"") for approval in pending)
 
@@ -148,7 +148,7 @@ class KeptResponses:
     ) -> Mapping[str, Json]:
         """Return the items that a request refers to, each pair a place and an id, by their ids.
 
-        Those of `wanted` are among them if they are kept. Raises GatewayError (item_not_found), StoreError.
+        The items of `wanted` are among them if they are kept. Raises GatewayError (item_not_found), StoreError.
         """
         rows: dict[str, Mapping[str, Json]] = {}
         found: dict[str, Json] = {}
@@ -193,7 +193,7 @@ class KeptResponses:
     async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
         """Store a response that has ended, and with it what it adds to its conversation. Raises GatewayError."""
         one = self.under_way.find(row.id, tenant=row.tenant)
-        if one is not None and one.is_stored:  # somebody may have deleted it since
+        if one is not None and one.is_stored:  # a client may have deleted it since
             return
         adds: Sequence[tuple[str, bytes]] = ()
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
@@ -209,9 +209,9 @@ class KeptResponses:
     async def _end(self, one: OpenResponse) -> None:
         """Store a response whose run has ended before its client had all of it.
 
-        One that its client was told as failed is stored so. Another that failed is left to the record of its run, if
-        that had an effect or waits. Otherwise a response whose client left is cancelled, and stored if the client has
-        its id. Raises UnwrittenError.
+        One that its client saw fail is stored so. Another that failed is left to the record of its run, if that had an
+        effect or waits. Otherwise a response whose client left is cancelled, and stored if the client has its id.
+        Raises UnwrittenError.
         """
         run, failure = one.run, None
         if one.told is not None:
@@ -246,7 +246,7 @@ class KeptResponses:
     async def stop(self, row: StoredResponse) -> None:
         """End the run of a response that is answered here, unless the run is on record.
 
-        Its first line may be under way: whether it is on record, and asks a person, the store says afterwards.
+        Its first line may be under way: the store knows afterwards whether it is on record and waits for a person.
         """
         one = self.under_way.find(row.id, tenant=row.tenant)
         if one is not None:
@@ -291,7 +291,7 @@ class KeptResponses:
         self.logs.record(answer, run, over=finish_response, first=None if is_stored else partial(self.put, row))
 
     async def find_record_callback(self, run: StoredRun) -> Callable[[LiveRun], None] | None:
-        """Return the function that records the answer of a run which this worker takes up. None: nobody reads a log.
+        """Return the function that records the answer of a run which this worker takes up. None: no client reads a log.
 
         The response is the one that the run answers now, which is not always the one that it began with.
         """
@@ -319,7 +319,7 @@ class KeptResponses:
         return row
 
     async def close(self) -> None:
-        """Wait until what the runs said is stored. Call it once the runs of this worker have ended. Idempotent."""
+        """Wait until the output of the runs is stored. Call it once the runs of this worker have ended. Idempotent."""
         await self.under_way.close()
         await self.logs.close()
 
@@ -382,7 +382,7 @@ class KeptResponses:
         return await self._store_ended(row, answer)
 
     async def _store_ended(self, row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
-        """Return a response as it has ended, and store it so, unless somebody has just done that or the store is full.
+        """Return a response as it has ended, and store it so, unless another worker just did or the store is full.
 
         Raises StoreError.
         """
@@ -407,7 +407,7 @@ class KeptResponses:
     async def _end_log(
         self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]
     ) -> None:
-        """Append the end of an answer whose worker did not write it, unless somebody has just done so."""
+        """Append the end of an answer whose worker did not write it, unless another worker just did."""
         if has_end(entries):
             return
         answer = RecordedAnswer(response_id=row.id, tenant=row.tenant, fence=run.fence, start=len(entries))

@@ -1,10 +1,10 @@
 """Responses over a WebSocket: one at a time, as the events that a stream has (Open Responses, "WebSocket Transport").
 
-1. A turn is a request of its own: key, limits and configuration are looked at anew for each.
+1. A turn is a separate request: key, limits and configuration are looked at anew for each.
 2. Responses with `store` false are remembered by their connection alone. A turn that fails forgets the response that it
    went on from.
 3. A client that leaves ends its turn as one that leaves its stream.
-4. The headers of the handshake steer all turns, so it is refused for those that no turn could have. What names one
+4. The headers of the handshake steer all turns, so it is refused for headers that no turn could have. What names one
    request, or its repetition, belongs to none of them.
 5. A client may send further messages while one is answered: `WAITING`, and with it as many bytes as one may have. Then
    nothing more is read until the answer ends.
@@ -70,7 +70,7 @@ class SocketResponses:
         await asyncio.gather(*going)
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
-        async with self.creation.requests.admit_request(request) as entered:  # a stranger opens none
+        async with self.creation.requests.admit_request(request) as entered:  # only a holder of a key opens one
             await _check_handshake(entered)
             limit_bytes = entered.lane.bounds.body_bytes
         frames = ClientFrames(limit_bytes=limit_bytes, most=1 + WAITING)
@@ -110,7 +110,7 @@ class _Connection:
         self._before: str | None = None  # the response that the turn goes on from
 
     def add(self, content: bytes | None) -> None:
-        """Add a message, to be answered behind those before it. None: it is no text."""
+        """Add a message, to be answered behind earlier ones. None: it is not text."""
         self._waiting.put_nowait(content)
 
     async def run(self) -> None:
@@ -270,12 +270,12 @@ async def _check_handshake(entered: AdmittedRequest) -> None:
 
 
 def _without_repetition(head: RequestHead) -> RequestHead:
-    """Return the head of a handshake, not as repeated: that would be said of each message."""
+    """Return the head of a handshake, not as repeated: that would hold for each message."""
     return replace(head, fields=tuple(one for one in head.fields if one.name != b"x-stainless-retry-count"))
 
 
 def _as_gateway_error(failure: Exception, request_id: str) -> GatewayError:
-    """Return the error that a client is told. One that is no GatewayError is logged."""
+    """Return the error that a client gets. An error other than GatewayError is logged."""
     if isinstance(failure, GatewayError):
         return failure
     log.error("a response over a WebSocket failed, request id %s", request_id, exc_info=failure)
@@ -283,7 +283,7 @@ def _as_gateway_error(failure: Exception, request_id: str) -> GatewayError:
 
 
 def _check_frame(body: Json) -> bool:
-    """Leave the request in a message, without what only messages have. Return whether a model is to be asked.
+    """Leave the request in a message, without what only messages have. Return whether a model is to be called.
 
     Raises GatewayError.
     """
