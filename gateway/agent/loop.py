@@ -94,7 +94,7 @@ class Loop:
     """One run. `plan` validates and judges a call; `client_tools` are the names of the client's own tools.
 
     A client that brought its tools as `functions` gets one call at a time. `is_lowered`: the limit of calls is the
-    client's, so calls up to it run, the model learns of it once, and its next call ends the turn without an error.
+    client's, so calls up to it run. The model learns of it once, and its next call ends the turn without an error.
     `wanted_format`: the last answer has this format. The model answers in text and calls tools without it, and then
     gives its answer in the format, unless its text has that already. `must_call`: the first answer is a call. A model
     that answers in text is called once more. `answered` and `executed` raise GatewayError where the run must end

@@ -1,4 +1,4 @@
-"""Long work in parts on the event loop, or in a thread, so that everybody else waits for milliseconds only.
+"""Long work in parts on the event loop, or in a thread, so that other tasks wait for milliseconds only.
 
 Work in parts is a generator: where it yields, others may go on.
 """
@@ -46,7 +46,7 @@ async def aside(work: Callable[[], T], *, content: bytes = b"", more_bytes: int 
 
 
 class TimeSlice:
-    """The time that a loop of ours may have on the event loop until others go on."""
+    """The time that a long loop may run on the event loop until other tasks go on."""
 
     def __init__(self) -> None:
         self._ends_s = perf_counter() + _TURN_S

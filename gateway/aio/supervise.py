@@ -1,4 +1,4 @@
-"""Work that goes on for as long as a process does: an error that nobody has thought of does not end it.
+"""Work that goes on for as long as a process does: an unexpected error does not end it.
 
 Keys that were revoked elsewhere are still refused, budgets still read and leases still renewed, whatever one look met.
 """

@@ -99,7 +99,7 @@ def _digests(words: Iterable[bytes]) -> Sequence[tuple[bytes, bytes]]:
 
 
 def _long_words(value: bytes) -> set[bytes]:
-    """Return the words of a value that are so long that a key is no chance match."""
+    """Return the words of a value that are long enough to rule out a chance match."""
     text = value + b"\n" + unquote_to_bytes(value) if b"%" in value else value
     words = {*text.translate(_AS_PARTS).split(), *text.translate(_AS_WORDS).split()}
     return {word for word in words if len(word) >= _LONG_CHARS}

@@ -51,7 +51,7 @@ def assess_lines(
     specs: Mapping[str, ToolSpec],
     asking: Collection[str] = (),
 ) -> int:
-    """Write `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
+    """Write `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was not a JSON object.
 
     A line holds `tool` and `arguments` (or `parameters`, parsed) or `raw_arguments` (text), or `tool_call` (the whole
     call), and may hold `tool_definition`, `tainted`, and `doubt` ("quoted" or "example": what the lane itself finds of
@@ -136,7 +136,7 @@ def _call(line: Json, definition: Json) -> _Call:
         tool = inner.get("tool", inner.get("name"))
         return _Call(tool, inner.get("parameters", inner.get("arguments")), find_outer_level(whole, inner))
     given = [line[name] for name in _ARGUMENTS if name in line]
-    arguments = given[0] if len(given) == 1 else None  # two of them: nobody knows which one would run
+    arguments = given[0] if len(given) == 1 else None  # two of them: it is unknown which one would run
     tool = line.get("tool", definition.get("name"))
     if tool is None and isinstance(arguments, dict):
         tool = next((tool for name, tool in _tools_of_arguments().items() if name in arguments), None)

@@ -1,6 +1,6 @@
 """`gateway audit`: reads the audit log out of the store's file, without writing to it, and checks its chain of hashes.
 
-The file tells more than the gateway would: what was written into it past the gateway is read as it stands.
+The file shows more than the gateway would: changes that bypassed the gateway are read as they stand.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from gateway.registry.stores import store_address
 
 #: Lines that are in memory at once.
 PAGE = 1000
-#: Before the first line there is, also where somebody wrote one of a negative number.
+#: Before the first line, even if the file was given one with a negative number.
 START = -(2**63)
 
 
@@ -58,7 +58,7 @@ def _list(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
 
 
 def store_file(loaded: LoadedConfig, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
-    """Return the file of the store, and its reader. Raises AuditError; `instead`: the advice if it is no file."""
+    """Return the file of the store, and its reader. Raises AuditError; `instead`: the advice if it is not a file."""
     try:
         address = store_address(loaded.settings, folder=loaded.folder)
     except PluginProblem as problem:

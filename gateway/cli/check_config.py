@@ -15,7 +15,7 @@ _LONGEST_OPTIONS = 100
 
 
 def describe_config(loaded: LoadedConfig, *, warnings: Sequence[str] = ()) -> Iterator[str]:
-    """Yield one line after the other; `warnings` are those of its rehearsal."""
+    """Yield one line after the other; `warnings` come from its rehearsal."""
     settings = loaded.settings
     upstreams = ", ".join(f"{u.name} ({u.address})" for u in settings.upstreams) or "the built-in demo model"
     yield f"{loaded.file or 'defaults, no file'}: ok"

@@ -138,7 +138,7 @@ def own_arguments(args: argparse.Namespace) -> dict[str, Any]:
 def configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> LoadedConfig:
     """Load the configuration as the command line names it; warnings go to standard error, if `warned`.
 
-    Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.
+    Not `checked`: for a command that queries a running gateway; it needs no plugins, and imports none.
     """
     file = args.config
     if file is None and DEFAULT_FILE.exists():
@@ -196,7 +196,7 @@ def leaves(
 
 
 def check_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """End with exit code 2 if a word is no command where one is expected, and say which one is near."""
+    """End with exit code 2 if a word is an unknown command where one is expected, and suggest the nearest one."""
     for word in words:
         commands = subcommands(parser)
         if not commands or word.startswith("-"):

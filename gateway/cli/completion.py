@@ -62,7 +62,7 @@ def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Itera
 
 
 def _bash(commands: Sequence[_Words]) -> str:
-    """Return the script for bash; if there is no candidate, `-o default` offers files."""
+    """Return the script for bash; without a candidate, `-o default` offers files."""
     cases = {_format_path(command): command.words for command in commands} | {
         f"{_format_path(command)}={option}": [value for value in values if value != _FILE]
         for command in commands

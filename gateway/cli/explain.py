@@ -1,4 +1,4 @@
-"""`gateway explain`: asks a running gateway what it would make of a message, and shows it to a person."""
+"""`gateway explain`: requests from a running gateway how it would handle a message, and shows the answer."""
 
 import json
 import re

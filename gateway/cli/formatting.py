@@ -1,7 +1,7 @@
 """Approvals, runs and lines of the audit log as a person reads them on a terminal.
 
-Whatever a model, a tool or a client wrote is escaped (gateway/approvals/escaping.py) and indented: no terminal obeys
-it, and it cannot pass for a line of ours. Facts that an older gateway does not send are left out.
+Text of a model, a tool or a client is escaped (gateway/approvals/escaping.py) and indented. So no terminal obeys it,
+and it cannot pass for a line of the gateway. Facts that an older gateway does not send are left out.
 """
 
 import json
@@ -150,7 +150,7 @@ def _why(view: View) -> str:
 
 
 def _client(view: View) -> Iterator[str]:
-    """Format the MCP client that asked for a call, if one did."""
+    """Format the MCP client that requested a call, if one did."""
     if isinstance(client := view.get("client"), dict):
         yield f"client        {word(client, 'name')} {word(client, 'version')}"
 
@@ -227,7 +227,7 @@ def _end(view: View) -> Iterator[str]:
 
 
 def _text(answer: View) -> str:
-    """Return the text; the JSON of an answer that is no text."""
+    """Return the text; the JSON of an answer that is not text."""
     content = answer.get("content")
     return content if isinstance(content, str) else shown_json(answer)
 

@@ -1,4 +1,4 @@
-"""`gateway healthcheck`: asks /health/ready of a running gateway, for containers and scripts."""
+"""`gateway healthcheck`: requests /health/ready of a running gateway, for containers and scripts."""
 
 import argparse
 import http.client

@@ -1,8 +1,8 @@
 """The command `gateway`: its arguments, and one line instead of a traceback if a command fails.
 
-A command stands in a module of its own, with its arguments (`add`). Those here need much code of the gateway, which
-they import when they run, or the parser itself. Of all of them only the one that the command line names is imported:
-a gateway keeps for life what its start has loaded. Without such a name, in help and in completion, all of them are.
+A command stands in its own module, with its arguments (`add`). The commands here need much code of the gateway, which
+they import when they run, or the parser itself. Of all of them only the one that the command line names is imported: a
+gateway keeps for life what its start has loaded. Without such a name, in help and in completion, all of them are.
 
 Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wrong usage.
 """
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gateway: {escape_line(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever reads us has seen enough; the flush at exit must not fail for it
+    except BrokenPipeError:  # the reader of the pipe has seen enough; the flush at exit must not fail for it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
@@ -101,7 +101,7 @@ def scan(_args: argparse.Namespace) -> int:
 
 
 def assess(args: argparse.Namespace) -> int:
-    # Imported here: the gate brings all tools and assessors along, of which a server needs those that are on.
+    # Imported here: the gate brings all tools and assessors along, of which a server needs only the enabled ones.
     from gateway.cli.assess import assess_lines
     from gateway.server.offline_gate import asking_services, offline_gate
 

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 
 
 class PluginNewError(CommandError):
-    """Nothing was written; the text says why and what to do."""
+    """Nothing was written; the text states the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

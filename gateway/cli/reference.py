@@ -93,7 +93,7 @@ def documented_settings() -> type[Section]:
 
 
 def _sections(path: str, section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
-    """Yield a section and those below it, in the order of the file, with their paths for people."""
+    """Yield a section and the sections below it, in the order of the file, with their paths for people."""
     yield path, section
     for key, field in _fields(section):
         below = f"{path}.{key}" if path else key

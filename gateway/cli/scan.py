@@ -10,11 +10,11 @@ from gateway.contracts.storage.store import Json
 
 
 class _LineError(ValueError):
-    """The line holds no answer; the message says what it should hold."""
+    """The line holds no answer; the message states what it should hold."""
 
 
 def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
-    """Write the kind of each line that is not blank; 1: a line could not be read, which its answer says (`error`).
+    """Write the kind of each line that is not blank; 1: a line could not be read, and its answer is an `error`.
 
     A line holds `message` (an assistant message as the API has it) or else `text`, and may hold `finish_reason`. Its
     answer is `{"kind": "text"}`, `{"kind": "malformed", "reason"}` or `{"kind": "tool_call", "tool", "parameters",

@@ -120,7 +120,7 @@ def _check_declared(document: Document) -> None:
 
 
 def _check_reference(document: Document, path: KeyPath, declared: list[object], *, kind: str | None = None) -> None:
-    """Report a name that is none of those declared. `kind` is what it names; None: as its key says."""
+    """Report a name that is not declared. `kind` is the kind of thing that it names; None: its key has that name."""
     name = document.get(*path)
     if not isinstance(name, str) or name in declared or BROKEN in declared:
         return
@@ -133,7 +133,7 @@ def _check_reference(document: Document, path: KeyPath, declared: list[object], 
 
 
 def _check_listen(document: Document) -> None:
-    """Report an address that others can reach while no keys are configured: everybody could then do everything."""
+    """Report an address that others can reach while no keys are configured: any client could then do everything."""
     addresses = {}
     for path in (("listen",), ("admin", "listen")):
         value = document.get(*path)

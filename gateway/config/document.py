@@ -93,7 +93,7 @@ class Document:
         return tuple(self._warnings)
 
     def raise_problems(self) -> None:
-        """Raise ConfigError with all problems, those of the file first and in its order. Return if there are none."""
+        """Raise ConfigError with all problems, the file's first and in its order. Return if there are none."""
         if not self._problems:
             return
         ordered = sorted(self._problems, key=lambda entry: (not entry[0].line, entry[0].line, entry[0].column))

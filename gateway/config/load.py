@@ -23,7 +23,7 @@ from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.settings import Settings
 from gateway.file_access import loose_access
 
-#: Said of a file that holds no value.
+#: The message about a file that holds no value.
 EMPTY = "the file is empty: every key has its default; write {} if that is meant"
 
 

@@ -13,7 +13,7 @@ from gateway.config.values.value import describe_kind
 
 # How pydantic's loc marks that a key, not its value, is wrong.
 _KEY_MARK = "[key]"
-# Nobody reads further, and looking for what was meant takes time.
+# More problems help no reader, and the search for suggestions takes time.
 _MOST_FINDINGS = 500
 # Values of earlier versions, and what to write instead.
 _RETIRED: Mapping[tuple[KeyPath, str], str] = {
@@ -97,7 +97,7 @@ def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
 
 
 def unknown_key(word: str, known: Iterable[str]) -> str:
-    """Return the message about a key that is none of those `known` in its section."""
+    """Return the message about a key that is not `known` in its section."""
     keys = sorted(known)
     hint = nearest(word, keys)
     if not hint and 0 < len(keys) <= _MOST_KEYS_SHOWN:

@@ -25,7 +25,7 @@ def _check_repeats(document: Document, path: KeyPath) -> None:
 
 
 def _warn_of_aliases(document: Document, path: KeyPath) -> None:
-    """Warn of a model with the name of another alias: an upstream is asked for a model of that name."""
+    """Warn of a model with the name of another alias: the upstream gets a request for a model of that name."""
     for use in document.matches_below(path):
         model = document.get(*use, "model")
         own = ("models", str(model), "use")

@@ -123,7 +123,7 @@ def _whole(reach: Reach) -> Reach:
 
 
 def store_file(url: object, *, folder: Path) -> Path | None:
-    """Return the file of a store's URL in the tree. None: it names no file, or no store of ours has such URLs."""
+    """Return the file of a store's URL in the tree. None: it names no file, or no built-in store has such URLs."""
     text = url.reveal() if isinstance(url, Secret) else url
     scheme = text.partition(":")[0] if isinstance(text, str) else ""
     address = plugin_of_ours("stores", scheme).address if scheme in plugin_names("stores") else None

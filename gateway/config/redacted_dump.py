@@ -30,7 +30,7 @@ _MASKED: Final = frozenset(((KeySettings, "sha256"),))
 
 
 def shown_settings(settings: Settings) -> Json:
-    """Return all settings, also those that have their defaults."""
+    """Return all settings, defaults included."""
     return _section(settings)
 
 

@@ -19,8 +19,8 @@ log = logging.getLogger("gateway")
 
 #: Sections that a reload cannot change.
 _FIXED = ("listen", "workers", "admin", "store", "tracing")
-#: Values that close something. A reload may change them, and drop whole tools, servers, keys and upstreams; what is
-#: left of those keeps its guards, unless the file says otherwise.
+#: Values that close something. A reload may change them, and drop whole tools, servers, keys and upstreams. The
+#: remaining ones keep their guards, unless the file sets other values.
 _GUARDS: Sequence[KeyPath] = (
     ("upstreams",),
     ("upstreams", "*", "paths"),
@@ -122,7 +122,7 @@ def _list_lost_guards(old: Settings, new: Settings) -> Iterator[KeyPath]:
 
 
 def _walk(value: object, path: KeyPath = (), *, said: bool) -> Iterator[tuple[KeyPath, object]]:
-    """Yield every value below `value` with its path. Items of lists go by name. `said`: only those explicitly set."""
+    """Yield every value below `value` with its path. Items of lists go by name. `said`: only values in the file."""
     if path:
         yield path, value
     if isinstance(value, Section):

@@ -1,4 +1,4 @@
-"""Names that no service may have: those of the gateway itself, of its built-in tools, and of other services.
+"""Names that no service may have: the names of the gateway itself, of its built-in tools, and of other services.
 
 A name is a part of the path of the service's pages, so a name that would lead elsewhere is refused.
 
@@ -19,7 +19,7 @@ RESERVED: Final[Mapping[str, str]] = {
     skeleton(name): name for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
 }
 _JOINT: Final = "__"
-#: What changes the path that it stands in, whoever decodes it.
+#: Text that changes the path that it stands in, in any decoder.
 _ELSEWHERE: Final = re.compile(r"[\\%{}]")
 #: The page of all services, beside the endpoint of each one.
 _PAGE: Final = "services"

@@ -18,7 +18,7 @@ _GLOB: Final = frozenset("*?[")
 def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Collection[str] = ()) -> str | None:
     """Return the problem with a name. None: a tool has it, or may have it one day.
 
-    `tools` are those that plugins bring. Tools of services (`service.tool`) come and go, and a rule may be there first.
+    `tools` are the plugins' tools. Tools of services (`service.tool`) come and go, and a rule may be there first.
     """
     known = {*BUILT_IN, *tools}
     if name in known or name == _READ_RESULT or "." in name or (section == "rules" and _GLOB & set(name)):
@@ -33,7 +33,7 @@ def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Colle
 def idle_rule(name: str, tools: Collection[str], services: Collection[str]) -> str | None:
     """Return a warning about a glob that fits no tool today. None: one fits, or one of a service may.
 
-    `tools` are those that are on, `services` the names of configured MCP servers.
+    `tools` are the enabled tools, `services` the names of configured MCP servers.
     """
     if not _GLOB & set(name) or any(fnmatchcase(tool, name) for tool in {*BUILT_IN, *tools, _READ_RESULT}):
         return None

@@ -15,7 +15,7 @@ _PROMPTS = "mcp.serve.workflows"
 
 
 def is_keyless(document: Document) -> bool:
-    """Return whether everybody who reaches the gateway could do everything."""
+    """Return whether every client that reaches the gateway could do everything."""
     try:
         makes_keys = parse_flag(document.get("runtime_keys", "enabled"))
     except ValueError:
@@ -59,7 +59,7 @@ def _check_tenant(document: Document) -> None:
 
 
 def _check_issuer(document: Document) -> None:
-    """Report keys that come over an open network: everybody on the way could then issue tokens."""
+    """Report keys that come over an open network: an attacker on the way could then issue tokens."""
     key = "issuer" if document.get(*_OAUTH, "jwks_url") is None else "jwks_url"
     url = document.get(*_OAUTH, key)
     if isinstance(url, str) and url.startswith("http:") and not _is_loopback(url):

@@ -2,8 +2,8 @@
 
 A plugin is code with all rights of the gateway. A file counts as the operator's only if no other user could have put it
 there. A file that group or others may write is refused. So is one that belongs to another user, or lies behind a link
-that leads out of the folder. The bytes that are read are those of the file that was checked. Compiled copies are
-neither read nor written.
+that leads out of the folder. The check and the read use the same open file. Compiled copies are neither read nor
+written.
 """
 
 import os
@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Of one plugin: more is no source that anybody wrote.
+#: Of one plugin: no handwritten source is larger.
 MAX_SOURCE_BYTES = 4 << 20
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

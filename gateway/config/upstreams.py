@@ -36,7 +36,7 @@ def _urls(document: Document, upstream: KeyPath) -> Iterator[KeyPath]:
 
 
 def _check_endpoints(document: Document, upstream: KeyPath) -> None:
-    """Report an upstream that has no place or two of them, and endpoints that cannot be told apart."""
+    """Report an upstream that has no place or two of them, and endpoints that look the same."""
     endpoints = list(document.matches_below((*upstream, "endpoints")))
     single = document.get(*upstream, "base_url") is not None
     if single and endpoints:
@@ -67,7 +67,7 @@ def _warn_of_rules(document: Document, upstream: KeyPath, endpoints: list[KeyPat
 
 
 def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:
-    """Report fallbacks that are not there, and those that would be sent a credential that is not theirs."""
+    """Report fallbacks that do not exist, and fallbacks that would get another upstream's credential."""
     by_name = {str(document.get(*path, "name")): path for path in upstreams}
     for upstream in upstreams:
         for path in document.matches_below((*upstream, "fallback")):

@@ -17,7 +17,7 @@ from gateway.contracts.storage.store import Json
 
 #: The longest wait for an answer that does not stream.
 TIMEOUT_S: Final = 60.0
-#: So much of an answer that is no error of ours is shown.
+#: So much of an answer is shown that is not the gateway's own error.
 MESSAGE_BYTES: Final = 1000
 KEY_HEADER: Final = "X-Gateway-Key"
 BASE: Final = "http://localhost"

@@ -122,7 +122,7 @@ class TenantEvents:
                 log.exception("the console could not show an event, and follows the events anew")
             self._tried.set()
             self.end()  # a page that comes back has what happened meanwhile
-            await asyncio.sleep(0)  # those that wait above go on, and end
+            await asyncio.sleep(0)  # the tasks that wait above go on, and end
             self._tried.clear()
             await asyncio.sleep(PAUSE_S)
 

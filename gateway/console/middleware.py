@@ -50,7 +50,7 @@ _BACK = re.compile(r"(?:/[A-Za-z0-9_.~%/-]*)?(?:\?[A-Za-z0-9_.~%&=+-]*)?")
 #: A segment with which a browser leaves the console; an upstream of the same origin answers there.
 _UPWARD = re.compile(r"/(?:\.|%2e){1,2}(?:/|\?|$)", re.IGNORECASE)
 _YEAR_S: Final = 31_536_000
-#: What a sign-in says of a key that may not be used, by the error.
+#: The texts of a sign-in about a key that may not be used, by the error.
 REFUSALS: Final[Mapping[str, str]] = {
     "key_expired": "This key has expired: use another one.",
     "network_not_allowed": "This key may not be used from your address.",
@@ -60,9 +60,9 @@ _VARIABLE = re.compile(r"\\\{([a-z_]+)\\\}")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a gateway key. `fingerprint` tells the key from another one of the same name.
+    """The holder of a gateway key. `fingerprint` distinguishes the key from another one of the same name.
 
-    `token` is that with which the console sends requests in the name of this key, and of no later one of its name.
+    With `token`, the console sends requests in the name of this key, and not of a later one with its name.
     """
 
     caller: Caller
@@ -75,7 +75,7 @@ class Conditions(Protocol):
 
     @property
     def keyless(self) -> bool:
-        """Return whether the gateway has no keys: everybody who reaches it may do everything."""
+        """Return whether the gateway has no keys: every client that reaches it may do everything."""
         ...
 
     @property
@@ -250,7 +250,7 @@ class Console:
         return answer
 
     async def _set_theme(self, visit: Visit) -> web.Response:
-        """Store the reader's choice of colours in a cookie; of those of the system, in none."""
+        """Store the reader's choice of colours in a cookie. The system's colours need no cookie."""
         name = visit.form.get("theme")
         theme = chosen_theme(name)
         if theme is None and name != SYSTEM:

@@ -116,7 +116,7 @@ def shown_seconds(duration_s: float | None) -> str:
 
 
 def shown_line(text: object, limit: int = NAME_CHARS) -> str:
-    """Return a text of a stranger on one line, with what does not show written out."""
+    """Return an untrusted text on one line, with invisible characters written out."""
     return escape_line(str(text), limit)
 
 

@@ -1,4 +1,4 @@
-"""One request of a browser to the console: who asks, in which language, with which form; and its answer."""
+"""One request of a browser to the console: its caller, its language, its form and its answer."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ CONSOLE: Final = "/console"
 #: Scopes of which a reader needs one: to look at runs and approvals, and to operate the gateway.
 VIEWING: Final = ("context", "approve")
 ADMIN: Final = ("admin",)
-#: What a page says after something was done, by the word in its address (`?done=approved`).
+#: The text of a page after an action, by the word in its address (`?done=approved`).
 DONE: Final[Mapping[str, str]] = {
     "approved": "Approved. The run goes on.",
     "rejected": "Rejected. The call does not run.",
@@ -110,14 +110,14 @@ class Visit:
         return not self.caller.scopes.isdisjoint(scopes)
 
     async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> web.Response:
-        """Return a page. `title` is translated; `values` are those of the template."""
+        """Return a page. `title` is translated; `values` fill the template."""
         pending = None
         if self.may(*VIEWING):
             pending = (await self.api.get("context", "summary"))["pending"]
         return self.answer(template, status=status, **{"title": self.t(title), "pending": pending, **values})
 
     async def page_in_parts(self, template: str, *, part: str, title: str, **values: Any) -> web.Response:
-        """Return a page, or only the part of it that an open page asks for again and again."""
+        """Return a page, or only the part of it that an open page reloads regularly."""
         values["live"] = self.query.get("live") != "off"
         if "HX-Request" in self.request.headers:
             return self.answer(part, **values)
@@ -145,7 +145,7 @@ class Visit:
         return self.rendering.render(template, self.language, {**self._common(), **values})
 
     def _done(self) -> str | None:
-        """Return what the page says was done. Of the address it takes a word of ours, and a number."""
+        """Return the page's text about a finished action. The address supplies only a known word and a number."""
         word, count = self.query.get("done", ""), self.query.get("count", "")
         return self.t(DONE[word], count if count.isascii() and count.isdigit() else "?") if word in DONE else None
 

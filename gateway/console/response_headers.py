@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-#: Where a browser says that a page is to be shown inside another one (https://www.w3.org/TR/fetch-metadata/).
+#: Where a browser announces that it shows a page inside another one (https://www.w3.org/TR/fetch-metadata/).
 FRAMES = frozenset(("iframe", "frame", "embed", "object", "fencedframe"))
 
 
@@ -44,14 +44,14 @@ def page_headers(nonce: str) -> Mapping[str, str]:
 
 
 def is_framed(request: web.Request) -> bool:
-    """Return whether a browser asks for the page to show it inside another one."""
+    """Return whether a browser requests the page to show it inside another one."""
     return request.headers.get("Sec-Fetch-Dest", "").strip().lower() in FRAMES
 
 
 def is_of_another_page(request: web.Request) -> bool:
-    """Return whether a browser asks on behalf of a page elsewhere, but for a person who follows a link.
+    """Return whether a request comes from a page of another site, unless a person follows a link.
 
-    The door lets pages in `cors` ask the API. They have no part in the session of a person.
+    The host guard lets pages in `cors` call the API. They have no part in the session of a person.
     """
     if request.headers.get("Sec-Fetch-Site", "").strip().lower() in ("", "same-origin", "none"):
         return False

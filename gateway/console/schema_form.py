@@ -1,7 +1,7 @@
 """Forms from the JSON Schema of a tool or a workflow, and the values that a person filled in.
 
 A field shows what a value is, to the character: a text that a form control would change (line ends, hidden characters)
-is edited as JSON. A schema that says more than a form can show is checked by the API, which answers the error.
+is edited as JSON. A schema that requires more than a form can show is checked by the API, which returns the error.
 """
 
 import re
@@ -95,7 +95,7 @@ def parse_values(fields: Sequence[FormField], form: Mapping[str, str]) -> Json:
 
 
 def _may_be_left_out(one: FormField) -> bool:
-    """Return whether an empty control means that there is no value."""
+    """Return whether an empty control means a missing value."""
     if one.control in ("line", "text"):
         return not one.present and not one.required
     return not one.present if "" in one.choices else not (one.present and one.required)

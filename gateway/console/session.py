@@ -21,7 +21,7 @@ SALT: Final = "twolane console session"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSession:
-    """One sign-in. `key` is the name of the gateway key, `fingerprint` tells it from another key of the same name.
+    """One sign-in. `key` names the gateway key, `fingerprint` distinguishes it from another key of this name.
 
     `ends_s` stays what it was at the sign-in: the store forgets then that a person has signed out.
     """
@@ -34,7 +34,7 @@ class ConsoleSession:
 
 
 class Sessions:
-    """The sessions of one store. `secret` signs them; `lifetime_s` and `now_s` are asked each time."""
+    """The sessions of one store. `secret` signs them; `lifetime_s` and `now_s` are called each time."""
 
     def __init__(self, secret: bytes, *, lifetime_s: Callable[[], float], now_s: Callable[[], float]) -> None:
         self._secret = secret

@@ -34,7 +34,7 @@ def static_url(name: str) -> str:
 
 
 def static_answer(name: str) -> web.Response | None:
-    """Return the answer with a file, or None if there is no such file."""
+    """Return the answer with a file, or None if it does not exist."""
     if name not in TYPES:
         return None
     headers = {

@@ -1,4 +1,4 @@
-"""The colours of a page: the reader's choice, else those of their system. The server writes it, so nothing flashes."""
+"""The colours of a page: the reader's choice, else their system's. The server writes it, so nothing flashes."""
 
 from typing import Final, Literal
 

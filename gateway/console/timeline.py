@@ -20,7 +20,7 @@ from gateway.jsontext.canonical import canonical
 
 #: So many steps stand on one page.
 STEPS: Final = 100
-#: So much of one result or answer, of all results of a page, and of each result behind those.
+#: So much of one result or answer, of all results of a page, and of each result beyond that.
 LINES, ALL_LINES, LEAST_LINES = 200, 4_000, 8
 CHARS, ALL_CHARS, LEAST_CHARS = 20_000, 400_000, 400
 #: Arguments of more than this are shown by their beginning: who decides on them sees the whole on the approval's page.
@@ -28,7 +28,7 @@ CHARS, ALL_CHARS, LEAST_CHARS = 20_000, 400_000, 400
 ARGUMENTS_CHARS, ALL_ARGUMENTS_CHARS = 8_000, 200_000
 #: What changes while nothing happens to a run.
 _UNSEEN: Final = frozenset(("lease_until", "updated_at"))
-#: States of a step whose call did not do what it was asked to.
+#: States of a step whose call did not succeed.
 _BAD: Final = frozenset(("failed", "unknown", "cancelled"))
 
 
@@ -45,7 +45,7 @@ class HtmlExcerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEntry:
-    """One call of the model, or one of a tool: its step, its approval if a person was asked, and its times.
+    """One call of the model, or one of a tool: its step, its approval if it needed one, and its times.
 
     `brief`: its arguments are too long to show here. `waited_s` is how long it has waited for a person.
     """

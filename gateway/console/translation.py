@@ -26,7 +26,7 @@ GATE_REASONS: Final = (
     "The assessor of {0} failed.",
     "{0} could not examine the call.",
 )
-#: Our assessors, and the engines that doubt a harmless call after them: each rule of theirs begins with its name.
+#: The gateway's assessors, and engines that doubt a harmless call after them: each of their rules begins with the name.
 _ASSESSORS: Final = ("command.", "file.", "http.", "sql.")
 _LEVELS: Final = (*LEVELS, ", ".join(LEVELS))
 

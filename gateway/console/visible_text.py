@@ -1,4 +1,4 @@
-"""Texts of models, tools and strangers as HTML: a reader sees exactly the characters that run.
+"""Texts of models, tools and clients as HTML: a reader sees exactly the characters that run.
 
 `gateway.approvals.escaping` writes out what does not show, as in a chat. A page can do more: a text of several lines
 stands on as many numbered lines, what was written out is marked, and two texts stand beside each other as lines that
@@ -36,7 +36,7 @@ BRIEF_LINES: Final = 24
 #: So many arguments stand there at most, and so much HTML of them; the shortest ones first.
 BRIEF_ARGUMENTS: Final = 40
 BRIEF_HTML_CHARS: Final = 24_000
-#: So many lines have a row with a number each; the ones behind them stand in one block, each on a line of its own.
+#: So many lines have a row with a number each; the ones behind them stand in one block, each on its own line.
 NUMBERED_LINES: Final = 5_000
 #: The largest texts that are compared line by line, and the most pairs of equal lines in them: a model could write a
 #: text whose comparison takes minutes, in which the worker does nothing else.
@@ -81,7 +81,7 @@ class ShownArgument:
 
 @dataclass(frozen=True, slots=True)
 class ShownArguments:
-    """Arguments in canonical order; `rest` is a remark on those left out, or "". `is_whole`: nothing is cut."""
+    """Arguments in canonical order; `rest` is a remark on arguments left out, or "". `is_whole`: nothing is cut."""
 
     entries: Sequence[ShownArgument]
     rest: str
@@ -120,7 +120,7 @@ def _plain_rows(text: str, lines: Sequence[str]) -> Sequence[Row]:
 
 
 def _counted_rows(lines: Sequence[str]) -> Sequence[Row]:
-    """Return the rows of lines. Those behind equal ones that were counted bring their numbers along."""
+    """Return the rows of lines. Lines behind a run of equal ones keep their own numbers."""
     rows: list[Row] = []
     number, counted = 0, False
     for line, count in _runs(lines):
@@ -199,7 +199,7 @@ def shown_source(value: Any) -> str:
 
 
 def exact_json(value: object) -> str:
-    """Return a value as indented JSON in which no character can hide: those that do not show are escaped."""
+    """Return a value as indented JSON in which no character can hide: invisible ones are escaped."""
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
     return _NOT_ASCII.sub(lambda found: _seen_in_json(found[0]), text)
 
@@ -216,7 +216,7 @@ def _seen_in_json(character: str) -> str:
 def exact_difference(before: str | None, after: str) -> Sequence[DifferenceLine]:
     """Return what changes from one text to the other, with a few unchanged lines around each change.
 
-    `before` None: there is no text yet, so each line is new.
+    `before` None: the text is new, and so is each line.
     """
     old, new = [] if before is None else before.split("\n"), after.split("\n")
     if old == new:

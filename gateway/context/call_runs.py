@@ -21,10 +21,10 @@ MESSAGE_CHARS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedCall:
-    """One call that a client asks for. `tool` is the inside name of a tool, or that of a `workflow` as a tool.
+    """One call that a client requests. `tool` is the inside name of a tool, or of a `workflow` as a tool.
 
-    `only_tools` are the inside names of the tools that the workflow may call: those of its steps. `client` are the name
-    and the version of the MCP client as it gives them. `user` is the end user of a shared key.
+    `only_tools` are the inside names of the tools that the workflow's steps may call. `client` are the name and the
+    version of the MCP client as it gives them. `user` is the end user of a shared key.
     """
 
     tool: str
@@ -48,7 +48,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A call that waits for a person. `obstacle`: why it cannot run any more, whoever approves it."""
+    """A call that waits for a person. `obstacle`: why it cannot run any more, even if approved."""
 
     approvals: Sequence[Approval]
     run_id: str
@@ -59,7 +59,7 @@ class WaitingCall:
 class CallRun:
     """The run of a call, new or joined, as its client waits for it: an `exchange.CallWatcher`.
 
-    `waiter` names this request among those that wait for the run. `is_shared`: others may wait for it, too.
+    `waiter` names this request among the requests that wait for the run. `is_shared`: others may wait for it, too.
     `live` is set while this worker drives it. `is_owed`: the same call joins it until it is delivered.
     `is_workflow`: its result is that of a workflow, and not that of its last call.
     """
@@ -75,7 +75,7 @@ class CallRun:
     step: StoredStep | None = None
     place: tuple[int, int] | None = None  # so many steps of a workflow are over, of so many
     tell: Callable[[CallProgress], None] | None = None
-    said_s: float | None = None  # of the loop's time: when the store was told that this request waits
+    said_s: float | None = None  # of the loop's time: when the store last recorded that this request waits
 
     def begins(self, step: str, *, number: int, total: int) -> None:
         self.place = number, total

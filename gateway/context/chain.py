@@ -111,10 +111,10 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
                 return reply  # it is another stage's, which has its guards
             return _contain_reply(reply, link.name)
         except BaseException as error:
-            if passed is not None:  # the reply that it had is nobody's now
+            if passed is not None:  # no stage owns the reply that it had
                 await passed.release()
             if called or link.on_error == "fail" or not _is_its_own(error):
-                raise survivable(error, what)  # noqa: B904  # it says where it is from
+                raise survivable(error, what)  # noqa: B904  # it names its origin
             log.error("%s failed and is skipped (on_error: skip)", what, exc_info=survivable(error, what))
             counters.count("stage_skips", stage=link.name)
             return await inner(exchange)

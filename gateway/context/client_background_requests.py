@@ -3,7 +3,7 @@
 Such a request quotes the user's chat, or repeats it, without being part of it. Quoted text must not be obeyed twice.
 
 Rule 1: only words of the system and of the last message count. The last message must be the user's: no tool result.
-A system message for nothing else counts in each round, as an agent of a program has rounds with tools of its own.
+A system message for nothing else counts in each round, as an agent of a program has rounds with its own tools.
 Rule 2: an instruction counts where programs put it, at the beginning; at the end only behind a quoted chat.
 Rule 3: a recognised task has fewer rights, never more. So a user's message that looks like one costs a plain answer.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from gateway.contracts.errors import GatewayError
 from gateway.dialects.message_identity import content_text
 
-#: What the header says of a request that is a user's own, whatever its words look like.
+#: The header's value for a request that is a user's own, whatever its words look like.
 NO_TASK: Final = "none"
 _NAME_CHARS: Final = 64
 _NAME = re.compile(f"[A-Za-z0-9_-]{{1,{_NAME_CHARS}}}")
@@ -51,7 +51,7 @@ _OPENINGS = _join_patterns(
         "prompt": r"Generate an enhanced version of this prompt \(reply with only",
     }
 )
-#: What Open WebUI asks for behind its heading `### Task:`, in the default templates since 0.3.
+#: What Open WebUI requests behind its heading `### Task:`, in the default templates since 0.3.
 _UNDER_HEADING = _join_patterns(
     {
         "title": r"(?:Generate|Create|Write) [^\n]{0,60}\btitle\b",

@@ -1,7 +1,7 @@
 """The X-Context-* headers that steer one context request, read strictly: a value without a meaning is refused.
 
-Each refusal names the header, the value that came, and the values that there are. That is no leak: the caller's key was
-checked before.
+Each refusal names the header, the value that came, and the values that there are. This leaks nothing: the caller's key
+was checked before.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,8 +21,8 @@ ID_LIMIT_CHARS: Final = 256
 _PREFIX: Final = "x-context-"
 #: Headers with a closed list of values. The lane itself is the mode.
 _WORDS: Final = {"mode": ("context",), "approvals": ("hold", "turn", "reject"), "events": ("0", "1")}
-#: Headers that a program fills in, with nothing where it has nothing: then as if they were not there. A user who is
-#: nobody is refused: memories would be those of the key.
+#: Headers that a program fills in, with nothing where it has nothing: then as if they were not there. An empty user is
+#: refused: memories would belong to the key.
 _FILLED_IN: Final = ("conversation", "task")
 #: Fields of a body that name the end user; the first one that does counts.
 _END_USERS: Final = ("user", "safety_identifier")

@@ -3,8 +3,8 @@
 1. A decision with the call's check word counts: only a text of the gateway contains that word, beside the call.
 2. The id alone counts if the conversation showed exactly one call, this one, and its last answer shows it.
 3. A request without any answer decides the only call that waits there for its caller and its end user.
-4. A decision in a field of its own needs no word. If the request shows the call as well, it must be the one that waits.
-5. If somebody who approved the call has changed it, only a check word counts, or a field with that call beside it.
+4. A decision in a separate field needs no word. If the request shows the call as well, it must be the one that waits.
+5. If an approver has changed the call, only a check word counts, or a field with that call beside it.
 6. The decisions of one request are on calls of one run.
 """
 
@@ -41,7 +41,7 @@ async def is_of_what_was_shown(
         return True
     expected = get_check_word(approval)
     if approval.edited is not None and not any(approval_id == approval.id for approval_id, _ in decision.words):
-        return False  # the call of the conversation is the one before somebody changed it
+        return False  # the call of the conversation is the one before an approver changed it
     words = [word for approval_id, word in decision.words if approval_id == approval.id]
     if words:
         return all(is_expected_word(word, expected) for word in words)

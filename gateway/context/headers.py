@@ -28,7 +28,7 @@ _BEGINNINGS_NOT_FORWARDED = (b"content-", CONTEXT_PREFIX)
 
 
 def select_forwarded_headers(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
-    """Return the client's header lines for the model, and those of the client's own credential."""
+    """Return the client's header lines for the model, and the lines of the client's own credential."""
     drop = consumed | get_hop_fields(head.connection)
     lines: list[bytes] = []
     credential: list[bytes] = []

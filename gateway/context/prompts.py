@@ -1,4 +1,4 @@
-"""The base prompts: those of the configuration, shared by all tenants, and those that each tenant stored.
+"""The base prompts: configured ones, shared by all tenants, and the ones that each tenant stored.
 
 Rule 1: a text that was read is cached until something changes. Reads and changes never overlap.
 Rule 2: an id of the configuration wins over a stored one.

@@ -15,7 +15,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import PARKED, LiveRun
 
-#: How often a run that another process drives is looked at, besides being told of its events.
+#: How often this worker looks at a run that another process drives, besides reading its events.
 LOOK_S: Final = 5.0
 
 
@@ -30,7 +30,7 @@ class RunsElsewhere:
     retelling: AnswerReplay
 
     async def is_active(self, run: StoredRun) -> bool:
-        """Return whether a worker drives the run or will soon: it waits for nobody. Claims keep the state."""
+        """Return whether a worker drives the run or will soon: it waits for no person. Claims keep the state."""
         if run.state == "running" or (run.owner is not None and run.lease_s > self.clock.time()):
             return True
         return run.state == "awaiting_approval" and not await self.retelling.list_pending(run)

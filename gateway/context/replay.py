@@ -1,6 +1,6 @@
 """The answer of a stored run as chunks, for a request that repeats it, or decides on it once no worker drives it.
 
-A client that calls are shown to gets them from the record: those of the turn that the request is about.
+A client that calls are shown to gets them from the record: the calls of the turn that the request is about.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -210,7 +210,7 @@ def _repeated_facts(run: StoredRun, pending: Sequence[Approval]) -> Json:
 
 
 def _rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tuple[str, list[int]]]:
-    """Return the rounds of a run, without calls and texts of earlier answers: those of the first `before` calls."""
+    """Return the rounds of a run, without calls and texts of earlier answers, which are the first `before` calls."""
     rounds = []
     for text, numbers, *_ in progress.get("rounds", ()):
         own = [number for number in numbers if before <= number < len(steps)]

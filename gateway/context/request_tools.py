@@ -108,7 +108,7 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
 
 
 def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
-    """Return whether no stranger can have written the result of a tool; one that reads on shows those of others."""
+    """Return whether a tool's result is trusted. The tool that reads on returns the results of other tools."""
     entry = catalog.find_by_name(name) if label == OWN and name != READ_RESULT else None
     return entry is not None and entry.service is None and not entry.spec.untrusted
 
@@ -156,7 +156,7 @@ def _check(
         raise _wrong(
             offer, "server_label", f"{offer.place} names {offer.label!r} once more: name all of its tools at once."
         )
-    # Some clients must send a URL: the label in its place is no address.
+    # Some clients must send a URL: the label in its place is not an address.
     if offer.url not in (None, offer.label) and not addresses.has(offer.url or "", offer.label):
         raise _wrong(
             offer,
@@ -208,7 +208,7 @@ def _by_names(
 
 
 def _map_inside_names(service: Service | None, catalog: Catalog) -> dict[str, str]:
-    """Return the inside names of the tools of a service that runs, or of those of none, by the names without it."""
+    """Return the inside names of a running service's tools, or of the gateway's own tools, by their short names."""
     own = catalog.own_names()
     if service is None:
         return {name: name for name in own}

@@ -61,7 +61,7 @@ class RepeatedRequest:
 
     body: Json
     request_key: RequestKey
-    exchange: Exchange  # as it would be if it began a run of its own
+    exchange: Exchange  # as it would be if it began a new run
     shown: tuple[str, ...] = ()  # approvals that its conversation shows last, in fields and not in texts
     beside: SaidBeside | None = None  # messages that come with a decision
 
@@ -82,7 +82,7 @@ class Resumption:
         recording: Recording | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        """Set the services. `recording` is asked about each run that goes on without a client.
+        """Set the services. `recording` is called for each run that goes on without a client.
 
         `tracer` sends the spans of runs that cannot go on.
         """
@@ -129,7 +129,7 @@ class Resumption:
             record(live)
 
     async def is_turn_finished(self, run: StoredRun) -> bool:
-        """Return whether the turn of a run is over, and no worker tells its answer any more. Raises StoreError."""
+        """Return whether the turn of a run is over, and no worker streams its answer any more. Raises StoreError."""
         clients = self._runs.count_clients(run.id)
         may_be_told = self._clock.time() - run.updated_s < TELLS_S if clients is None else clients > 0
         return not may_be_told and not await self._elsewhere.is_active(run)
@@ -148,7 +148,7 @@ class Resumption:
             return await self._retelling.so_far(run, exchange, decided=decided), error
 
     async def resume_if_ready(self, run_id: str) -> None:
-        """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""
+        """Continue a run that waits for no person any more, unless a worker drives it. Raises StoreError."""
         run = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client", "running")
         if run is not None:
             await self.resume_run(run)
@@ -207,7 +207,7 @@ class Resumption:
             return self._answered_run(repeated, ruled[0].run_id, noted, is_apart=is_apart)
 
     async def _counts(self, approval: Approval, decision: ChatDecision, exchange: Exchange) -> bool:
-        """Return whether a decision is of what was shown, or of a call that somebody has decided on meanwhile."""
+        """Return whether a decision is on the call that was shown, or on one that was decided meanwhile."""
         if approval.state != "pending" or await is_of_what_was_shown(approval, decision, exchange, store=self._store):
             return True
         now = await self._store.approval(approval.id, tenant=approval.tenant)
@@ -218,12 +218,12 @@ class Resumption:
     ) -> LiveRun:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError.
 
-        A person who decided in a message is only told so while the request that began the run waits for the answer.
+        A person who decided in a message only gets a note while the request that began the run waits for the answer.
         """
         run_id, tenant, decided = ruled[0].run_id, repeated.exchange.caller.tenant, [one.id for one in ruled]
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            messages = None  # what another person says does not belong to the conversation of the run
+            messages = None  # another person's messages do not belong to the conversation of the run
             if is_of_same_person(repeated.exchange, claimed):
                 messages = repeated.body["messages"]
                 self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
@@ -270,9 +270,8 @@ class Resumption:
     async def repeated_run(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a request that got a question before: with the question while it waits, else with its result.
 
-        The result is repeated until it was delivered. None: there is no such question, or it was cancelled or
-        has expired. A request with an `Idempotency-Key` is not compared this way. Raises GatewayError,
-        StoreError.
+        The result is repeated until it was delivered. None: no such question exists, or it was cancelled or has
+        expired. A request with an `Idempotency-Key` is not compared this way. Raises GatewayError, StoreError.
         """
         fingerprint = repeated.request_key.fingerprint
         run_id = self._runs.waiting.find(fingerprint)
@@ -305,8 +304,8 @@ class Resumption:
     async def find_earlier_result(self, repeated: RepeatedRequest) -> Brought | None:
         """Return the source of the result of a question that was decided elsewhere; the answer begins with it.
 
-        None: the last answer is no question of this caller and end user in this conversation, or still waits.
-        Raises StoreError.
+        None: the last answer does not ask this caller and end user in this conversation, or still waits. Raises
+        StoreError.
         """
         exchange = repeated.exchange
         for approval_id in dict.fromkeys((*shown_last(exchange.body["messages"]), *repeated.shown)):
@@ -346,7 +345,7 @@ class Resumption:
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             return await self._go_on_here(claimed, repeated, messages=None, decided=())
-        run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
+        run = await self._store.run(run.id, tenant=run.tenant) or run  # another worker may have taken it up since
         if await self._elsewhere.is_active(run):
             return self._follow_run(run, repeated, decided=())
         return await self._as_it_is(run, repeated, decided=())

@@ -1,6 +1,6 @@
 """The parts of a request, besides its decision, that go on with a stored run: lines, credential, messages, narrowing.
 
-They belong to the sender. A run has those of its own client, and a credential only for the upstream that it was
+They belong to the sender. A run has the parts from its own client, and a credential only for the upstream that it was
 sent for. Else the upstream would take one person's conversation for another's, or get a key that is for another one.
 """
 
@@ -21,12 +21,12 @@ from gateway.runs.decision_messages import MOST_BYTES, added_messages, new_messa
 from gateway.runs.request_snapshot import load_exchange
 from gateway.runs.run_restrictions import build_narrowing
 
-#: Returns the name of the upstream that the model call of an exchange asks first; None: there is none.
+#: Returns the name of the upstream that the model call of an exchange tries first; None: there is none.
 UpstreamOf: TypeAlias = Callable[[Exchange], str | None]
 
 
 def find_upstream(core: ModelCall, exchange: Exchange) -> str | None:
-    """Return the name of the upstream that is asked first for an exchange; None: there is none."""
+    """Return the name of the upstream that an exchange tries first; None: there is none."""
     try:
         return core.candidates(exchange.body).filter_allowed(exchange.caller).upstream
     except GatewayError:

@@ -1,13 +1,13 @@
-"""Calls of MCP clients: each is a run of its own, on record, behind the same gate as the calls of models.
+"""Calls of MCP clients: each is a separate run, on record, behind the same gate as the calls of models.
 
-1. A call that a person is asked about waits in the store and holds nothing here. The same call again joins its run, in
-   any worker, until the client has the result. Then the same call is a new one.
+1. A call that needs an approval waits in the store and holds nothing here. The same call again joins its run, in any
+   worker, until the client has the result. Then the same call is a new one.
 2. A run whose outcome is unknown is reported as such to the same call, once, before that call may run anew.
-3. A call that nobody is asked about is never joined: two equal calls at the same time are two calls.
+3. A call that needs no approval is never joined: two equal calls at the same time are two calls.
 4. A client that leaves cancels its call, unless another one waits for the same run, in any worker. What may have run is
    reported to the same call before that runs anew.
 5. The result of a run is read from memory or, after a restart or in another worker, from the record: it is the same.
-6. A workflow that is called as a tool is a run of that workflow. What is said here of a call holds for the whole of it.
+6. A workflow that is called as a tool is a run of that workflow. These rules for a call hold for the whole of it.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from gateway.workflows.invocation import check_parameters, workflow_usage
 
 log = logging.getLogger("gateway")
 
-#: How often the record of a run is read, besides being told of its events, and how often a waiting client is told.
+#: How often a worker reads the record of a run, besides its events, and how often a waiting client gets progress.
 LOOK_S: Final = 5.0
 #: How long a result waits for its client after its run has ended. The same call is a new one afterwards.
 KEPT_S: Final = 24 * 3600.0
@@ -66,8 +66,8 @@ class ToolCalls:
     """The calls of one worker.
 
     `lane` returns the context lane of the configuration in use. `admit` raises when the gateway is full, and
-    `check_model` when a caller may not ask a model. `resume` continues a run that waits for nobody any more,
-    and `tracer` sends the spans of cancelled ones.
+    `check_model` when a caller may not use a model. `resume` continues a run that waits for no person any more, and
+    `tracer` sends the spans of cancelled ones.
     """
 
     lane: Callable[[], ContextLane]
@@ -135,7 +135,7 @@ class ToolCalls:
     ) -> Done | WaitingCall:
         """Wait for the result of a run, but for a person at most `wait_s`. Raises GatewayError: the run's own error.
 
-        With `shown`, the id of an approval that its client's user has seen, nobody waits for another approval.
+        With `shown`, the id of an approval that its client's user has seen, this does not wait for another approval.
         `progressed` is called with reports of the tool, and now and then while a person is waited for.
         """
         run.tell = progressed
@@ -216,7 +216,7 @@ class ToolCalls:
         task.add_done_callback(self._tasks.discard)
 
     async def _wait(self, run: CallRun) -> None:
-        """Tell the store that this request waits, unless it was told a short while ago. Raises StoreError."""
+        """Record in the store that this request waits, unless it did so a short while ago. Raises StoreError."""
         now_s = asyncio.get_running_loop().time()
         if run.said_s is None or now_s >= run.said_s + AWAITED_S / 4:
             until_s = self.clock.time() + AWAITED_S
@@ -247,7 +247,7 @@ class ToolCalls:
             return None
         run = replace(_run(exchange, stored.id), is_owed=True)
         if stored.state not in ENDED:
-            await self._wait(run)  # from here on nobody who leaves takes the run along; before, somebody may have
+            await self._wait(run)  # from here on no client that leaves cancels the run; before, one may have
             stored = await self.store.run(stored.id, tenant=tenant) or stored
         is_old = stored.state in ENDED and stored.updated_s < self.clock.time() - KEPT_S
         is_void = stored.state == "cancelled" and not stored.effects
@@ -279,11 +279,11 @@ class ToolCalls:
                     run.report_progress(CallProgress(waits))
                     left_s = min(LOOK_S, until_s - loop.time())
                 elif stored.state == "awaiting_approval":
-                    await self.resume(run.id)  # whoever took the decision may have died behind it
+                    await self.resume(run.id)  # the worker that took the decision may have died behind it
                 await until_set(news, left_s)
 
     async def _list_pending(self, stored: StoredRun) -> Sequence[Approval]:
-        """Return the approvals that a run waits for, without those whose time is over."""
+        """Return the approvals that a run waits for, without the ones whose time is over."""
         desk = self.lane().approvals
         found = await desk.of_run(stored.id, tenant=stored.tenant)
         pending = [approval for approval in found.values() if approval.state == "pending"]
@@ -307,7 +307,7 @@ class ToolCalls:
         if step.result is not None and step.state in ("finished", "failed", "refused"):
             return _done(step, stored.id, "completed")
         if stored.state in ("failed", "interrupted"):
-            if run.is_owed:  # told once, as a result is: the same call begins anew
+            if run.is_owed:  # reported once, as a result is: the same call begins anew
                 return Done(ToolResult(_error(stored).message, ok=False), stored.id, stored.state)
             raise _error(stored)
         if step.state in ("started", "unknown"):
@@ -390,7 +390,7 @@ def _done(step: StoredStep, run_id: str, state: RunState) -> Done:
 
 
 def _result_of_workflow(stored: StoredRun, steps: Sequence[StoredStep]) -> ToolResult:
-    """Return what a client is told of a run of a workflow that has ended, or that waits for a person's look."""
+    """Return the client's result of a workflow run that has ended, or that waits for a person to settle it."""
     open_step = next((step for step in steps if step.state in ("started", "unknown")), None)
     if stored.state == "completed":
         return ToolResult(clean(_get_answer_text(stored)))

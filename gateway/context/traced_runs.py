@@ -1,7 +1,8 @@
 """The span of a run, which outlives the processes that drive it.
 
-Its ids are drawn when the run begins, and stored with it. Whoever ends the run sends the span, from the begin of the
-run on; a process that parks it, or is killed, sends none. So all that happens in a run is in one trace, below one span.
+Its ids are drawn when the run begins, and stored with it. The process that ends the run sends the span, from the begin
+of the run on. A process that parks it, or is killed, sends none. So all that happens in a run is in one trace, below
+one span.
 """
 
 from time import time

@@ -8,7 +8,7 @@ BudgetLimit: TypeAlias = Literal["tokens_per_day", "tokens_per_month", "cost_per
 #: A limit, by the name of its setting.
 Limit: TypeAlias = Literal["requests_per_minute", "tokens_per_minute", "concurrent", BudgetLimit]
 BUDGETS: Final[tuple[BudgetLimit, ...]] = get_args(BudgetLimit)
-#: Those of money.
+#: The limits of money.
 COSTS: Final[tuple[BudgetLimit, ...]] = ("cost_per_day", "cost_per_month")
 LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 
@@ -17,8 +17,8 @@ LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 class Allowance:
     """The limits of one of them. None: not limited.
 
-    `concurrent` are requests under way at a time. Days and months are those of UTC. Costs are in the currency of the
-    prices. `soft`: more than that is reported, and not refused.
+    `concurrent` are requests under way at a time. Days and months are in UTC. Costs are in the currency of the prices.
+    `soft`: more than that is reported, and not refused.
     """
 
     requests_per_minute: int | None = None

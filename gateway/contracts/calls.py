@@ -1,4 +1,4 @@
-"""One call that a model asks for, from the text in which it was found to its outcome."""
+"""One call that a model requests, from the text in which it was found to its outcome."""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -16,7 +16,7 @@ class PlannedCall:
     spec: ToolSpec | None
     verdict: Verdict
     refusal: str | None = None
-    risk_level: str | None = None  # what the model said of the risk
+    risk_level: str | None = None  # the model's word on the risk
 
     @property
     def needs_approval(self) -> bool:
@@ -61,5 +61,5 @@ class FoundCall:
     beside: object = None
     doubt: Doubt | None = None
     further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it
-    vouched: bool = True  # a model may have said something of its risk; else its arguments are nothing but arguments
+    vouched: bool = True  # a model may have rated its risk; else `risk_level` is an ordinary argument
     written: str = field(default="", compare=False)

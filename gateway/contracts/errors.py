@@ -193,7 +193,7 @@ class GatewayError(Exception):
 
 
 def not_allowed(message: str, methods: Iterable[str]) -> GatewayError:
-    """Return the error of a method that a page does not support; `methods` are those that it supports."""
+    """Return the error of a method that a page does not support; `methods` are the supported ones."""
     error = GatewayError("method_not_allowed", message)
     error.fields = {"Allow": ", ".join(sorted(methods))}
     return error

@@ -81,7 +81,7 @@ class CallWatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A stored run that continues; `messages` are those of the client's request that continues it, if any.
+    """A stored run that continues; `messages` come from the client's request that continues it, if any.
 
     `decided` are the approvals that this request decides on. `narrows` is how it narrows the run from there on.
     """
@@ -237,7 +237,8 @@ class AnsweredBy(Protocol):
     """The upstream and its endpoint that answer a model call, and the model as it is named there.
 
     They change if another one takes the call over, which happens only while the client has nothing of the answer.
-    `provider` is the name of whoever runs it, `host` and `port` are its address, and `streams`: a stream is asked for.
+    `provider` is the name of its operator, `host` and `port` are its address, and `streams`: the request wants a
+    stream.
     """
 
     @property
@@ -264,8 +265,8 @@ async def release_nothing() -> None:
 class Reply:
     """The answer as it arrives: `stream(emit)` emits it and returns at its end; it is called once at most.
 
-    A stage that changes an answer passes `stream` an `emit` of its own. That returns what the stage's `emit` returns.
-    The final owner of a reply must await `release()` in a `finally`. It is idempotent.
+    A stage that changes an answer passes `stream` its own `emit`. That returns what the stage's `emit` returns. The
+    final owner of a reply must await `release()` in a `finally`. It is idempotent.
     """
 
     stream: Callable[[Emit], Awaitable[None]]

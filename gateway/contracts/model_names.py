@@ -1,4 +1,4 @@
-"""The names of models, and the globs that name them: those of upstreams, endpoints, keys, limits and prices."""
+"""The names of models, and the globs that name them for upstreams, endpoints, keys, limits and prices."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -25,8 +25,9 @@ def is_listed_model(model: str, patterns: Iterable[str]) -> bool:
 def is_model_match(model: str, pattern: str) -> bool:
     """Return whether a glob of prices or limits names a model, however both are written.
 
-    Clients choose how they write a name, many upstreams take it as that of the same model, and some repeat it. Letters
-    of any case and width, such as those of a Chinese keyboard, are the same, and blanks around them nothing.
+    Clients choose how they write a name, many upstreams take all spellings for the same model, and some repeat the
+    client's. Letters of any case and width, as a Chinese keyboard writes them, are the same, and blanks around them
+    count nothing.
     """
     if len(model) > MODEL_CHARS:
         return pattern.strip() == "*"

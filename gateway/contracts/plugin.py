@@ -37,7 +37,7 @@ class ToolCatalog(Protocol):
     """The tools of the running configuration."""
 
     def get_offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        """Return the tools that this request may use: built-in ones, those of plugins, and of services that it names.
+        """Return the tools that this request may use: built-in tools, tools of plugins, and of services that it names.
 
         Their order is fixed.
         """
@@ -201,5 +201,5 @@ class Enhancer(Protocol):
     """A stage that can show what it would put in front of every request (GET /v1/system-prompts/{id}/enhanced)."""
 
     async def enhance_prompt(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
-        """Return the enhanced prompt; None: there is no such prompt."""
+        """Return the enhanced prompt; None: no prompt has this id."""
         ...

@@ -29,7 +29,7 @@ else:
             if name not in values:
                 record[name] = make_default()
         if not shape.required <= values.keys() or len(record) != shape.fields:
-            return kind(**values)  # it says what is wrong
+            return kind(**values)  # its error names the problem
         return _build_record(kind, record)
 
     def replace(record: T, /, **changes: Any) -> T:

@@ -17,9 +17,9 @@ class ServiceStatus:
     transport: Literal["stdio", "http"]
     error: str | None = None
     protocol: str | None = None  # the version that was agreed on
-    implementation: str | None = None  # name and version, as the server tells them
+    implementation: str | None = None  # name and version, as the server reports them
     restarts: int = 0  # by itself, since it was started
-    skipped_lines: int = 0  # on standard output, that were no messages
+    skipped_lines: int = 0  # on standard output, other than messages
     stderr: tuple[str, ...] = ()  # the last lines
 
 

@@ -39,11 +39,11 @@ def place_sha256(*parts: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call that the model asks for; `arguments` without `risk_level`.
+    """One call that the model requests; `arguments` without `risk_level`.
 
     `harmless`: it runs because it was judged to be harmless, and for no other reason. A source that can enforce this
     does so: the call fails instead of having an effect. `stands` returns whether what cleared the call is unchanged. A
-    source that sends a call again asks it before.
+    source calls it before it sends a call again.
     """
 
     id: str
@@ -59,7 +59,7 @@ class ToolResult:
     """The result of a tool. A failure is a result, too (`ok=False`): the model reads it and goes on.
 
     `parts` and `structured` are for MCP clients only: its blocks of content and its structured content, as the protocol
-    has them. `content` contains their text for everybody else. `unfit` is the reason why the structured content that
+    has them. `content` contains their text for all other clients. `unfit` is the reason why the structured content that
     the tool's definition promises is left out.
     """
 
@@ -76,7 +76,7 @@ class ToolSource(Protocol):
     async def list_tools(self) -> Sequence[ToolSpec]: ...
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
-        """Return the error of a call that can never succeed, before a person is asked; None: it may be judged."""
+        """Return the error of a call that can never succeed, before it needs an approval; None: it may be judged."""
         ...
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult: ...
@@ -88,7 +88,7 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class Binder(ToolSource, Protocol):
-    """A source with an argument in a language of its own, in which the values of a workflow must stay values."""
+    """A source with an argument in another language, in which the values of a workflow must stay values."""
 
     def bind(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
         """Return the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.
@@ -126,7 +126,7 @@ class Service:
 
 @runtime_checkable
 class ServiceSource(ToolSource, Protocol):
-    """A source that is a service: its tools come and go, and stand in a prompt only where its user asks for them.
+    """A source that is a service: its tools come and go, and stand in a prompt only where its user wants them.
 
     A tool `t` of the service `s` is `s.t` to the gate, to the operator and in `call`.
     """
@@ -173,7 +173,7 @@ class NoPreview:
 
 @runtime_checkable
 class Previewer(ToolSource, Protocol):
-    """A source that can show what a call would change, before anybody decides on it."""
+    """A source that can show what a call would change, before a person decides on it."""
 
     async def preview(self, call: ToolCall) -> Preview | NoPreview:
         """Return what the call would change, and change nothing. Read no more than the call itself may read."""

@@ -23,12 +23,12 @@ class TraceContext:
 
     @property
     def traceparent(self) -> str:
-        """Return the value of the header `traceparent` for what this span asks of others."""
+        """Return the value of the header `traceparent` for requests within this span."""
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
     @property
     def fields(self) -> dict[str, str]:
-        """Return the header fields, or the members of an MCP `_meta`, for what this span asks of others."""
+        """Return the header fields, or the members of an MCP `_meta`, for requests within this span."""
         fields = {"traceparent": self.traceparent}
         if self.state:
             fields["tracestate"] = self.state
@@ -44,7 +44,7 @@ class TraceContext:
 class RunTrace:
     """The span of a run, which ends with the run, in whatever process. `began_s` is Unix time.
 
-    `goes_on`: the run has left this process, and has not ended. `outcome` is how it ended, if a loop says so. `told`
+    `goes_on`: the run has left this process, and has not ended. `outcome` is how it ended, if a loop reports it. `told`
     are the approvals whose spans were sent.
     """
 
@@ -57,9 +57,9 @@ class RunTrace:
 
 @dataclass(slots=True, eq=False)
 class ToolTrace:
-    """The span of a tool call, for its tool: what it may send on with what it asks of others, and what it may add.
+    """The span of a tool call, for its tool: what it may send on with its requests, and what it may add.
 
-    `facts` are further attributes, `error` the type of a failure that the tool's result does not say.
+    `facts` are further attributes, `error` the type of a failure that the tool's result does not name.
     """
 
     context: TraceContext

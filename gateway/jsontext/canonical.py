@@ -30,7 +30,7 @@ def call_sha256(tool: str, arguments: str) -> str:
 def definition_sha256(name: str, description: str, parameters: Any, *, server: str = "") -> str:
     """Return the hash (hex) of a tool's definition. `server` is the `ToolSpec.server` of the MCP server's tool.
 
-    That says itself what of the definition counts: its spelling may differ at each start of the server.
+    `server` defines which parts count: the definition's spelling may differ at each start of the server.
     """
     if server:
         return _sha256(_DEFINITION, name, server)

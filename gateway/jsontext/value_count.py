@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.aio.cooperative import Work, at_once
 
-#: What is taken of those who have no limit of their own in gateway.yaml: models, callers of our own pages.
+#: The limit for senders without a configured one: models, and callers of the gateway's own pages.
 VALUES_LIMIT: Final = 50_000
 #: What is taken of a service in one message: 500 tools with long schemas hold 100,000.
 SERVICE_VALUES_LIMIT: Final = 250_000
@@ -74,7 +74,7 @@ def iter_outline(content: bytes) -> Iterator[bytes]:
 
 
 def count_values(value: object, *, most: int) -> int:
-    """Return the number of values in one that was read already, counted as those of a text; `most` + 1: there are more.
+    """Return the number of values in a parsed value, counted as in its text; `most` + 1: there are more.
 
     It counts no further than that.
     """

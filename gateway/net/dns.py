@@ -1,4 +1,4 @@
-"""The addresses of names, looked up in threads of our own, so that a silent name server stops nobody else's names.
+"""The addresses of names, looked up in separate threads, so that a silent name server delays no other names.
 
 The event loop's `getaddrinfo` has four threads for all names, and a lookup whose caller has given up keeps its thread
 until the system's resolver gives up, too. Here a name has at most one lookup under way, and all who want its addresses
@@ -110,5 +110,5 @@ def is_address(host: str) -> bool:
     return True
 
 
-#: Those of this process: its threads are what is bounded.
+#: The lookups of this process: its threads are what is bounded.
 LOOKUPS: Final = Lookups()

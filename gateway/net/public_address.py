@@ -1,8 +1,8 @@
-"""Kinds of IP addresses: those of the public internet, and those where credentials of the machine are handed out.
+"""Kinds of IP addresses: public ones, and the ones where credentials of the machine are handed out.
 
-Only the public ones are for a tool that strangers can steer.
+Only the public ones are for a tool that untrusted text can steer.
 
-The address of a socket is judged, not the text of a URL, so it does not matter how somebody spelt it.
+The address of a socket is judged, not the text of a URL, so the spelling in a URL does not matter.
 """
 
 import ipaddress

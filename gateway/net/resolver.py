@@ -7,12 +7,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gateway.net.dns import LOOKUPS, Lookups
 
-#: Those of names that models choose. They have threads of their own: no name there stops one that an operator chose.
+#: Lookups of names that models choose. They have separate threads: no name there stops one that an operator chose.
 MODELS_LOOKUPS: Final = Lookups()
 
 
 class Resolver(AbstractResolver):
-    """Finds the addresses of names. Both families are asked for: the connector takes either.
+    """A resolver of names. It requests both address families: the connector takes either.
 
     `for_models`: the names are chosen by models, and not by an operator.
     """
@@ -24,7 +24,7 @@ class Resolver(AbstractResolver):
         self,
         host: str,
         port: int = 0,
-        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - both are asked for
+        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - both are requested
     ) -> list[ResolveResult]:
         """Return the addresses of a host. Raises OSError."""
         return [
@@ -40,4 +40,4 @@ class Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Do nothing: the lookups are those of the process."""
+        """Do nothing: the lookups belong to the process."""

@@ -1,8 +1,8 @@
 """The keys that recognise an answer that a client sends again. Sans-I/O, but for the thread that makes many of them.
 
-An id is exact. The gateway made it, and gave it to the client of one answer: the id of a call (96 random bits), of an
-approval that the answer requests, or of the response that contains it. A call's id is found in text, too: some clients
-rewrite calls as text.
+An id is exact. The gateway made it, and gave it to the client of one answer. It is the id of a call (96 random bits),
+of an approval that the answer requests, or of the response that contains it. A call's id is found in text, too: some
+clients rewrite calls as text.
 
 Without an id, an answer is recognised by its meaning, within the end user and the named conversation of its request:
 

@@ -2,8 +2,8 @@
 
 They belong to the caller, and not to its end user: a mark only makes the gateway require approvals more often. A client
 that edits, shortens or sums up its history still taints the run that reads it. Each answer is marked by its words, and
-so is each text in it that is long enough: the model's text and thoughts, and the arguments of its calls
-(gateway/agent/fingerprint_text.py). A named conversation is marked before any of it is sent, and so are the names under
+so is each text in it that is long enough (gateway/agent/fingerprint_text.py). These are the model's text and thoughts,
+and the arguments of its calls. A named conversation is marked before any of it is sent, and so are the names under
 which later requests refer to the answer (gateway/runs/taint_marks.py).
 
 A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls whose result may

@@ -3,8 +3,8 @@
 Invariants: the shown text and the calls found do not depend on how the answer was cut into pieces. Each character is
 looked at a bounded number of times. At most `max_call_bytes` characters are held. Text that may be code or thought is
 not a call: inline code, thoughts between tags (gateway/agent/output/reasoning_tags.py), and fenced blocks of a language
-other than JSON, unless one call is all that such a block contains. They flow on. No text is shown behind an attempt
-that cannot be read: it may be the rest of it.
+other than JSON. They flow on. A fenced block of any language that is exactly one call counts as that call. No text is
+shown behind an attempt that cannot be read: it may be the rest of it.
 
 Theory of operation. `feed` adds a piece and returns the text that may be shown by now. Ordinary text takes a short cut
 past everything else. All other text goes through `_read`, which calls one reader after the other. Each reader takes
@@ -33,7 +33,8 @@ The state has three parts:
    rest is read again, at most `RESCANS` times.
 
 `has_tool` returns whether a tool exists: an object with nothing but the name of one is an attempt at a call.
-`ScanResult` collects the calls of the text, `NativeCalls` those of the API's own format. Native calls go first.
+`ScanResult` collects the calls of the text, `NativeCalls` collects calls in the API's own format. Native calls go
+first.
 
 Dangers.
 - A reader that waits without a bound holds back the whole answer. Each wait has its limit: `HEAD_CHARS`,

@@ -1,8 +1,8 @@
 """The responses that this worker answers for clients, from their first event on and until they are stored.
 
 1. A response with a client has no row before its end: these are found here, and in no other worker.
-2. The end is stored once: by the task that writes the answer for the client, or, where that client has left or reads
-   slowly, from the run's output.
+2. The end is stored once: by the task that writes the answer for the client. If that client has left or reads slowly,
+   it is stored from the run's output.
 3. An end that the store does not take is stored once the store works, if the run may have run tools, or may be in the
    store. A response that its client saw fail is shown so until then.
 """

@@ -63,9 +63,9 @@ CHAIN_LIMIT: Final = 10_000
 class KeptResponses:
     """The kept responses of one store, as one worker sees them.
 
-    `is_over` returns whether the turn of a stored run is over, and `told` its answer then and its error, if any, for a
-    client that is or is not shown calls, and that decides on these approvals. `service_of` returns the service of a
-    tool by its inside name. `lose` ends the driving of a cancelled run by this worker.
+    `is_over` returns whether the turn of a stored run is over, and `told` its answer then and its error, if any. That
+    is for a client that is or is not shown calls, and that decides on these approvals. `service_of` returns the service
+    of a tool by its inside name. `lose` ends the driving of a cancelled run by this worker.
     """
 
     store: Store
@@ -103,7 +103,7 @@ class KeptResponses:
         return orjson.dumps(answer.resource())
 
     async def waits(self, row: StoredResponse) -> bool:
-        """Return whether a response that has ended waits for approvals of its own run. Raises StoreError."""
+        """Return whether a response that has ended waits for approvals of the run that it began. Raises StoreError."""
         pending = await self.store.approvals(tenant=row.tenant, run_id=row.run_id, state="pending", limit=OF_RUN)
         return any(approval.id.encode() in (row.output or b"") for approval in pending)
 

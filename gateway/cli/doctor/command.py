@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
 def _examine(args: argparse.Namespace) -> int:
     """Return 0 if nothing failed, else 1. Raises ConfigError if the configuration cannot be used."""
     loaded = configuration(args, warned=False)
-    logging.getLogger("gateway").addHandler(logging.NullHandler())  # a finding says it, too
+    logging.getLogger("gateway").addHandler(logging.NullHandler())  # a finding reports it, too
     return asyncio.run(_print(loaded, timeout_s=args.timeout, as_json=args.json))
 
 

@@ -1,4 +1,4 @@
-"""MCP servers, started once as a worker starts them: whether each comes up, how fast, and what it says that it is."""
+"""MCP servers, started once as a worker starts them: whether each comes up, how fast, and the name that it reports."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Real probes of upstreams: each endpoint is asked for its models as a health check asks, and its clock is compared."""
+"""Real probes of upstreams: a request for the models of each endpoint, as in a health check, and its clock."""
 
 import asyncio
 import time
@@ -65,7 +65,7 @@ async def _probe(about: str, member: Member, *, timeout_s: float) -> _ProbeResul
 
 
 def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Finding:
-    """Return what the answer to `GET /models` says about an endpoint."""
+    """Return what the answer to `GET /models` shows about an endpoint."""
     status = head.status
     if status in (401, 403) and has_key:
         return Finding("fail", about, f"it refuses the gateway's own key ({status})", "check its `api_key`")
@@ -92,7 +92,7 @@ def _ahead_s(head: ResponseHead) -> float | None:
 
 
 def _clock(skews: Sequence[float]) -> Finding:
-    """Return how this machine's clock compares with those of the servers: by the middle one, as one may be wrong."""
+    """Return how this machine's clock compares with the servers' clocks: by the median, as one may be wrong."""
     ahead_s = median(skews)
     if abs(ahead_s) < _SKEW_S:
         return Finding("ok", "clock", f"within {abs(ahead_s):.0f} s of those of upstreams")

@@ -74,7 +74,7 @@ def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
 
 
 class Secrets:
-    """The variables for secrets that stand in the file: each secret has one of its own."""
+    """The variables for secrets that stand in the file: each secret has its own."""
 
     def __init__(self) -> None:
         self._variables: dict[str, str] = {}
@@ -82,7 +82,7 @@ class Secrets:
     def reference(self, value: object, *, wanted: str) -> tuple[str | None, bool]:
         """Return a secret as a reference to a variable, and whether the file had the secret itself.
 
-        `wanted` is the name of the variable for such a secret, if no other secret has it. None: there is no secret.
+        `wanted` is the name of the variable for such a secret, if no other secret has it. None: it has no secret.
         """
         if not isinstance(value, str) or value.strip().lower() in _NO_KEY:
             return None, False
@@ -103,7 +103,7 @@ def variable_named(*words: str) -> str:
 def _with_credential(
     params: Mapping[str, Any], surroundings: Surroundings, place: str, note: Note
 ) -> Mapping[str, Any] | None:
-    """Return the parameters of an entry with those of its credential, which come first. None: it has no such one."""
+    """Return the parameters of an entry. Its credential's parameters override its own; None: that is missing."""
     name = params.get("litellm_credential_name")
     if name is None:
         return params

@@ -1,4 +1,4 @@
-"""The destination of an entry: the provider and the address that LiteLLM asks. An import sends no prompt elsewhere."""
+"""The destination of an entry: the provider and the address that LiteLLM uses. An import sends no prompt elsewhere."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -38,7 +38,7 @@ _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def translate_mcp_servers(servers: object, secrets: Secrets, note: Note) -> dict[str, Any]:
-    """Return the servers by name: those that run as a command, and those of streamable HTTP. No secret is copied."""
+    """Return the stdio and streamable HTTP servers by name. No secret is copied."""
     found: dict[str, Any] = {}
     for name, settings in servers.items() if isinstance(servers, dict) else ():
         place = f"mcp_servers.{escape_line(str(name))}"

@@ -11,8 +11,8 @@ from typing import Final
 class Provider:
     """Hold the way to a provider. LiteLLM's `api_base` takes the place of `base_url`; `below` is added to it.
 
-    `key` is the variable that LiteLLM reads its key from, `bases` are those that it reads an address from.
-    `header` carries the key if it is not `Authorization`. `remark` is what an operator should know.
+    `key` is the variable that LiteLLM reads its key from, `bases` are variables that it reads an address from. `header`
+    carries the key if it is not `Authorization`. `remark` is what an operator should know.
     """
 
     base_url: str | None = None
@@ -91,7 +91,7 @@ FAMILIES: Final = (
     (re.compile(r"((us|eu|apac|global)\.)?(amazon|anthropic|ai21|cohere|meta|mistral|deepseek|writer)\."), "bedrock"),
     (re.compile(r"j2-|jamba-"), "ai21"),
 )
-#: Providers of LiteLLM with an API of their own: the first part of a model's name, which is no part of a name else.
+#: Providers of LiteLLM with an API of their own: the first part of a model's name, which other names do not have.
 OTHERS: Final = frozenset(
     (
         *("ai21", "aleph_alpha", "azure_ai", "azure_text", "baseten", "bedrock", "bedrock_converse", "bytez"),

@@ -19,7 +19,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 def add_asking(
     commands: Commands, name: str, function: Callable[..., Iterator[str]], text: str, *, admin: bool = False
 ) -> argparse.ArgumentParser:
-    """Add a command that asks a running gateway; `admin`: at its address for administration, if it has one.
+    """Add a command that queries a running gateway; `admin`: at its address for administration, if it has one.
 
     The configuration is read for the first request: wrong usage is reported before its problems.
 

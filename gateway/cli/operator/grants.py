@@ -8,7 +8,7 @@ from gateway.cli.operator.remote import Remote
 
 GRANTS: Final = ("context", "grants")
 ASKS: Final = ("context", "asks")
-#: How the id of a conversation that asks before each call begins.
+#: The prefix of an ask, the stored wish of a conversation to approve each call.
 _ASK: Final = "ask_"
 
 
@@ -23,9 +23,9 @@ def asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
 
 
 def revoke_decisions(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Revoke grants and asks by their ids, and return a line for each.
+    """Revoke grants and `ask` records by their ids, and return a line for each.
 
-    Raises RemoteError for those that could not be taken back, behind what was done with the others.
+    Raises RemoteError for ids that could not be revoked, after all others were.
     """
     return remote.delete_each(((*(ASKS if each.startswith(_ASK) else GRANTS), each) for each in ids), done="revoked")
 

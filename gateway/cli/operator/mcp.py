@@ -232,7 +232,7 @@ def _tool(view: View) -> Iterator[str]:
 
 
 def _list_differences(accepted: View, present: View) -> Iterator[str]:
-    """Yield the lines of a changed tool's differences: what was accepted, and what its server says now."""
+    """Yield the lines of a changed tool's differences: the accepted definition, and the server's present one."""
     found = differences(dict(accepted), dict(present))
     for one in found:
         yield f"  {escape_line(one.place, _LINE_CHARS)}"

@@ -54,7 +54,7 @@ MAX_BYTES: Final = 32 << 20  # of one answer or event
 #: The gateway bounds the values of a message, as it is configured.
 _ANY_VALUES: Final = sys.maxsize
 _FAREWELL_S = 2.0
-#: Where a client listens, the gateway is asked again this often while it is away.
+#: Where a client listens, the bridge tries the gateway again this often while it is away.
 _AGAIN_S: Final = 1.0
 
 Receiving: TypeAlias = AsyncIterable[SessionMessage | Exception]
@@ -98,7 +98,7 @@ async def _up(
     headers: "Headers",
     session: "GatewaySession",
 ) -> None:
-    """Relay the client's messages. What is no message is answered here."""
+    """Relay the client's messages. Anything but a message is answered here."""
     async for line in lines:
         read: object = None
         try:

@@ -38,9 +38,9 @@ def list_memories(remote: Remote, *, user: str | None, key: str | None, as_json:
 def delete_memories(
     remote: Remote, ids: Sequence[str], *, of_all: bool = False, user: str | None = None, key: str | None = None
 ) -> Iterator[str]:
-    """Delete memories by their ids and yield a line for each; or `of_all` those of one owner, and yield how many.
+    """Delete memories by their ids and yield a line for each; or `of_all` memories of one owner, and yield how many.
 
-    Raises WrongUsage, and RemoteError for those that could not be deleted, behind what was done with the others.
+    Raises WrongUsage, and RemoteError for ids that could not be deleted, after all others were.
     """
     is_owned = user is not None or key is not None
     if of_all == bool(ids) or (of_all and not is_owned):

@@ -35,7 +35,7 @@ def check_key(key: str | None) -> None:
 
 
 def build_connection(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
-    """Return a connection that is not open yet. Raises ValueError for a URL that cannot be asked."""
+    """Return a connection that is not open yet. Raises ValueError unless the URL is http(s)://HOST:PORT."""
     if isinstance(where, Address):
         return http.client.HTTPConnection(reachable(where.host), where.port, timeout=timeout_s)
     url = urlsplit(where if "//" in where else f"//{where}")
@@ -56,7 +56,7 @@ def explain_silence(place: str, error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A gateway, and the key that it is asked with. A function for `where` is called before each request."""
+    """A gateway, and the key for requests to it. A function for `where` is called before each request."""
 
     where: str | Address | Callable[[], str | Address]
     key: str | None
@@ -96,7 +96,7 @@ class Remote:
     def delete_each(self, paths: Iterable[Sequence[str]], *, done: str) -> Iterator[str]:
         """Delete what stands at each path, and yield its last part with the word `done`.
 
-        Raises RemoteError for those that could not be deleted, after all were tried.
+        Raises RemoteError for paths that could not be deleted, after all were tried.
         """
         refused = []
         for path in paths:

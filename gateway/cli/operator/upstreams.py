@@ -33,7 +33,7 @@ def _lines(view: View) -> Iterator[str]:
     yield from map(_endpoint_line, views(view.get("endpoints")))
 
 
-#: Numbers of an upstream that are told unless they are 0.
+#: Numbers of an upstream that are shown unless they are 0.
 _PERHAPS: Final = {"not_sent": "refused", "queued": "waiting"}
 
 

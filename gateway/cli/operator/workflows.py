@@ -91,7 +91,7 @@ def run_workflow(
 ) -> Iterator[str]:
     """Start a run and yield its result, or its open approvals. Raises RemoteError and WrongUsage.
 
-    `pairs` are parameters as they were typed, which win over those `given` as JSON. Unless `wait`: the run's id.
+    `pairs` are parameters as they were typed, which win over parameters `given` as JSON. Unless `wait`: the run's id.
     """
     written = dict(pairs)
     if len(written) < len(pairs):

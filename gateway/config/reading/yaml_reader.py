@@ -29,7 +29,7 @@ MAX_VALUES = 100_000
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # To YAML the braces of `{key: ${VAR}}` are its own. While it reads, a reference is a row of as many private characters,
-# which mean nothing to it; those with a quote or a backslash stay as they are, because quoted text may need them.
+# which mean nothing to it; references with a quote or a backslash stay as they are, because quoted text may need them.
 _REFERENCE = re.compile(r"\$\{[^{}\n\r\"'\\]*\}")
 _PRIVATE_BASE = 0xF0000
 _PRIVATE = re.compile("[\U000f0000-\U000f007f]")
@@ -84,7 +84,7 @@ class _UnfitFileError(ValueError):
 def read_text(path: Path, *, limit_bytes: int) -> str:
     """Return the text of a small file in UTF-8. Raises ValueError with the cause, never with the content.
 
-    A pipe or a device is refused and not waited for, and so is a file that everybody may write.
+    A pipe or a device is refused and not waited for, and so is a world-writable file.
     """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -24,7 +24,7 @@ class Section(BaseModel):
 
     @classmethod
     def below(cls, key: str | int) -> "type[Section] | None":
-        """Return the type below a key that is no field of the section; None: it has none."""
+        """Return the type below a key that is not a field of the section; None: it has none."""
         del key
         return cls.of_other_keys
 

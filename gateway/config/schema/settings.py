@@ -136,7 +136,7 @@ class Settings(Section):
 
     @property
     def is_keyless(self) -> bool:
-        """Return whether everybody who reaches the gateway may do everything."""
+        """Return whether every client that reaches the gateway may do everything."""
         return not self.keys and not self.runtime_keys.enabled
 
     @property

@@ -1,4 +1,4 @@
-"""The section `tools`: the settings of a tool that comes with the gateway are those that its plugin declares."""
+"""The section `tools`: a tool that comes with the gateway has the settings that its plugin declares."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class PluginTool(Tool):
 def find_built_in_settings(name: object) -> type[Tool] | None:
     """Return the settings of a tool that comes with the gateway, whose keys stand in `tools` itself.
 
-    None: there is no such tool, or its settings stand below `with`. Only the plugin of this name is imported.
+    None: the tool does not exist, or its settings stand below `with`. Only the plugin of this name is imported.
     """
     if not isinstance(name, str) or name not in plugin_names("tools"):
         return None

@@ -10,7 +10,7 @@ from gateway.config.values.addresses import BaseUrl, HeaderName, HeaderValue
 from gateway.config.values.scalars import ExistingFile, Flag, Label
 from gateway.config.values.units import Share
 
-#: The path of traces below the URL of a receiver, which OTLP says.
+#: The path of traces below the URL of a receiver, as OTLP defines it.
 TRACES = "/v1/traces"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 MASK = "***"
-# Shorter values are ordinary words; replacing those in a log would only garble it.
+# Shorter values are ordinary words; replacing them in a log would only garble it.
 _SHORTEST_REDACTED = 8
 
 

@@ -18,7 +18,7 @@ REFERENCE = r"\$\{"
 class ValueType:
     """The annotation of a value type: `parse` turns the raw value into the final one, or raises ValueError.
 
-    It replaces pydantic's BeforeValidator and its kin: those inspect every function at every use.
+    It replaces pydantic's BeforeValidator and its kin, which inspect every function at every use.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The page of lasting decisions: calls that run without being asked again, and conversations that ask each time."""
+"""The page of lasting decisions: calls that need no new approval, and conversations in which every call needs one."""
 
 import asyncio
 from typing import Final

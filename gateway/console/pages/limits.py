@@ -98,7 +98,7 @@ def build_bar(limit: Json) -> LimitBar:
 
 
 def fullest(bars: Sequence[LimitBar]) -> Sequence[LimitBar]:
-    """Return those that stand on the page: all, in their order, or the fullest of too many."""
+    """Return the limits that stand on the page: all, in their order, or the fullest of too many."""
     return bars if len(bars) <= SHOWN else sorted(bars, key=lambda bar: -bar.share)[:SHOWN]
 
 

@@ -19,7 +19,7 @@ from gateway.console.response_headers import new_nonce
 from gateway.console.static import static_url
 from gateway.contracts.errors import GatewayError, not_allowed
 
-#: What the page says of a link that decides nothing any more.
+#: The texts of the page about a link that decides nothing any more.
 _STATES: Final[Mapping[LinkState, str]] = {
     "open": "",
     "used": "You have decided with this link. It does nothing any more.",

@@ -1,4 +1,4 @@
-"""The pages of memories: those of an end user or of a key, with the deletion of one or of all."""
+"""The pages of memories of an end user or of a key, with the deletion of one or of all."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ class Memories:
         )
 
     async def _ask(self, visit: Visit) -> web.Response:
-        """Ask whether all memories of the owner are to go: a page of its own, which needs no script."""
+        """Ask whether all memories of the owner are to go: a separate page, which needs no script."""
         owner = parse_owner(visit.query)
         listed = await visit.api.get(*MEMORIES, **owner, limit=1)
         return await visit.page(

@@ -180,7 +180,7 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
     reader = EventReader()
     async for data in response.content.iter_any():
         for event in reader.feed(data):
-            if event.startswith(b"{"):  # the mark of the end is no object
+            if event.startswith(b"{"):  # the mark of the end is not an object
                 yield orjson.loads(event)
 
 

@@ -33,7 +33,7 @@ OUTCOMES: Final = ("done", "retry", "failed")
 
 
 class RunDetailPage:
-    """The pages of one run. `live` sends news to those that are open, `now_s` returns the Unix time."""
+    """The pages of one run. `live` sends news to open pages, `now_s` returns the Unix time."""
 
     def __init__(self, live: Live, now_s: Callable[[], float]) -> None:
         self._live = live
@@ -92,7 +92,7 @@ class RunDetailPage:
         return visit.answer("run_timeline.html", afresh=True, **self._values(visit, run))
 
     async def _news(self, visit: Visit) -> web.StreamResponse:
-        await _get_run(visit)  # refused before the stream begins, if there is no such run
+        await _get_run(visit)  # refused before the stream begins, if the run does not exist
         return await self._live.relay_frames(visit, _changes(visit))
 
     async def _raw(self, visit: Visit) -> web.Response:

@@ -34,7 +34,7 @@ FIGURES: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("pending", "Calls that wait for a person", shown_amount),
     ("approval_wait_s", "Wait for a decision", shown_seconds),
 )
-#: Those that count what happened in the time of a point.
+#: The figures that count events in the time of a point.
 COUNTS: Final = ("requests", "errors")
 
 

@@ -85,7 +85,7 @@ async def _none() -> None:
 
 
 def group_tools(tools: Sequence[Json]) -> Sequence[ToolGroup]:
-    """Return the tools by their source: the gateway's own first, then those of plugins, then each service's."""
+    """Return the tools by their source: the gateway's own first, then the plugins', then each service's."""
     order = list(SOURCES)
 
     def place(tool: Json) -> tuple[int, str, str]:

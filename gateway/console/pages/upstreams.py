@@ -51,7 +51,7 @@ COLUMNS: Final[Mapping[str, Key]] = {
 class ShownUpstream:
     """One upstream: the facts of the API, and its endpoints in the order of the page.
 
-    `outcomes` are those that happened, in words, `retried` all reasons.
+    `outcomes` are the ones that happened, in words, `retried` all reasons.
     """
 
     facts: Json

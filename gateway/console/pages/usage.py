@@ -28,7 +28,7 @@ KINDS: Final[Mapping[str, str]] = {
 #: Days of the chart.
 SPANS: Final = (7, 30, 90)
 USUAL_DAYS: Final = 30
-#: So many rows stand on the page, those with the most tokens.
+#: So many rows stand on the page, the ones with the most tokens.
 SHOWN: Final = 100
 #: What the rows can be sorted by, besides what they are summed by.
 COLUMNS: Final[Mapping[str, Key]] = {
@@ -155,7 +155,7 @@ def _by_day(amounts: Iterable[tuple[str, float]]) -> Amounts:
 
 
 def _label(name: str) -> str:
-    """Return the text of a name. Upstreams choose those of models, and "" is none."""
+    """Return the text of a name. Upstreams choose the names of models, so one may be ""."""
     return shown_line(name) if name else "–"
 
 

@@ -18,7 +18,7 @@ from gateway.contracts.storage.store import Json
 
 #: So many runs of a workflow stand on its page; the others are on the page of runs.
 LAST: Final = 10
-#: The fields of the form that are no parameters, by the names that the API has for them.
+#: The fields of the form besides the parameters, by the names that the API has for them.
 FURTHER: Final = ("conversation", "model")
 
 

@@ -70,8 +70,8 @@ def verify(
 ) -> int | None:
     """Return the number of the first line that is missing or not as it was written, None if there is none.
 
-    Each row is a number, a line and its hash. `seq` and `previous_hash` are those of the line before the first row:
-    pass them to check the log page by page.
+    Each row is a number, a line and its hash. `seq` and `previous_hash` belong to the line before the first row: pass
+    them to check the log page by page.
     """
     for number, line, found in rows:
         seq += 1

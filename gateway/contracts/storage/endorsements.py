@@ -32,7 +32,7 @@ class Endorsement:
 def list_endorsements(approval: Approval) -> tuple[Endorsement, ...]:
     """Return the approvals that a call has, in their order, the last of each key; () where one is enough.
 
-    Some may be of other arguments than those that would run now.
+    Some may be of other arguments than would run now.
     """
     return tuple(Endorsement(**given) for given in orjson.loads(approval.given))
 
@@ -49,7 +49,7 @@ def endorsements_text(endorsements: Iterable[Endorsement]) -> str:
 
 
 def waiting_arguments(approval: Approval) -> str:
-    """Return the arguments (canonical JSON) that would run: those that a person wrote, or the model's."""
+    """Return the arguments (canonical JSON) that would run: the ones that a person wrote, or the model's."""
     return approval.arguments if approval.edited is None else approval.edited
 
 

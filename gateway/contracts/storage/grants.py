@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class Grant:
     """A remembered approval: the same call, with the same definition and policy, in this run or conversation.
 
-    One for a conversation is of the end user whom its requests name; None: of those that name no user. So many keys
-    gave it as `approvals` says.
+    One for a conversation is of the end user whom its requests name; None: of requests that name no user. `approvals`
+    is the number of keys that gave it.
     """
 
     id: str
@@ -58,6 +58,6 @@ class NoteWrite:
 
 
 def ask_id(tenant: str, caller: str, conversation: str, user: str | None = None) -> str:
-    """Return the id of a conversation that asks, which is safe in a URL path and always the same."""
+    """Return the id of a conversation's ask (to approve each call), which is safe in a URL path and always the same."""
     parts = "\0".join((tenant, caller, conversation, *(() if user is None else (user,))))
     return "ask_" + hashlib.sha256(parts.encode()).hexdigest()[:24]

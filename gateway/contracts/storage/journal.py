@@ -38,8 +38,8 @@ RunState = Literal[
 #: States that nothing follows.
 ENDED: frozenset[str] = frozenset(("completed", "rejected", "expired", "failed", "interrupted", "cancelled"))
 
-#: tool: one call that an MCP client asked for.
-#: No lease is so long: one that ends later was made before the clock was set back.
+#: tool: one call that an MCP client requested. No lease is so long: one that ends later was made before the clock was
+#: set back.
 FAR_S: Final = 60.0
 RunKind = Literal["chat", "workflow", "tool"]
 StepState = Literal[
@@ -55,10 +55,10 @@ Via = Literal["rest", "websocket", "chat", "cli", "console", "mcp", "link"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run that has had an effect, or has asked for one.
+    """A run that has had an effect, or has requested one.
 
-    `fingerprint` is a SHA-256 (hex): equal requests have the same. `request` is the JSON that the run began with, as
-    it reached the agent loop, without any credential. `progress` is the JSON of its progress, `answer` that of the
+    `fingerprint` is a SHA-256 (hex): equal requests have the same. `request` is the JSON that the run began with, as it
+    reached the agent loop, without any credential. `progress` is the JSON of its progress, `answer` the JSON of the
     final answer.
     """
 
@@ -125,7 +125,7 @@ class StoredStep:
     started_s: float | None = None
     finished_s: float | None = None
     risk_level: str | None = None  # the model's word; one that is none of the levels as it came, as text
-    tainted: bool = False  # strangers wrote the result, or may have
+    tainted: bool = False  # the result contains untrusted text, or may do so
     late: str | None = None  # what a worker saw of the call after it had lost the run
     answer: bytes | None = None
 
@@ -162,8 +162,8 @@ class Approval:
     edited: str | None = None
     remember: Literal["once", "run", "conversation"] = "once"
     secret: str = field(repr=False)
-    user: str | None = None  # the end user in whose request the call was asked for, where one was named
-    client: str | None = None  # the MCP client that asked for it, as in its run
+    user: str | None = None  # the end user in whose request the call was made, where one was named
+    client: str | None = None  # the MCP client that requested it, as in its run
     required: int = 1  # so many keys must approve it
     given: str = "[]"  # where several must: their approvals, as JSON (`gateway.contracts.storage.endorsements`)
     assigned: str | None = None  # the name of the person or key who is to decide
@@ -193,7 +193,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change that the owner of the run writes at once. Steps replace those of the same number."""
+    """One change that the owner of the run writes at once. A step replaces the one of the same number."""
 
     run: StoredRun
     new: bool = False  # the run is not there yet
@@ -214,7 +214,7 @@ class Change:
 class DecisionWrite:
     """The decision of a person. `edited` and its hash replace the arguments; `grant` remembers the decision.
 
-    `given` are the endorsements with this one, where several must approve, and `seen` those that it was made on.
+    `given` are the endorsements with this one, where several must approve, and `seen` the ones that it was made on.
     `settles` False: others must approve, too, so the approval stays pending.
     """
 
@@ -237,8 +237,8 @@ class DecisionWrite:
 
 
 #: decided: now; same: before, alike; other: before, otherwise, or it is cancelled; expired; absent: there is none;
-#: held: it could be decided, and is not, because one of those with it cannot; moved: others have approved or edited it
-#: since it was read.
+#: held: it could be decided, and is not, because another one of its request cannot; moved: others have approved or
+#: edited it since it was read.
 DecisionResult = Literal["decided", "same", "other", "expired", "absent", "held", "moved"]
 
 
@@ -297,9 +297,9 @@ class Journal(ToolRuns, Protocol):
         A new run gets its Idempotency-Key from a run that ended without result and without effects, or from
         `takes_key_of`. KeyTakenError where another run of its caller has the key.
 
-        A run that ends cancels its pending and approved approvals. A run with a `client` that asks a person, or whose
-        outcome is unknown, is `undelivered` from then on. AskedAlreadyError where it asks while another run of its
-        fingerprint is.
+        A run that ends cancels its pending and approved approvals. A run with a `client` that requests an approval, or
+        whose outcome is unknown, is `undelivered` from then on. AskedAlreadyError where it requests one while another
+        run of its fingerprint is.
         """
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
@@ -330,12 +330,12 @@ class Journal(ToolRuns, Protocol):
         """Write `step.late`, and nothing else of the step, under any owner of the run."""
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
-        """Prolong the leases of these runs; return the ids of those that are still the owner's."""
+        """Prolong the leases of these runs; return the ids of the runs that are still the owner's."""
 
     async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:
         """Give up all leases of an owner, whose changes are too late from then on; return how many there were.
 
-        With `run_ids`, only those of these runs, which nothing drives.
+        With `run_ids`, only the leases of these runs, which nothing drives.
         """
 
     async def cancel(self, run_id: str, **how: Unpack[Cancellation]) -> bool:
@@ -356,7 +356,7 @@ class Journal(ToolRuns, Protocol):
         limit: int,
         **narrowed: Unpack[NarrowedApprovals],
     ) -> Sequence[Approval]:
-        """Return approvals; `after`: behind the one of this id, none where there is no such one.
+        """Return approvals; `after`: behind the one of this id, none if it is not there.
 
         The order `urgency` is that of pending approvals: the list has no others.
         """
@@ -385,7 +385,7 @@ class Journal(ToolRuns, Protocol):
         """Assign a pending approval, or note something on it, on record; return it. None: it is not pending."""
 
     async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
-        """End up to `limit` pending approvals whose time is over, those that ended first; return them."""
+        """End up to `limit` pending approvals whose time is over, the longest over first; return them."""
 
     async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
         """Return unexpired grants, oldest first; `after`: behind this id, expired or not; none if it is not there."""
@@ -413,7 +413,7 @@ class Journal(ToolRuns, Protocol):
         """Require approval of every call of this user in this conversation from now on; a repeat ends later."""
 
     async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
-        """Return unexpired asks, oldest first; `after`: behind this id, expired or not; none if it is not there."""
+        """Return unexpired records, oldest first; `after`: behind this id, expired or not; none if it is not there."""
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
         """Return the ask of this id, also one that has expired and is not pruned yet."""

@@ -62,7 +62,7 @@ class KeyStore(Protocol):
     async def key(self, key_id: str, *, tenant: str) -> StoredKey | None: ...
 
     async def keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
-        """Return the keys of a tenant, the newest first, behind the one of the id `after`: also those that ended."""
+        """Return the keys of a tenant, the newest first, behind the one of the id `after`: also ended ones."""
         ...
 
     async def keys_in_use(self) -> Sequence[StoredKey]:

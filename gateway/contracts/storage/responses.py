@@ -16,13 +16,13 @@ OPEN: frozenset[str] = frozenset(("queued", "in_progress"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """A response, and what its request asked for. The run `run_id` answers it.
+    """A response, and its request. The run `run_id` answers it.
 
     `request` is a JSON object: the fields of the request without its input. `input` is a JSON list: the items of this
     request, and none of an earlier response. `output` is a JSON object, the response as it ended.
 
-    `idempotency_key` and `fingerprint` are those of a request whose run another request began: no run has them.
-    `decides` are the approvals that the request decides on, separated by blanks.
+    `idempotency_key` and `fingerprint` belong to a request whose run another request began: no run has them. `decides`
+    are the approvals that the request decides on, separated by blanks.
     """
 
     id: str
@@ -53,7 +53,7 @@ class StoredConversation:
 
 
 class ResponseStore(Protocol):
-    """The store's side. Each method is one transaction of the store, except where it says that it works in steps.
+    """The store's side. Each method is one transaction of the store, unless its description names steps.
 
     Deletions outlive a power cut once they return. Other writes outlive the process.
     """
@@ -81,7 +81,7 @@ class ResponseStore(Protocol):
     async def response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None: ...
 
     async def response_chain(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
-        """Return a response behind those that it continues, oldest first, the last `limit` of them.
+        """Return a response behind the ones that it continues, oldest first, the last `limit` of them.
 
         Where one of them is missing, the sequence begins behind it: its first one has a `previous_id`. It works in
         steps.
@@ -116,7 +116,7 @@ class ResponseStore(Protocol):
     async def add_items(
         self, conversation_id: str, items: Sequence[tuple[str, bytes]], *, tenant: str, now_s: float
     ) -> bool:
-        """Add items, each an id and a JSON object, behind those of the conversation; False: there is none of this id.
+        """Add items, each an id and a JSON object, to the end of the conversation; False: there is none of this id.
 
         An item whose id is there already stays as it is, where it is.
         """
@@ -124,7 +124,7 @@ class ResponseStore(Protocol):
     async def items(
         self, conversation_id: str, *, tenant: str, after: str | None, limit: int, newest_first: bool
     ) -> Sequence[bytes]:
-        """Return up to `limit` items in order; `after`: behind the one of this id, none where there is no such one."""
+        """Return up to `limit` items in order; `after`: behind the one of this id, none if it is not there."""
 
     async def all_items(self, conversation_id: str, *, tenant: str) -> Sequence[bytes]:
         """Return all items of a conversation, oldest first. It works in steps."""

@@ -55,7 +55,7 @@ class RecalledMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPage:
-    """A page of memories, the newest first; the rest begins before `next`; None: there are no more."""
+    """A page of memories, the newest first; the rest begins before `next`; None: this is the last page."""
 
     memories: Sequence[Memory]
     next: int | None
@@ -108,8 +108,8 @@ class WorkerService:
 class HiddenTurn:
     """The messages that a client did not see around one of its answers: `before` it, and `behind` it.
 
-    They are those of a run from number `start` up to `end`. `behind`: the messages that followed a turn that ended
-    before its run did. `tainted`: a stranger may have written some of it. `conversation` is the name that the client
+    They are the messages of a run from number `start` up to `end`. `behind`: the messages that followed a turn that
+    ended before its run did. `tainted`: some of it may be untrusted text. `conversation` is the name that the client
     gave to its conversation.
     """
 
@@ -180,7 +180,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         ...
 
     async def definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
-        """Return those of these definitions that are stored, by their SHA-256."""
+        """Return the stored ones of these definitions, by their SHA-256."""
         ...
 
     async def report_services(self, worker: str, services: Sequence[WorkerService]) -> None:
@@ -203,8 +203,8 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
     ) -> Sequence[RecalledMemory]:
         """Return the memories that are closest to the subject of `text`, best first, then the newest.
 
-        It searches those of the conversation (if one is named) and those of all conversations. Its cost does not grow
-        with the number of memories.
+        It searches the memories of the conversation (if one is named) and the ones that hold for all conversations. Its
+        cost does not grow with the number of memories.
         """
         ...
 
@@ -220,7 +220,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         ...
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
-        """Delete the memories that `recall` finds, with `elsewhere` also those of other conversations.
+        """Delete the memories that `recall` finds, with `elsewhere` also memories of other conversations.
 
         Returns how many. Its time grows with their number. It works in steps between which others can write.
         Raises PartialError if a step fails behind others, which leaves the rest.
@@ -238,7 +238,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         """Record the keys of an answer without a hidden part, as `put_hidden` does: they may come to mean two turns.
 
         The keys are on their way when this returns: `hidden` of this store knows them, and within a tenth of a second
-        everybody. A failure is logged.
+        all workers do. A failure is logged.
         """
         ...
 
@@ -260,11 +260,11 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         ...
 
     async def end_session(self, digest: str, *, until_s: float, now_s: float) -> None:
-        """Store that a session of the console has ended, until `until_s`; forget those whose time is over."""
+        """Store that a session of the console has ended, until `until_s`; delete the ones whose time is over."""
         ...
 
     async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
-        """Return those of these digests whose sessions have ended."""
+        """Return the digests among these whose sessions have ended."""
         ...
 
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:

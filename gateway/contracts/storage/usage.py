@@ -90,7 +90,7 @@ class UsageStore(Protocol):
         ...
 
     async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
-        """Note that a gateway, which has limits, is at work until then unless it says so again (Unix times)."""
+        """Note that a gateway, which has limits, is at work until then unless it reports so again (Unix times)."""
         ...
 
     async def count_gateways(self, *, now_s: float) -> int:

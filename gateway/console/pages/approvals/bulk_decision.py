@@ -51,7 +51,7 @@ class EqualCalls:
 
     @property
     def reasons(self) -> Sequence[tuple[Json, int]]:
-        """Return one approval for each reason, with the number of those that have it."""
+        """Return one approval for each reason, with the number of approvals that have it."""
         keys = [(one["basis"], one["reason"], one["rule"], one["required_approvals"]) for one in self.approvals]
         firsts = dict(zip(reversed(keys), reversed(self.approvals), strict=True))
         return [(firsts[key], count) for key, count in Counter(keys).most_common()]

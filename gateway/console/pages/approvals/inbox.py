@@ -36,7 +36,7 @@ _ENTERED: Final = (400, 422)
 
 
 class Inbox:
-    """The page of all calls that wait. `live` sends news to those that are open, `now_s` returns the Unix time."""
+    """The page of all calls that wait. `live` sends news to open pages, `now_s` returns the Unix time."""
 
     def __init__(self, rendering: TemplateRenderer, live: Live, now_s: Callable[[], float]) -> None:
         self._rendering = rendering
