@@ -1,8 +1,11 @@
-"""The pages of the documentation have short sentences: one idea each."""
+"""The pages of the documentation have short sentences: one idea each. Docstrings have things as subjects."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import dedent
 from typing import Final
 
 import pytest
@@ -48,6 +51,12 @@ LONGEST: Final = {
     "docs/why.md": 25,
     "docs/workflows.md": 25,
 }
+#: Words that docstrings seldom need, and the most of them in 1,000 words. Name the client, the caller, the model, the
+#: operator, the gateway or the store, and use the verb for what it does: it returns, requests, reports or records.
+RATES: Final = {
+    r"(?i)\b(?:nobody|somebody|anybody|everybody|whoever|strangers?)\b": 0.2,
+    r"(?i)\b(?:asks|asked|tells?|told|says|said)\b": 0.5,
+}
 #: What is no prose: fenced code, what a program writes behind its mark, other marks, code that is indented.
 _NO_PROSE: Final = re.compile(
     r"^ *(?P<fence>`{3,})[^`\n]*\n.*?^ *(?P=fence) *$"
@@ -90,6 +99,53 @@ def test_no_sentence_of_a_page_is_too_long(page: str) -> None:
 def test_what_counts_as_a_sentence(text: str, found: list[str]) -> None:
     """Prose, items of lists and cells of tables do; code, marks and what programs write do not."""
     assert list(sentences(text)) == found
+
+
+@pytest.mark.parametrize(("words", "most"), RATES.items(), ids=["people", "speech"])
+def test_docstrings_have_things_as_subjects(words: str, most: float) -> None:
+    """The message shows the rate in 1,000 words, and the files with the most of these words."""
+    files = sorted(path for folder in ("gateway", "plugins") for path in (ROOT / folder).rglob("*.py"))
+    texts = {str(path.relative_to(ROOT)): docstrings(path.read_text(encoding="utf-8")) for path in files}
+    found = count_matches(words, texts)
+    rate = 1000 * found.total() / sum(len(text.split()) for text in texts.values())
+    worst = "\n".join(f"{path}: {number}" for path, number in found.most_common(10))
+    assert rate <= most, f"{rate:.2f} of {words} in 1,000 words, at most {most}\n{worst}"
+
+
+def test_only_the_prose_of_docstrings_counts() -> None:
+    """Names in code do not, nor do comments, other strings, and words that only contain one of these."""
+    text = '''
+        """Who asked? It holds `asked`."""
+
+        asked = "it asked"  # nobody asked
+        class Basked:
+            """The sun, as a model told it."""
+
+            async def said(self) -> str:
+                """Say
+                `what
+                it said`, asked or not: Told once."""
+                return """nobody told"""
+    '''
+    asked = r"(?i)\b(?:asked|told|said)\b"
+    texts = {"a.py": docstrings(dedent(text)), "b.py": docstrings("asked = 1")}
+    assert texts == {
+        "a.py": "Who asked? It holds `_`. The sun, as a model told it. Say `_`, asked or not: Told once.",
+        "b.py": "",
+    }
+    assert count_matches(asked, texts) == {"a.py": 4}
+
+
+def docstrings(code: str) -> str:
+    """Return the docstrings of a module, its classes and functions. A piece of code in them counts as one word."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    found = (ast.get_docstring(node) for node in ast.walk(ast.parse(code)) if isinstance(node, kinds))
+    return " ".join(re.sub(r"`+[^`]+`+", "`_`", " ".join(filter(None, found))).split())
+
+
+def count_matches(pattern: str, texts: Mapping[str, str]) -> Counter[str]:
+    """Return how often a pattern occurs in each text, by the text's name. Texts without it are left out."""
+    return +Counter({name: len(re.findall(pattern, text)) for name, text in texts.items()})
 
 
 def sentences(text: str) -> Iterator[str]:

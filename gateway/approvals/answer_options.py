@@ -42,7 +42,7 @@ REPLIES: Final = AnswerOptions()
 def approval_link(console_url: str, approval_id: str) -> str:
     """Return the address of the page of the console where this approval is decided.
 
-    The page requires a sign-in, and opening it decides nothing: the address is not a secret.
+    The page checks its reader, and opening it decides nothing: the address is not a secret.
     """
     return f"{console_url}/approvals/{approval_id}"
 

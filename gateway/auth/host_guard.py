@@ -134,7 +134,7 @@ def _address(name: str) -> IPAddress | None:
 
 
 def _is_of_no_page(head: RequestHead) -> bool:
-    """Return whether no other page caused a request without an Origin, except that a person may follow a link."""
+    """Return whether a request without an Origin comes from no other page, or follows a link."""
     if _OWN_SITES.issuperset(map(bytes.lower, _values(head, b"sec-fetch-site"))):
         return True
     follows = _values(head, b"sec-fetch-mode") == [b"navigate"] and _values(head, b"sec-fetch-dest") == [b"document"]

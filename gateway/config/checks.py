@@ -120,7 +120,7 @@ def _check_declared(document: Document) -> None:
 
 
 def _check_reference(document: Document, path: KeyPath, declared: list[object], *, kind: str | None = None) -> None:
-    """Report a name that is not declared. `kind` is the kind of thing that it names; None: its key has that name."""
+    """Report a name that is not declared. `kind` is the kind of thing that it names; None: as its key is called."""
     name = document.get(*path)
     if not isinstance(name, str) or name in declared or BROKEN in declared:
         return

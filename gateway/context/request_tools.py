@@ -108,7 +108,7 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
 
 
 def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
-    """Return whether a tool's result is trusted. The tool that reads on returns the results of other tools."""
+    """Return whether a tool's result is trusted. `READ_RESULT` is not: it returns the results of other tools."""
     entry = catalog.find_by_name(name) if label == OWN and name != READ_RESULT else None
     return entry is not None and entry.service is None and not entry.spec.untrusted
 

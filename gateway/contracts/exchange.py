@@ -237,8 +237,8 @@ class AnsweredBy(Protocol):
     """The upstream and its endpoint that answer a model call, and the model as it is named there.
 
     They change if another one takes the call over, which happens only while the client has nothing of the answer.
-    `provider` is the name of its operator, `host` and `port` are its address, and `streams`: the request wants a
-    stream.
+    `provider` names the upstream's operator as spans do. `host` and `port` are its address. `streams`: the request
+    wants a stream.
     """
 
     @property

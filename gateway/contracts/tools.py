@@ -88,7 +88,7 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class Binder(ToolSource, Protocol):
-    """A source with an argument in another language, in which the values of a workflow must stay values."""
+    """A source with an argument in another language, such as shell, where a workflow's values must stay values."""
 
     def bind(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
         """Return the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.

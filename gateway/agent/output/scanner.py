@@ -2,9 +2,9 @@
 
 Invariants: the shown text and the calls found do not depend on how the answer was cut into pieces. Each character is
 looked at a bounded number of times. At most `max_call_bytes` characters are held. Text that may be code or thought is
-not a call: inline code, thoughts between tags (gateway/agent/output/reasoning_tags.py), and fenced blocks of a language
-other than JSON. They flow on. A fenced block of any language that is exactly one call counts as that call. No text is
-shown behind an attempt that cannot be read: it may be the rest of it.
+not a call: inline code, thoughts between tags (gateway/agent/output/reasoning_tags.py), and fenced blocks that are not
+JSON. They flow on. A fenced block of any language that is exactly one call counts as that call. No text is shown behind
+an attempt that cannot be read: it may be the rest of it.
 
 Theory of operation. `feed` adds a piece and returns the text that may be shown by now. Ordinary text takes a short cut
 past everything else. All other text goes through `_read`, which calls one reader after the other. Each reader takes

@@ -183,7 +183,7 @@ class ConversationPages:
                 raise no_conversation()
 
     async def _mark(self, conversation: StoredConversation, items: Sequence[Json]) -> None:
-        """Mark a conversation that may get untrusted text: a client may invent the call that its items show."""
+        """Mark a conversation that may get untrusted text: the origin of a call is only its client's claim."""
         taints, tenant = Taints(self.kept.store, self.kept.clock), conversation.tenant
         called = any(item["type"] == "mcp_call" for item in items)
         if called or await taints.is_any_marked(list_request_ids(items), tenant=tenant):

@@ -82,7 +82,8 @@ class Secrets:
     def reference(self, value: object, *, wanted: str) -> tuple[str | None, bool]:
         """Return a secret as a reference to a variable, and whether the file had the secret itself.
 
-        `wanted` is the name of the variable for such a secret, if no other secret has it. None: it has no secret.
+        `wanted` is the name of the variable for such a secret, if no other secret has it. None: the value holds no
+        secret.
         """
         if not isinstance(value, str) or value.strip().lower() in _NO_KEY:
             return None, False
@@ -103,7 +104,7 @@ def variable_named(*words: str) -> str:
 def _with_credential(
     params: Mapping[str, Any], surroundings: Surroundings, place: str, note: Note
 ) -> Mapping[str, Any] | None:
-    """Return the parameters of an entry. Its credential's parameters override its own; None: that is missing."""
+    """Return the parameters of an entry, overridden by its credential's. None: that credential is missing."""
     name = params.get("litellm_credential_name")
     if name is None:
         return params

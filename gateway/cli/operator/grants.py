@@ -8,7 +8,7 @@ from gateway.cli.operator.remote import Remote
 
 GRANTS: Final = ("context", "grants")
 ASKS: Final = ("context", "asks")
-#: The prefix of an ask, the stored wish of a conversation to approve each call.
+#: The prefix of the id of an ask, a conversation's stored wish to approve each call.
 _ASK: Final = "ask_"
 
 

@@ -98,7 +98,7 @@ async def _up(
     headers: "Headers",
     session: "GatewaySession",
 ) -> None:
-    """Relay the client's messages. Anything but a message is answered here."""
+    """Relay the client's messages. A line that is not a message gets its answer here."""
     async for line in lines:
         read: object = None
         try:

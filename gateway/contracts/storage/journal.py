@@ -38,9 +38,9 @@ RunState = Literal[
 #: States that nothing follows.
 ENDED: frozenset[str] = frozenset(("completed", "rejected", "expired", "failed", "interrupted", "cancelled"))
 
-#: tool: one call that an MCP client requested. No lease is so long: one that ends later was made before the clock was
-#: set back.
+#: No lease is so long: one that ends later was made before the clock was set back.
 FAR_S: Final = 60.0
+#: tool: one call that an MCP client requested.
 RunKind = Literal["chat", "workflow", "tool"]
 StepState = Literal[
     "planned", "requested", "started", "finished", "failed", "refused", "rejected", "expired", "cancelled", "unknown"
