@@ -119,7 +119,7 @@ class NarrowedRun:
 
         Raises StoreError.
         """
-        # Of several who approve a call, one may have done so in a request, and the last one in another way.
+        # Of several approvers of a call, one may have decided in a request, and the last one in another way.
         settled = (approval for approval in approvals.values() if approval.state != "pending")
         by_requests = {approval.id for approval in settled if approval.via == "chat" or approval.required > 1}
         if not by_requests <= self._heard:

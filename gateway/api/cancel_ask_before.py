@@ -1,4 +1,4 @@
-"""The end of asking before each call of a conversation: users take it back in the chat."""
+"""The end of a conversation's approvals for each call: users revoke their request in the chat."""
 
 from gateway.api.decisions import convert_store_errors
 from gateway.approvals.texts import ask_before_ended_text, detect_language, not_unasked_text
@@ -10,7 +10,7 @@ from gateway.tools.grants import RememberedDecisions
 
 
 async def cancel_ask(text: str, exchange: Exchange, remembered: RememberedDecisions) -> str:
-    """Revoke the asking if `text` requests it. Return the message for the user, or "" if nothing was requested.
+    """End the approvals for each call if `text` requests it. Return the message for the user; "": no request.
 
     As on the other ways, this needs the scope `approve`. Raises GatewayError.
     """

@@ -24,7 +24,7 @@ log = logging.getLogger("gateway")
 
 WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/runs"
 ID_LIMIT_CHARS = 256
-#: The preference (RFC 7240) of who does not wait for the result.
+#: The preference (RFC 7240) of a client that does not wait for the result.
 RESPOND_ASYNC: Final = "respond-async"
 
 

@@ -91,7 +91,7 @@ class Approvals:
 
     @property
     def rules(self) -> DecisionRules:
-        """Return the rules about who decides, of the configuration in use."""
+        """Return the rules for approvers, of the configuration in use."""
         return self._judges.rules
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:

@@ -107,7 +107,7 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
 
 
 def check_same_call(approval: Approval, wish: Decision) -> None:
-    """Check that who approves what is approved already means the call that was. Raises GatewayError."""
+    """Check that a repeated approval is of the call that was approved. Raises GatewayError."""
     if not wish.approve or approval.state not in APPROVED:
         return
     named = wish.sha256 if wish.arguments is None else call_sha256(approval.tool, canonical(wish.arguments))

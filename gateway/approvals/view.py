@@ -50,7 +50,7 @@ def approval_view(approval: Approval) -> Json:
 
 
 def noted_view(approval: Approval) -> Json:
-    """Return an approval as the people see it who decide on it: also to whom it is assigned, and their notes."""
+    """Return an approval as its approvers see it, with its assignee and their notes."""
     notes = [
         {"by": note["by"], "via": note["via"], "at": note["at_s"], "text": note["text"]}
         for note in orjson.loads(approval.notes)
@@ -66,7 +66,7 @@ def get_waiting_arguments(view: Json) -> Json:
 
 
 def _list_approvers(approval: Approval) -> list[Json]:
-    """Return who has approved it so far, in their order."""
+    """Return the approvers so far, in their order."""
     if approval.required == 1:
         if approval.state not in APPROVED:
             return []

@@ -1,1 +1,1 @@
-"""Gateway keys: who a request comes from, what a key may do, and which hosts and origins may ask."""
+"""Gateway keys: the caller of a request, the rights of a key, and the hosts and origins that the gateway serves."""

@@ -22,7 +22,7 @@ from gateway.contracts.caller import LOCAL, Caller, Network
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
 
-_ANY = "any"  # the scope of who may do anything at all
+_ANY = "any"  # in place of a scope: any will do
 
 
 @dataclass(frozen=True, slots=True)

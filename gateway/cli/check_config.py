@@ -63,7 +63,7 @@ def _get_changed_options(use: StageUse, *, plugins: Path) -> Mapping[str, object
 
 
 def _keys(settings: Settings) -> str:
-    """Return who may come in."""
+    """Return the names of the keys that the gateway accepts."""
     names = ", ".join(key.name for key in settings.keys)
     if settings.runtime_keys.enabled:
         return f"{names}, and those of the store" if names else "those of the store (gateway keys create --store)"

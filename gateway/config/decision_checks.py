@@ -1,4 +1,4 @@
-"""The rules about who decides on calls (`approvals.self`, `require`, links) that span several keys."""
+"""The rules for approvers of calls (`approvals.self`, `require`, links) that span several keys."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def check_decisions(document: Document) -> None:
 
 
 def decision_warnings(settings: Settings) -> Iterator[str]:
-    """Yield what an operator may not have meant about who decides: for `gateway check-config`."""
+    """Yield likely mistakes in the rules for approvers: for `gateway check-config`."""
     refuses = settings.approvals.self_ == "refuse"
     both = [key.name for key in settings.keys if {"context", "approve"} <= set(key.scopes)]
     if both:
@@ -43,7 +43,7 @@ def decision_warnings(settings: Settings) -> Iterator[str]:
         )
     serve = settings.mcp.serve
     if settings.runtime_keys.enabled or (serve is not None and serve.oauth is not None):
-        return  # who else may decide is not in the configuration
+        return  # the configuration does not name all approvers
     for key in settings.keys:
         if not {"context", "tools"}.isdisjoint(key.scopes):
             yield from _too_few(settings, key, refuses=refuses)

@@ -1,4 +1,4 @@
-"""Charts of what was used on each day, split by who used it: the geometry of stacked bars, and their texts. Pure.
+"""Charts of the usage of each day, split by one dimension: the geometry of stacked bars, and their texts. Pure.
 
 Across, everything is in percent, so that a chart fits every width; down, in pixels.
 """

@@ -23,8 +23,8 @@ STEPS: Final = 100
 #: So much of one result or answer, of all results of a page, and of each result beyond that.
 LINES, ALL_LINES, LEAST_LINES = 200, 4_000, 8
 CHARS, ALL_CHARS, LEAST_CHARS = 20_000, 400_000, 400
-#: Arguments of more than this are shown by their beginning: who decides on them sees the whole on the approval's page.
-#: So are all of a page, once the ones before them have more than this together.
+#: Arguments of more than this are shown by their beginning: an approver sees the whole on the approval's page. So are
+#: all of a page, once the ones before them have more than this together.
 ARGUMENTS_CHARS, ALL_ARGUMENTS_CHARS = 8_000, 200_000
 #: What changes while nothing happens to a run.
 _UNSEEN: Final = frozenset(("lease_until", "updated_at"))

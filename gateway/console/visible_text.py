@@ -70,7 +70,7 @@ class ShownArgument:
 
     @property
     def has_long_name(self) -> bool:
-        """Return whether the name may be overlooked, so that who decides has to read it as they read a value."""
+        """Return whether the name may be overlooked, so that an approver has to read it like a value."""
         return len(self.name) > NAME_CHARS
 
     @property

@@ -1,4 +1,4 @@
-"""The header lines of a client's request that go on to a model, and the headers that say who answered it."""
+"""The header lines of a client's request that go on to a model, and the headers that name the answering upstream."""
 
 from collections.abc import Mapping
 

@@ -448,5 +448,5 @@ class _Stream:
 
     async def _keep_alive(self) -> None:
         if not self._over:
-            with suppress(ConnectionResetError):  # who relays the answer notices, too
+            with suppress(ConnectionResetError):  # the task that relays the answer notices, too
                 await self._write(self._writer.keepalive())

@@ -1,8 +1,8 @@
 """The addresses of names, looked up in separate threads, so that a silent name server delays no other names.
 
 The event loop's `getaddrinfo` has four threads for all names, and a lookup whose caller has given up keeps its thread
-until the system's resolver gives up, too. Here a name has at most one lookup under way, and all who want its addresses
-wait for that one. Nothing is remembered: what follows is a new lookup.
+until the system's resolver gives up, too. Here a name has at most one lookup under way, and all callers that want its
+addresses wait for that one. Nothing is remembered: what follows is a new lookup.
 
 The threads are daemons: a process that stops waits for none of them.
 """

@@ -29,7 +29,7 @@ _LIBRARIES: Final = ("aiohttp", "uvloop", "orjson", "pydantic", "mcp", "opentele
 
 
 def examine_machine(loaded: LoadedConfig, *, now_s: float) -> Iterator[Finding]:
-    """Yield what the machine lacks or has, without asking another one. `now_s` is Unix time."""
+    """Yield what the machine lacks or has, without a request to another one. `now_s` is Unix time."""
     settings = loaded.settings
     yield _versions()
     yield _user()

@@ -1,4 +1,4 @@
-"""`gateway usage`: shows who used how many tokens of a running gateway, and what they cost."""
+"""`gateway usage`: shows the tokens that a running gateway counted, and their cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The page of usage: tokens and costs of each day as charts, split by who used them, and the sums as a table."""
+"""The page of usage: tokens and costs of each day as charts, split by one dimension, and the sums as a table."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

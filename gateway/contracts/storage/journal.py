@@ -201,7 +201,7 @@ class Change:
     durable: bool = True  # False: it outlives the process, but maybe no power cut
     takes_key_of: str | None = None  # the run whose Idempotency-Key a new one gets, as that one is over
     request: bytes | None = None  # replaces that of the run, which has ended
-    passes_on: bool = False  # the fence moves on: who made a change from the same reading is too late
+    passes_on: bool = False  # the fence moves on: a change from the same reading is too late
     steps: tuple[StoredStep, ...] = ()
     approvals: tuple[Approval, ...] = ()  # new ones
     asks_once: bool = False  # nothing is written if one of them waits already, in another run (`AskedAlreadyError`)

@@ -1,4 +1,4 @@
-"""The stored usage: who used how much of which model on which day, and the store's protocol for it."""
+"""The stored usage by day, key, model, upstream and lane, and the store's protocol for it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
