@@ -14,7 +14,7 @@ Offset = Annotated[float, Field(gt=-24, lt=24, description="Hours east of Greenw
 
 def clock() -> MCPServer:
     """Return the server with its one tool."""
-    # It would tell of each request on standard error.
+    # It would log each request on standard error.
     server = MCPServer("clock", log_level="ERROR")
     server.add_tool(now, description="Tells date and time, to the second.", structured_output=False)
     return server

@@ -1,4 +1,4 @@
-"""The delivery of an answer: late, slowly, whole, or cut off, as its ask says."""
+"""The delivery of an answer: late, slowly, whole, or cut off, as its instructions state."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -71,5 +71,5 @@ async def _send(
         else:
             await response.write_eof()
     except ConnectionError:
-        pass  # the client has gone; there is nobody left to tell
+        pass  # the client has gone; no reader is left
     return response

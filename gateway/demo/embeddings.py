@@ -55,7 +55,7 @@ def _encode_vector(vector: list[float]) -> str:
 
 
 def _read_inputs(value: object) -> list[bytes]:
-    """Read a text, texts, a text as token numbers, or several of those."""
+    """Read a text, a list of texts, a text as token numbers, or a list of such texts."""
     items = value if isinstance(value, list) and not _is_tokens(value) else [value]
     if not 1 <= len(items) <= MAX_INPUTS or not all(isinstance(item, str) or _is_tokens(item) for item in items):
         raise RefusalError(

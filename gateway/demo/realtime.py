@@ -43,7 +43,7 @@ async def realtime(request: web.Request) -> web.WebSocketResponse:
                 cut_connection(request)
                 break
     except ConnectionError:
-        pass  # the client has gone; there is nobody left to tell
+        pass  # the client has gone; no reader is left
     return socket
 
 

@@ -205,7 +205,7 @@ def _text(ask: PromptAsk, *, progress: _Progress, calls: Sequence[ScriptedCall])
 
 
 def _render_prompted_calls(calls: Sequence[ScriptedCall], *, ask: PromptAsk, progress: _Progress) -> str:
-    """Return the calls in the JSON format that a system prompt asks for."""
+    """Return the calls in the JSON format that a system prompt requires."""
     last = progress.rounds + 1 == ask.wanted_rounds
     terminate = "true" if ask.terminate and last else "false"
     written = [

@@ -1,6 +1,6 @@
 """The magic words: instructions to the demo model at the beginning of a prompt.
 
-Words are read one after the other from the first character of the prompt; the first thing that is no word ends the
+Words are read one after the other from the first character of the prompt; the first text that is not a word ends the
 reading, and the rest is ordinary text. A later word wins over an earlier one of the same name, except that each `tool`
 and each `native` adds a call.
 """

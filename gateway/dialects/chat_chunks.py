@@ -11,7 +11,7 @@ def delta(piece: Json) -> Json:
 
 
 def event(context: Json) -> Json:
-    """Something that a client is told beside the answer."""
+    """Return a chunk with an event that the client gets beside the answer."""
     return {**delta({}), "context": context}
 
 

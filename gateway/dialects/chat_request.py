@@ -30,7 +30,7 @@ _SHOWN_CALL: Final = '<details type="tool_calls"'
 
 
 def client_tools(body: Mapping[str, object]) -> frozenset[str]:
-    """Return the names of the tools that the client brought; whatever is no tool with a name counts as none."""
+    """Return the names of the tools that the client brought; an entry that is not a tool with a name is left out."""
     if "tools" not in body and "functions" not in body:
         return _NO_TOOLS
     functions = [tool.get("function") for tool in _objects(body.get("tools"))] + [*_objects(body.get("functions"))]
@@ -61,7 +61,7 @@ def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
 
 
 def lets_server_search(body: Mapping[str, object]) -> bool:
-    """Return whether a request lets its model's server read what others wrote, by a search or with tools of its own."""
+    """Return whether a request lets its model's server read what others wrote, by a search or with its own tools."""
     model = body.get("model")
     if isinstance(model, str) and model.endswith(_ONLINE):
         return True
@@ -112,7 +112,7 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def forces_call(body: Mapping[str, object]) -> bool:
-    """Return whether a request says that its answer must be a call of a tool."""
+    """Return whether a request requires its answer to be a call of a tool."""
     return _forces(body.get("tool_choice")) or isinstance(body.get("function_call"), dict)
 
 
@@ -133,7 +133,8 @@ def wants_text(body: Mapping[str, object]) -> bool:
 def may_call_tools(exchange: Exchange) -> bool:
     """Return whether the model of a request may call tools of the gateway.
 
-    If the answer has a format, it may call those that the request itself names: they cost a call of the model more.
+    If the answer has a format, it may call only the tools that the request itself names: they cost one more call of the
+    model.
     """
     if exchange.steering.no_tools:
         return False

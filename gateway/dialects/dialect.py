@@ -55,9 +55,9 @@ class SaidBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedTools:
-    """Tools of the gateway that a request names: those of a service, or with the label `gateway` its own ones.
+    """Tools of the gateway that a request names: a service's tools, or the gateway's own under the label `gateway`.
 
-    `names`: the service's names of those that the model may call; None: all. `asks`: each call of these needs a
+    `names`: the tools that the model may call, by the service's names; None: all. `asks`: each call of these needs a
     person's approval; None: none does for this reason, `()`: all do. `url`: the address that the client expects behind
     the label. `place` is where the request names them, such as `tools[2]`.
     """
@@ -74,15 +74,14 @@ class Wishes:
     """The wishes that a request carries in fields of its API: they narrow tools, tighten the gate, and loosen nothing.
 
     `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
-    `no_tools`: the model calls none of the gateway's. `must_call`: it must call a tool, and its body does not say so.
-    `tainted`: strangers may have written a part of the conversation.
-    `thoughts`: those of models that it contains, each by itself; its body may have them joined, or leave some out.
-    `exact_tools`: schemas of tools of the client's, by name: its API cannot show a call whose arguments are others.
-    `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
-    in texts. `known_as`: the names of conversations that the answer is added to; None: no later request refers to the
-    answer by an id. `answer_ids`: of the assistant messages of its body, in their order, the ids of the requests that
-    they are the answers to, "" for an unknown one. `results`: label and name of each call of a gateway's tool whose
-    result the conversation contains.
+    `no_tools`: the model calls none of the gateway's. `must_call`: it must call a tool, and its body does not state
+    that. `tainted`: a part of the conversation may come from an untrusted source. `thoughts`: the models' thoughts in
+    it, each by itself; its body may have them joined, or leave some out. `exact_tools`: schemas of tools of the
+    client's, by name: its API cannot show a call whose arguments are others. `background`: the run has no client.
+    `shown`: approvals that the conversation shows last, as `shown_last` finds them in texts. `known_as`: the names of
+    conversations that the answer is added to; None: no later request refers to the answer by an id. `answer_ids`: of
+    the assistant messages of its body, in their order, the ids of the requests that they are the answers to, "" for an
+    unknown one. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
     """
 
     offers: tuple[RequestedTools, ...] | None = None
@@ -105,8 +104,8 @@ class ParsedRequest:
     """A request of a client, parsed. It is not changed after it is made.
 
     `text` is the last message if it is a person's and nothing but text: it may decide approvals or start a workflow.
-    `decisions` are those that the dialect itself carries, in fields made for them; they count instead of `text`.
-    `beside` are the messages of the user that come with them.
+    `decisions` are the decisions in the dialect's own fields; they count instead of `text`. `beside` are the messages
+    of the user that come with them.
     """
 
     body: Json
@@ -154,7 +153,7 @@ class DialectAnswer(Protocol):
         ...
 
     def whole(self, chunks: Sequence[Chunk]) -> bytes:
-        """Return the JSON body of an answer that is no stream."""
+        """Return the JSON body of an answer that is not streamed."""
         ...
 
 
@@ -170,7 +169,7 @@ class WriteError(Protocol):
 class DialectDescription:
     """A dialect in the description of the API: the id of its operation, and the names of its schemas.
 
-    `stream` says what a stream consists of. `schemas` are those that the description does not have yet.
+    `stream` describes the parts of a stream. `schemas` are the schemas that the description does not have yet.
     """
 
     operation: str

@@ -1,8 +1,8 @@
 """The fields that a model sends beside its text and calls: thoughts, a refusal, images, audio, annotations, and so on.
 
 Clients get all of it, without ids of approvals (gateway/dialects/id_scrubbing.py). `FieldAccumulator` puts together
-what came in pieces, as clients do; `ECHOED` is what the model must see again in its next round, and `OPAQUE` what
-nobody changes.
+what came in pieces, as clients do; `ECHOED` is what the model must see again in its next round, and `OPAQUE` what the
+gateway never changes.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ Json = dict[str, Any]
 
 #: Fields of an answer that its model needs in the next round: its thoughts, and their signatures.
 ECHOED: Final = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content"))
-#: Those of them that only the model's provider reads, such as signatures.
+#: The fields that only the model's provider reads, such as signatures.
 PROVIDER_FIELDS: Final = ECHOED - {"reasoning_content", "reasoning"}
 #: Fields of every call. Anything else, such as the signature of a thought, goes back to its model as it came.
 OF_CALLS: Final = frozenset(("index", "id", "type", "function"))
-#: Texts that nobody reads: changed, they would be worth nothing.
+#: Texts for programs alone: a changed one would be worthless.
 OPAQUE: Final = frozenset(
     ("data", "signature", "encrypted_content", "thought_signature", "b64_json", "id", "type", "format")
 )

@@ -39,7 +39,7 @@ _BEGINS = re.compile(
     re.DOTALL,
 )
 _LONG = re.compile(r"<[!?/A-Za-z]|!\[|\]\(")
-#: Letters of other scripts that look like those of an id, by what they look like.
+#: Letters of other scripts that look like a letter of an id, by that letter.
 _LOOKS = {
     letter: plain
     for group in (

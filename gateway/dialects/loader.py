@@ -1,4 +1,4 @@
-"""The dialects, each loaded when it is first asked for: its package names it `DIALECT` in a module `dialect`.
+"""The dialects, each loaded at its first use: its package names it `DIALECT` in a module `dialect`.
 
 How it writes error answers, `ERRORS` of a module `errors`, is loaded with this table.
 """

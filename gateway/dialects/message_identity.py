@@ -42,9 +42,9 @@ _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool"
 class MessageMeaning:
     """The meaning of a message, which is not changed after it is made.
 
-    `role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none. `ids` are those
-    of the calls, also of calls in text, that nobody else can have given to a call. `asks` are the approvals that the
-    text asks for, by their ids.
+    `role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none. `ids` are the
+    ids of the calls, also of calls in text, as far as only this gateway can have made them. `asks` are the ids of the
+    approvals that the text requests.
     """
 
     role: bytes
@@ -185,7 +185,7 @@ def parse_arguments(arguments: object) -> object:
     """Return the JSON value of arguments, however they are written. Raises ValueError, TypeError, RecursionError."""
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
     value = _value(text)
-    return _value(value) if isinstance(value, str) else value  # arguments that somebody wrote as JSON twice
+    return _value(value) if isinstance(value, str) else value  # arguments that a model encoded as JSON twice
 
 
 def _value(text: str) -> object:

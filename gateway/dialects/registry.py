@@ -3,7 +3,7 @@
 The passthrough lane reads this table to leave these paths to the context lane, so importing it loads no dialect: the
 `__init__` of a dialect imports nothing of it. gateway/dialects/loader.py loads the dialects themselves.
 
-A package with `BELOW` is stateful: a request may name earlier ones, so pages of its own answer its endpoint.
+A package with `BELOW` is stateful: a request may name earlier ones, so separate pages answer its endpoint.
 """
 
 from collections.abc import Mapping

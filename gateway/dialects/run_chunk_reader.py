@@ -17,7 +17,7 @@ class TurnState:
     finish: str | None = None
     usage: Json | None = None
     context: Json = field(default_factory=dict)
-    about: Json = field(default_factory=dict)  # what else the upstream says of its answer, and of its one choice
+    about: Json = field(default_factory=dict)  # other fields of the upstream's answer, and of its one choice
     about_choice: Json = field(default_factory=dict)
 
     def take(self, chunk: Json) -> tuple[Json, Json | None]:

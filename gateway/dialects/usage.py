@@ -37,7 +37,7 @@ class TurnUsage:
     def read(self, chunk: Json) -> None:
         usage = chunk.get("usage")
         if isinstance(usage, dict):
-            # Some tell their tokens so far with every chunk: the last word counts.
+            # Some servers report their tokens so far with every chunk: the last report counts.
             self._told = usage
         if self._model is None and isinstance(model := chunk.get("model"), str) and model:
             self._model = model
@@ -64,12 +64,12 @@ class TurnUsage:
         self._estimated, self._details = snapshot["estimated"], snapshot.get("details", {})
 
     def get_reported_usage(self) -> tuple[str | None, int | None, int | None]:
-        """Return what the answer since `asked` says of itself: its model, and the tokens of prompt and completion."""
+        """Return what the answer since `asked` states: its model, and the tokens of prompt and completion."""
         told = self._told or {}
         return self._model, _parse_count(told.get("prompt_tokens")), _parse_count(told.get("completion_tokens"))
 
     def settle(self) -> None:
-        """Add the last call, estimated if the model said nothing about it."""
+        """Add the last call, estimated if the model reported none."""
         self._model = None
         if self._told is None and not self._sent:  # it is settled already
             return
@@ -106,7 +106,7 @@ def _is_number(value: object) -> bool:
 
 
 def _parse_count(tokens: object) -> int | None:
-    """Return a number of tokens; None: it is not told."""
+    """Return a number of tokens; None: it is not stated."""
     return _count(tokens) if _is_number(tokens) else None
 
 

@@ -31,7 +31,7 @@ _BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
 
 
 #: The size lines that a whole chunk of so many bytes, framing included, can begin with as they are usually written, for
-#: the lengths that came (`note_length`): those of all would take 0.25 MB.
+#: the lengths that came (`note_length`): size lines of all lengths would take 0.25 MB.
 SIZE_LINES: list[tuple[bytes, ...]] = [()] * 2048
 _FROM_LINE, _IN_DATA, _AFTER_DATA, _FROM_LAST = range(4)
 
@@ -62,7 +62,7 @@ class Body(Protocol):
 
 
 def note_length(length: int) -> None:
-    """Write the size lines of a length into `SIZE_LINES`. Few lengths are those of no chunk, and have none."""
+    """Write the size lines of a length into `SIZE_LINES`. A few lengths belong to no chunk, and have none."""
     if not SIZE_LINES[length]:
         for size in range(max(length - len("7f8\r\n\r\n"), 1), length - len("\r\n\r\n")):
             if size + len(f"{size:x}\r\n\r\n") == length:

@@ -158,7 +158,7 @@ class ClientFrames:
         return b"".join(found)
 
     def _payload(self, found: list[bytes]) -> None:
-        """Pass over what is here of a payload. That of a divided frame is a piece with a head of its own."""
+        """Pass over what is here of a payload. A divided frame's payload is a piece with its own head."""
         taken = min(self._left, len(self._data) - self._at)
         self._left -= taken
         if self._divided is not None:

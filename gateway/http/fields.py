@@ -84,7 +84,7 @@ _CHUNKED = re.compile(rb"transfer-encoding: *chunked\r\n", re.IGNORECASE)
 
 
 class FieldError(ValueError):
-    """A field line outside the grammar; the text says which line and why, without repeating it."""
+    """A field line outside the grammar; the text names the line and the reason, without repeating the line."""
 
 
 class Field(NamedTuple):
@@ -120,7 +120,7 @@ def check_trailers(section: bytes) -> None:
 
 
 def is_chunked(field: Field) -> bool:
-    """Return whether a Transfer-Encoding field says `chunked` and nothing else, spelled so that every reader agrees."""
+    """Return whether a Transfer-Encoding field lists only `chunked`, spelled so that every reader agrees."""
     return _CHUNKED.fullmatch(field.line) is not None
 
 

@@ -1,8 +1,8 @@
 """Keeps the upstream's key out of its own error texts: the one case in which bytes of a passthrough body are changed.
 
-Some upstreams repeat the credential that they refuse. Where it is ours and not the client's, it is overwritten with as
-many asterisks, so that lengths and chunk framing stay true. Heads stay as they came, and so does every answer of an
-upstream whose key is short or a word: replacing those would break answers (docs/decisions/0022).
+Some upstreams repeat the credential that they refuse. Where it is the gateway's and not the client's, it is overwritten
+with as many asterisks, so that lengths and chunk framing stay true. Heads stay as they came, and so does every answer
+of an upstream whose key is short or a word: replacing such keys would break answers (docs/decisions/0022).
 """
 
 from gateway.http.body import Body

@@ -56,11 +56,11 @@ class HeadLimits:
 class RequestHead:
     """A request head that is safe to act on. It is not changed after it is made.
 
-    `target` is in origin form (`/...`) or `*`; `host` is the authority asked for (None: HTTP/1.0 without one).
-    `length` is the Content-Length (None: none was sent); `chunked` and `length` exclude each other.
-    `websocket`: a well-formed request to upgrade to WebSocket. `peer` is the address that it came from, by its
-    connection and by no field; None: it has none, as over a local socket. `derived` is what was found out about it by
-    its fields, but for Content-Length: heads that are equal besides share it (`Heads`), other copies do not.
+    `target` is in origin form (`/...`) or `*`; `host` is the requested authority (None: HTTP/1.0 without one). `length`
+    is the Content-Length (None: none was sent); `chunked` and `length` exclude each other. `websocket`: a well-formed
+    request to upgrade to WebSocket. `peer` is the address that it came from, by its connection and by no field; None:
+    it has none, as over a local socket. `derived` is what was found out about it by its fields, but for Content-Length:
+    heads that are equal besides share it (`Heads`), other copies do not.
     """
 
     method: bytes
@@ -83,7 +83,7 @@ class RequestHead:
         return self.chunked or self.length is not None
 
     def origin_form(self) -> bytes:
-        """Return the head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
+        """Return the head as bytes, with the requested authority as its Host (RFC 9112 section 3.2.2)."""
         lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
         lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
         return b"".join([*lines, b"\r\n"])
@@ -196,7 +196,7 @@ def _values(named: Mapping[bytes, Sequence[Field]], name: bytes) -> list[bytes]:
 
 
 def _target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tuple[bytes, bytes | None]:
-    """Return the target in origin form, and the authority asked for (RFC 9112 sections 3.2 and 3.2.2)."""
+    """Return the target in origin form, and the requested authority (RFC 9112 sections 3.2 and 3.2.2)."""
     if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(valid_host, hosts)):
         raise GatewayError(
             "bad_framing",

@@ -194,10 +194,10 @@ def forwarded_head(
     upgrade: bool = False,
     sharing: Mapping[str, str] = _NONE,
 ) -> bytes:
-    """Return the head for the client. `close`: the client's connection ends with this answer, and it is told so.
+    """Return the head for the client. `close`: the client's connection ends with this answer, and a field states it.
 
     `sharing` are fields that let a page of another site read the answer (CORS): they are added where the upstream
-    itself says nothing of other sites, since a browser takes no second Access-Control-Allow-Origin.
+    itself sends no such field, since a browser takes no second Access-Control-Allow-Origin.
     """
     connection = members(f for f in head.fields if f.name == b"connection")
     drop = HOP_BY_HOP | get_hop_fields(connection)

@@ -1,4 +1,4 @@
-"""The pause that an answer asks for: `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3), `retry-after-ms`.
+"""The pause that an answer requests: `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3), `retry-after-ms`.
 
 https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
 """

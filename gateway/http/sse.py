@@ -26,7 +26,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self.held = bytearray()
-        self._searched = 0  # up to here there is no end in `held`
+        self._searched = 0  # `held` has no end before this place
         self._begun = False
 
     def feed(self, data: bytes) -> list[bytes]:

@@ -40,8 +40,8 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     Own routes come first, by exact path. `/context` and everything under it is context, but for the API beneath
     `/context/v1`: there the endpoints of dialects with what they store, and the list of models, are context, what else
     generates is refused, and the rest is passthrough. Such a path elsewhere is context if the request has an
-    X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough; there these headers
-    have no effect, so they are refused where something is generated without the mode that they ask for.
+    X-Context-* header, unless X-Context-Mode is `passthrough`. Everything else is passthrough; there these headers have
+    no effect, so they are refused where something is generated without the mode that they need.
     """
     path = get_path(target)
     if path in own_paths or build_wildcard(path) in own_paths:

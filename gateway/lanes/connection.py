@@ -19,10 +19,11 @@ Pausing. `_paused` is a set of bits, one for each reason in `gateway.lanes.trans
 later), SENDING (the upstream or handler does not keep up), YIELDED (the rest waits for the next turn of the loop). Each
 reason is removed by the code that set it. `turn_done` with `keep` and a lingering `close` remove all of them.
 
-Deadlines. `deadline_name` says which one runs: `connect` (no byte yet), `head`, `keepalive` or `close`. A transaction
-has its own. `sweep` compares them twice a second, so none needs a timer. `_since` None means "since the last sweep": a
-connection that is reused at once never reads the clock. `write` is measured apart from them, by the bytes that the
-kernel reports as unacknowledged, because a full buffer looks the same with a slow reader as with a dead one.
+Deadlines. `deadline_name` names the one that runs: `connect` (no byte yet), `head`, `keepalive` or `close`. A
+transaction has its own. `sweep` compares them twice a second, so none needs a timer. `_since` None means "since the
+last sweep": a connection that is reused at once never reads the clock. `write` is measured apart from them, by the
+bytes that the kernel reports as unacknowledged, because a full buffer looks the same with a slow reader as with a dead
+one.
 
 Ends, from the softest to the hardest:
 - `close(linger=False)`: FIN after the last byte.
@@ -69,7 +70,7 @@ from gateway.upstream.connection import reset
 
 #: The kernel shows reading in pieces only: on loopback a window opens by up to 95 KB at once. So a client that reads
 #: may take as long over its next piece as over the last one at this rate, in bytes a second. Larger pieces count as
-#: this one. Smaller ones come back at this rate, too: a piece now and then is no reason to hold an upstream up.
+#: this one. Smaller ones come back at this rate, too: a piece now and then must not hold an upstream up.
 LEAST_READ_RATE = 512
 SHOWN_AT_ONCE_BYTES = 131072
 #: Bytes of later (pipelined) requests that are held before reading is paused.
@@ -78,7 +79,7 @@ HELD_LIMIT_BYTES = 65536
 #: kernel would answer its bytes with RST and take our answer away from it.
 LINGER_S = 2.0
 LINGER_LIMIT_BYTES = 64 << 20
-#: Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for one).
+#: Empty lines tolerated before a request line (RFC 9112 section 2.2 requires one).
 EMPTY_LINES_LIMIT = 4
 
 
@@ -388,7 +389,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
         if length < len(rest):
-            # One answer of ours a turn of the loop, and none while the client does not read: others wait, too.
+            # One answer by the gateway a turn of the loop, and none while the client does not read: others wait, too.
             self.hold(rest[length:])
             self.listener.loop.call_soon(self._continue_reading)
 
@@ -403,7 +404,7 @@ class ClientConnection(asyncio.Protocol):
         self.close(linger=True)
 
     def _answer(self, error: GatewayError, *, close: bool, head: RequestHead | None) -> None:
-        """Answer with an error of ours; without a head, what is no request."""
+        """Answer with a gateway error; without a head, for input that is not a request."""
         request_id, listener = new_request_id(), self.listener
         if head is None:
             method = path = b"-"
@@ -423,7 +424,7 @@ class ClientConnection(asyncio.Protocol):
         except GatewayError as error:
             self._refuse(error)
         else:
-            if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line is no beginning of one
+            if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line does not begin one
                 self._expect("head", self.listener.router.timeouts.head_s)
 
     def _without_empty_lines(self, data: bytes) -> bytes:

@@ -12,7 +12,7 @@ _STATES: Final = {"closed": 0, "half-open": 1, "open": 2}
 
 
 def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
-    """Yield the gauges of these upstreams. Those of endpoints are for upstreams that are more than a pool."""
+    """Yield the gauges of these upstreams. Gauges of endpoints exist for upstreams that are more than a pool."""
     up = GaugeMetricFamily("gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"])
     pool = GaugeMetricFamily(
         "gateway_upstream_pool_connections", "Connections to the upstream", labels=["upstream", "state"]

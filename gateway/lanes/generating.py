@@ -1,4 +1,4 @@
-"""The paths at which models answer: those of OpenAI's and Anthropic's APIs, and the native ones of other servers."""
+"""The paths at which models answer, in OpenAI's and Anthropic's APIs, and the native ones of other servers."""
 
 import re
 from typing import Final

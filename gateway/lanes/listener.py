@@ -57,7 +57,7 @@ class Listener:
         access_log: AccessLog | None = None,
         beside: Callable[[], int] = int,
     ) -> None:
-        """Set the services. `beside` returns how much work goes on that is no request, and counts as such."""
+        """Set the services. `beside` returns the amount of other work that counts as requests."""
         self.loop = loop
         self.clock = loop.time
         self.router = router
@@ -155,7 +155,8 @@ class Listener:
     def _under_way(self) -> int:
         """Return the number that `limits.concurrent` bounds, without clients that listen, maybe for hours.
 
-        Those are WebSockets and event streams of our own pages. A WebSocket counts while it answers a message.
+        These are WebSockets and event streams of the gateway's own pages. A WebSocket counts while it answers a
+        message.
         """
         return self.inflight - len(self.websockets) - self.listening + self.answering + self._beside()
 
@@ -188,9 +189,9 @@ class Listener:
     async def drain(self, limit_s: float, *, end_answers: Callable[[], Awaitable[bool]] | None = None) -> None:
         """Wait until every connection is through, at most `limit_s`; then end what is left, visibly cut.
 
-        A passthrough request without an answer is told to come again. `end_answers` ends answers of the context lane
-        with an error, and returns whether there were any. Their clients get it before that. WebSockets of our own pages
-        are told to go at once: they would never be through by themselves.
+        A passthrough request without an answer gets an error that allows a retry. `end_answers` ends answers of the
+        context lane with an error, and returns whether there were any. Their clients get it before that. WebSockets of
+        the gateway's own pages are closed at once: they would never be through by themselves.
         """
         self.draining = True
         await self._wait_while(lambda: bool(self.connections), limit_s)
@@ -210,7 +211,7 @@ class Listener:
             await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
 
     def stop(self) -> None:
-        """End all connections at once, and those that are accepted later. Idempotent."""
+        """End all connections at once, and all that are accepted later. Idempotent."""
         self.draining = self.has_ended = True
         for timer in (self._sweeper, self._watcher):
             if timer is not None:
@@ -277,7 +278,7 @@ class Listener:
         by_fd = {c.transport.get_extra_info("socket").fileno(): c for c in self.paused}
         poll = select.poll()
         for fd, connection in by_fd.items():
-            # In a tunnel a FIN is no departure, an RST is; errors are reported without being asked for.
+            # In a tunnel a FIN does not end the exchange, an RST does; poll(2) always reports errors.
             poll.register(fd, 0 if isinstance(connection.transaction, Tunnel) else select.POLLRDHUP)
         for fd, event in poll.poll(0):
             if event & (select.POLLRDHUP | select.POLLERR):
@@ -291,5 +292,5 @@ def _clients_by_files() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
-    in_use = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only their number is asked for
+    in_use = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only their number matters
     return max((limit - in_use - SPARE_FILES) // 2, 1)

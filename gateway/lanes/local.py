@@ -157,7 +157,7 @@ class Facade(asyncio.Transport):
             return
         data = bytes(data)
         if data.startswith(_CONTINUE):
-            return  # aiohttp invites a body before anybody has looked at the key: see `invite`
+            return  # aiohttp invites a body before the key is checked: see `invite`
         if not self._turn.status:
             # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
             self._closed = True
@@ -240,14 +240,14 @@ def note(request: web.Request, **facts: object) -> None:
 async def take_back(request: web.Request, response: web.StreamResponse) -> None:
     """`on_response_prepare` hook: the Connection header is chosen by now, so the wire stays as it is.
 
-    Ends the handler after this answer, and tells the facade whether the connection may take another request.
+    Ends the handler after this answer, and records in the facade whether the connection may take another request.
     """
     if isinstance(facade := request.transport, Facade):
         facade.prepare_answer(response)
         response.force_close()
         if facade.ends:
             response.headers["Connection"] = "close"
-        response.headers.pop("Server", None)  # it would tell the versions in use
+        response.headers.pop("Server", None)  # it would reveal the versions in use
 
 
 class LocalTransaction:
@@ -338,7 +338,7 @@ class LocalTransaction:
         read = self._body is None
         keep = (
             self.keep_alive and read and self.whole and self.head.keep_alive
-        )  # as its head said, whatever began since
+        )  # as its head stated, whatever began since
         client.turn_done(keep=keep, linger=not read)
 
     def handler_refused(self) -> None:

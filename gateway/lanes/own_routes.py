@@ -38,7 +38,7 @@ def route_of_own(path: bytes) -> tuple[str, str]:
 
 
 def find_page(path: bytes) -> str | None:
-    """Return the page of ours that a path leads to, of a closed set, as `/context/approvals`; None: one without a name.
+    """Return the name, of a closed set, of the gateway's page at a path; None: it has none.
 
     A path at which a model answers is one as a whole.
     """

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
-#: POST requests that only compute an answer from their body. Not those that store or change something by it: a response
-#: can be a turn of a conversation, a message of a thread becomes a part of it.
+#: POST requests that only compute an answer from their body. Paths that store or change something by it are left out: a
+#: response can be a turn of a conversation, a message of a thread becomes a part of it.
 _COMPUTES = re.compile(
     rb"(?:/openai)?/(?:v1|deployments/[^/]+)/(?:chat/completions|completions|embeddings|messages|"
     rb"messages/count_tokens|moderations|rerank|audio/(?:speech|transcriptions|translations))/?"
@@ -53,15 +53,15 @@ class Plan:
 
     The upstream head is `before` + digits + `after`, where the digits of Content-Length stand at `cut` in the client's
     head; with `cut` -1 the head is `before` alone and the body has `length` bytes. `plain`: nothing about the request
-    asks for more than copying the answer. `key` is that of `caller`, if it has one; `watched`: it is looked at before
-    each use of the plan (`KeyRing.still_is`). `sharing`: fields of our own errors, for browsers; `shared`: a page of an
-    origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions: what a
-    configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
-    `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
-    go to this one only. `by_model`: the body says which ways; the plan itself then only says how to read the request.
+    needs more than copying the answer. `key` is that of `caller`, if it has one; `watched`: it is looked at before each
+    use of the plan (`KeyRing.still_is`). `sharing`: fields of the gateway's own errors, for browsers; `shared`: a page
+    of an origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions:
+    what a configuration adds to passthrough is a separate class, and costs nothing where the router does not choose it.
+    `endpoint` is the name of the endpoint in its upstream, and `ways` lead to all of them; None: the request can go to
+    this one only. `by_model`: the body decides the ways; the plan itself then only describes how to read the request.
     `gathers`: its requests take places that others want, so a body of at most so many bytes is whole before one begins;
     None: they take none. `meter` is for the usage, and `unread` are the answers that wait to be read for it; None:
-    those of this request do not wait. `admission` is for the limits, `trace` for traces.
+    answers to this request do not wait. `admission` is for the limits, `trace` for traces.
     """
 
     splice: "type[Splice]"
@@ -101,9 +101,9 @@ class Plan:
 class Ways:
     """The ways of a request to the endpoints of its upstream and of the fallbacks.
 
-    A plan for each is made when it is first used, and kept; `first` is that of the first endpoint. `twice`: sending the
-    request twice does no harm. `computes`: see `Tries`. `sticky`: what belongs at the same endpoint (`balance:
-    sticky`). `fallbacks` are those that the caller may use.
+    A plan for each is made when it is first used, and kept; `first` belongs to the first endpoint. `twice`: sending the
+    request twice does no harm. `computes`: see `Tries`. `sticky`: what belongs at the same endpoint
+    (`balance: sticky`). `fallbacks` are the fallbacks that the caller may use.
     """
 
     __slots__ = ("_make", "_plans", "computes", "fallbacks", "group", "sticky", "twice")
@@ -165,7 +165,7 @@ class ModelWays:
 
     @property
     def most_plans(self) -> int:
-        """Return how many plans there can be, without those of fallbacks, which mostly are among them."""
+        """Return how many plans there can be, without the fallbacks' plans, which mostly are among them."""
         return sum(len(group.members) for group in {self.usual, *(group for group, _ in self._served)})
 
     def get_ways(self, model: str | None) -> Ways:
@@ -202,7 +202,8 @@ def computes(head: RequestHead, path: bytes) -> bool:
 def may_run_twice(head: RequestHead, path: bytes) -> bool:
     """Return whether a request that may have been carried out can be sent again without harm.
 
-    These are requests that may be repeated (`may_repeat`), and those that the client made safe by an Idempotency-Key.
+    These are requests that may be repeated (`may_repeat`), and requests that the client made safe by an
+    Idempotency-Key.
     """
     return not head.websocket and (may_repeat(head, path) or bool(head.value(b"idempotency-key")))
 
@@ -213,8 +214,8 @@ def upstream_head(
     """Return the head for the upstream, in two parts around the digits of Content-Length (the second may be empty).
 
     It differs from the client's by hop-by-hop fields, Host, X-Context-*, keys of the gateway, and all credentials where
-    the upstream has one of its own; all other lines are the bytes that came, in their order. `without`: names of fields
-    that the gateway writes itself.
+    the upstream has its own; all other lines are the bytes that came, in their order. `without`: names of fields that
+    the gateway writes itself.
     """
     has_own = endpoint.api_key is not None
     target = clean_target(target, identity.texts, has_own=has_own)

@@ -9,24 +9,24 @@ whole decision about a head is made once and remembered as a `Plan`. For example
     POST /v1/chat/completions HTTP/1.1 | Host: gw | Content-Length: 512 | ...
     POST /v1/chat/completions HTTP/1.1 | Host: gw | Content-Length: 73 | ...
 
-A head with another key, another path or another order of fields has a plan of its own.
+A head with another key, another path or another order of fields has another plan.
 
 1. `remembered` cuts the digits out of the bytes (`_split`) and looks the rest up. The key is all other bytes, so an
    equal key means an equal caller, route and framing. `cut`, the place of the digits, must be equal as well, and the
    digits must be 1 to 18 decimal digits. The head is not parsed.
 2. If there is no plan, the connection parses the head and calls `route`. It checks in this order: method, preflight,
-   door (for every request only where there are no keys), and lane. Then, for our own pages, door and method, and for a
-   passthrough, route and caller. Every refusal is a GatewayError.
+   door (for every request only where there are no keys), and lane. Then, for the gateway's own pages, door and method,
+   and for a passthrough, route and caller. Every refusal is a GatewayError.
 3. `route` returns None for our own pages and for the context lane. They are never planned: aiohttp serves them. But a
-   head of the context lane is remembered as it was read (`Heads`), cut in the same way, if its key is one of ours.
-   `head` returns it again for an equal one. What follows from its fields is found out once (`RequestHead.once`).
-   Whether its key may be used now is asked each time (`KeyRing.recognise`, `identify`).
+   head of the context lane is remembered as it was read (`Heads`), cut in the same way, if its key is one of the
+   gateway's. `head` returns it again for an equal one. What follows from its fields is found out once
+   (`RequestHead.once`). Whether its key may be used now is checked each time (`KeyRing.recognise`, `identify`).
 4. A passthrough request is planned (`_plan`): caller, upstream, and the head for the upstream in two parts around the
    digits. `Plans` stores it within bounded memory, and drops the oldest first.
 
 Plans that are made each time, and never stored: a handshake (`Connection: upgrade`), and a head in which the first
-`ontent-length: ` is not the field itself, or is not spelled in the usual way. Those have `cut` -1, so the length stands
-in the head as it came.
+`ontent-length: ` is not the field itself, or is not spelled in the usual way. Such a plan has `cut` -1, so the length
+stands in the head as it came.
 
 Dangers.
 - A plan that outlives its reason. Nothing in it may depend on time, or on anything besides the head and this
@@ -212,7 +212,7 @@ class Router:
         return plan, digits
 
     def recognise(self, head: RequestHead) -> None:
-        """Before any page of ours. Raises GatewayError unless the request has a key, where there are keys."""
+        """Check a request before any page of the gateway. Raises GatewayError if it needs a key and has none."""
         self.keys.recognise(head, upstream_has_key=self._upstream_has_key)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
@@ -225,7 +225,7 @@ class Router:
             group.close()
 
     def _remember(self, head: RequestHead, raw: bytes) -> None:
-        """Remember a head of the context lane, unless its key is none of ours: strangers take no room from others."""
+        """Remember a head of the context lane if its key is known: unknown callers take no room from others."""
         key, cut, digits = _split(raw, len(raw))
         if _may_be_kept(head, raw, cut, digits):
             with suppress(GatewayError):
@@ -276,7 +276,7 @@ class Router:
         return replace(plan, gathers=groups[0].kept_bytes) if takes else plan
 
     def _with_limits(self, plan: Plan, rules: Sequence[LimitRule] = (), *, is_open: bool = False) -> Plan:
-        """Return the plan with the limits of its requests: those of the caller, and `rules`.
+        """Return the plan with the limits of its requests: the caller's limits, and `rules`.
 
         `is_open`: there are more, of the upstream to which a request goes, or of the model that its body names.
         Raises GatewayError (overloaded): they cannot be counted.
@@ -301,7 +301,7 @@ class Router:
         return make(groups[-1], groups[-1].members[0])
 
     def _meter(self, caller: Caller, head: RequestHead, path: bytes) -> Meter | None:
-        """Return the meter of requests whose tokens are recorded, or count for limits; None: nobody wants to know."""
+        """Return the meter of requests whose tokens are recorded, or count for limits; None: no one uses them."""
         recorded = self._recorded
         if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
             recorded = _nowhere
@@ -355,7 +355,7 @@ class Router:
             shared=shared,
             endpoint=None if group.plain else member.name,
             meter=meter,
-            # A span says the tokens, so nothing waits where there are some.
+            # A span records the tokens, so nothing waits where traces are on.
             unread=self._unread if meter is not None and meter.waits and self.tracer is None else None,
         )
 
@@ -397,7 +397,7 @@ def _nowhere(*_: object) -> None:
 
 
 def _check_models(caller: Caller) -> None:
-    """Raise GatewayError (model_not_allowed) for a key that is bound to models: nobody reads a whole body for it.
+    """Raise GatewayError (model_not_allowed) for a key that is bound to models, without reading a whole body.
 
     What `by_model` finds chooses an upstream and proves nothing: a body may name its model twice.
     """
@@ -419,7 +419,7 @@ def _may_be_kept(head: RequestHead, raw: bytes, cut: int, digits: bytes) -> bool
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:
     """Return the head `data[:end]` without the digits of its Content-Length, their place (-1: none), and the digits.
 
-    Two heads with an equal key and an equal place differ in those digits only.
+    Two heads with an equal key and an equal place differ in these digits only.
     """
     for needle in _NEEDLES:
         at = data.find(needle, 0, end)

@@ -76,7 +76,7 @@ def server_span(
 
 @dataclass(frozen=True, slots=True)
 class RequestTrace:
-    """The traces of one request to a page of ours. `context` is its span."""
+    """The traces of one request to a page of the gateway. `context` is its span."""
 
     tracer: Tracer
     context: TraceContext
@@ -85,7 +85,7 @@ class RequestTrace:
     lane: str
 
     def end(self, status: int, duration_s: float, facts: dict[str, object]) -> None:
-        """End the span now. `facts` are those of the access log, which gets the id of the trace."""
+        """End the span now. `facts` are the access log's facts, which get the id of the trace."""
         context, head, now_ns = self.context, self.head, time_ns()
         facts["trace_id"] = context.trace_id
         if not context.sampled:
@@ -99,10 +99,10 @@ class RequestTrace:
 
 
 def start_trace(client: Client, head: RequestHead, *, route: str, lane: str) -> RequestTrace | None:
-    """Return the trace of a request to a page of ours; None: it has none.
+    """Return the trace of a request to a page of the gateway; None: it has none.
 
-    What monitors and the console ask has none, nor has any other look at a page, unless its client traces it: programs
-    look again and again.
+    Requests of monitors and of the console have none, nor has any other look at a page, unless its client traces it:
+    programs look again and again.
     """
     tracer = client.listener.router.tracer
     if tracer is None or route in _UNTRACED or client.is_inner:

@@ -68,7 +68,7 @@ class PageSocket(web.WebSocketResponse):
 
 
 class WebSocketTransaction:
-    """A client connection that belongs to an aiohttp handler for good. `facts` are those of the turn under way."""
+    """A client connection that belongs to an aiohttp handler for good. `facts` belong to the turn under way."""
 
     __slots__ = ("_client", "_facts", "_frames", "_goodbye", "_handler", "_head", "_heard", "_heard_s", "_heartbeat_s",
                  "_pinged_s", "_response")  # fmt: skip
@@ -195,7 +195,7 @@ class WebSocketTransaction:
         if self._heard or self._client.paused:
             self._heard, self._heard_s, self._pinged_s = False, now, None
         elif self._response.closed:
-            return  # its close handshake has a limit of its own
+            return  # its close handshake has its own limit
         elif self._pinged_s is None:
             if now - self._heard_s > self._heartbeat_s:
                 self._pinged_s = now
@@ -224,11 +224,12 @@ async def websocket(
     `frames` bound the messages that a page has at a time, if it reads ahead. It answers each in a `turn`. Without
     `decode_text` a page gets text as bytes, and checks that it is UTF-8.
 
-    The end of the block closes it, if nobody has; a failure inside is logged and closes with 1011. Sending to a client
-    that left, or was told to go, ends the block.
+    The end of the block closes it, if it is still open; a failure inside is logged and closes with 1011. Sending to a
+    client that left, or that the gateway dismissed, ends the block.
     """
     if hdrs.SEC_WEBSOCKET_PROTOCOL in request.headers:
-        # Browsers give up when none of theirs is chosen; and aiohttp would log them, where some clients put their key.
+        # Browsers give up when none of their protocols is chosen; and aiohttp would log them, where some clients put
+        # their key.
         raise GatewayError(
             "invalid_header", "This page supports no subprotocol: leave 'Sec-WebSocket-Protocol' out.", param="upgrade"
         )
@@ -248,7 +249,7 @@ async def websocket(
         try:
             yield response
         except* ClientConnectionResetError:
-            pass  # there is nobody to send to
+            pass  # no reader is left
     except Exception:
         log.exception("a page failed in its WebSocket")
         code = WSCloseCode.INTERNAL_ERROR

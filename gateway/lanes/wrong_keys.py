@@ -1,8 +1,8 @@
 """Requests with a wrong key, or with one outside its networks: all are counted.
 
-The log has the first ones, then one line a minute that says how many.
+The log has the first ones, then one line a minute with their number.
 
-So an operator sees who tries keys, and whoever tries them cannot fill the disk.
+So an operator sees which clients try keys, and such a client cannot fill the disk.
 """
 
 import logging

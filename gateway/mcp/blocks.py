@@ -4,7 +4,7 @@
    else of it goes on.
 2. What cannot be passed on becomes a text in its place, on one line, with its size and the reason. Nothing is missing
    without a note.
-3. Blocks are counted, and so are the bytes of all that is no text. Texts are cut before they are cleaned.
+3. Blocks are counted, and so are the bytes of all content but text. Texts are cut before they are cleaned.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ BLOCKS: Final = 500
 RESULT_CHARS: Final = 1 << 20
 #: Of one result as JSON, with its record in the store.
 RESULT_BYTES: Final = 7_000_000
-#: Of a list's page, a prompt or a resource: the protocol's own clients take events of 1 MiB, if nobody sets more.
+#: Of a list's page, a prompt or a resource: the protocol's own clients take events of 1 MiB by default.
 EVENT_BYTES: Final = 1_000_000
 _TOO_LARGE: Final = f"a result is at most {RESULT_BYTES:,} bytes, with its texts and pictures as base64"
 #: Of each part of a note.
@@ -93,7 +93,7 @@ def shorten_text(text: str, limit_chars: int) -> str:
 
 
 def note(block: Any) -> str:
-    """Return one line on a block that is no text."""
+    """Return one line on a block that is not text."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in ("image", "audio"):
         return f"[{kind} {_get_label(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
@@ -109,7 +109,7 @@ def note(block: Any) -> str:
 def fit_blocks(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
     """Return the blocks of a result that has room for so many bytes. Notes take the place of data that has none.
 
-    Texts come first. One that has no room is cut, and says so. Blocks whose notes have no room are counted.
+    Texts come first. One that has no room is cut, with a note. Blocks whose notes have no room are counted.
     """
     sizes = [sent_bytes(block) for block in blocks]
     if sum(sizes) <= room_bytes:
@@ -152,7 +152,7 @@ def parse_resource_link(value: Json) -> Json:
 
 
 def parse_resource_facts(value: Json) -> Json:
-    """Return what a server says of a resource or of several, beside the address. Raises ValueError with the reason."""
+    """Return a server's fields of one or several resources, beside the address. Raises ValueError with the reason."""
     if not (name := one_line(value.get("name"))):
         raise ValueError("it has no name")
     size = value.get("size")

@@ -2,8 +2,8 @@
 
 1. A caller returns at once when its call is cancelled, out of time or without a server. A separate task sends the
    messages that the protocol still requires.
-2. A program that leaves a call without an answer is asked whether it lives. Further calls wait for that, for
-   `_ALIVE_S` at most: one that is stuck is ended and started again, and no call spends its own time on it.
+2. A program that leaves a call without an answer gets a ping. Further calls wait for that, for `_ALIVE_S` at most: one
+   that is stuck is ended and started again, and no call spends its own time on it.
 3. A call runs once. Only a tool that the operator declares idempotent is called again, once, after a lost server; any
    call is made over the next connection if it is certain that it did not run.
 3. A call is sent again only if what cleared it is unchanged: its policy, and its tool as the next connection lists it.
@@ -115,8 +115,7 @@ class ServerCalls:
     ) -> ToolResult:
         """Return the tool's result, or its failure: every failure but a cancellation is a result, too.
 
-        `told` is called with the server's reports about its progress. `trace` is the span of the call. `stands`: see
-        `ToolCall`.
+        `told` gets the server's reports about its progress. `trace` is the span of the call. `stands`: see `ToolCall`.
         """
         meta = {} if trace is None else trace.get_fields("mcp")
         patience = _Patience(*self._server.limits_s(tool), told=told or _ignore_progress, meta=meta, stands=stands)
@@ -174,7 +173,7 @@ class ServerCalls:
             return (_with_note(result) if self._may_have_run(tool, said) else result), "answered_error"
 
     def _begin_check(self) -> None:
-        """Begin to ask a program whether it lives. Over HTTP one request says nothing about others."""
+        """Begin to ping a program. Over HTTP one request proves nothing about others."""
         if self._server.transport == "stdio" and self._check is None and (line := self._line()) is not None:
             self._check = asyncio.create_task(self._check_life(line))
 
@@ -264,7 +263,7 @@ def _with_note(result: ToolResult) -> ToolResult:
 class _Patience:
     """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`.
 
-    `told` is called with each report. `meta` goes with each request, and `stands` is asked before it is sent again.
+    `told` is called with each report. `meta` goes with each request, and `stands` is checked before it is sent again.
     """
 
     def __init__(
@@ -299,4 +298,4 @@ class _Patience:
 
 
 def _ignore_progress(_progress: CallProgress) -> None:
-    """Do nothing: nobody waits for reports."""
+    """Do nothing: no caller waits for reports."""

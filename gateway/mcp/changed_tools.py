@@ -1,4 +1,4 @@
-"""The log lines about tools that are not as they were accepted: an operator hears of them before a person is asked."""
+"""The log lines about tools that are not as they were accepted: the operator reads them before any approval."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence

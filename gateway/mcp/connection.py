@@ -62,7 +62,7 @@ _HEADER: Final = b'"x-mcp-header"'
 HEADERS_BYTES: Final = 256 << 10
 #: Of what a server calls itself.
 _IMPLEMENTATION_CHARS: Final = 100
-#: What a server is asked about its prompts and resources.
+#: The requests to a server about its prompts and resources.
 _ASKED: Mapping[str, type[Request[Any, Any]]] = {
     "prompts/list": ListPromptsRequest,
     "prompts/get": GetPromptRequest,
@@ -121,7 +121,7 @@ class McpConnection:
 
     @property
     def implementation(self) -> str | None:
-        """Return the name and the version that the server tells, cut; None: it tells none."""
+        """Return the server's name and version, cut; None: it states none."""
         info = self.session.server_info
         return None if info is None else f"{info.name} {info.version}".strip()[:_IMPLEMENTATION_CHARS] or None
 
@@ -217,7 +217,7 @@ class McpConnection:
         return _require_complete(raw["_meta"][_RAW])
 
     async def ping(self) -> None:
-        """Return once the server answers, whatever it says. Raises LostError."""
+        """Return once the server answers, whatever the answer. Raises LostError."""
         with suppress(AnsweredError), _map_sdk_errors():
             await self._wire.send_raw_request(self._known, {})
 
@@ -313,7 +313,7 @@ class _Wire(Dispatcher[TransportContext]):
         return listed
 
     async def _select_fitting_tools(self, page: Json, tools: list[Any]) -> tuple[list[Json], frozenset[str]]:
-        """Return the tools that are valid in the protocol, as far as the SDK reads them, and those without room."""
+        """Return the tools that are valid in the protocol, as far as the SDK reads them, and the tools without room."""
         found: list[Json] = []
         beyond: set[str] = set()
         room_bytes, turn = HEADERS_BYTES, TimeSlice()

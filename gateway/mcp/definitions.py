@@ -1,6 +1,6 @@
 """The tool definitions of an MCP server, checked and cleaned, as far as a model may see them. Pure.
 
-A server is a stranger: everything here is bounded. A tool that does not fit is left out with a reason, not repaired.
+A server is untrusted: everything here is bounded. A tool that does not fit is left out with a reason, not repaired.
 Only texts are changed: invisible characters are removed from descriptions, and long descriptions are cut.
 """
 
@@ -232,7 +232,7 @@ def _compile_schema(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
 
 
 def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
-    """Return a cleaned object and its size in bytes; None: it is no object, or too large, or no JSON."""
+    """Return a cleaned object and its size in bytes; None: it is not an object, or too large, or not JSON."""
     if not isinstance(value, dict) or _is_too_deep(value, SCHEMA_DEPTH):
         return None, 0
     try:

@@ -32,7 +32,7 @@ class OperationMetrics:
     def operation(self, method: str) -> Iterator[TimedOperation]:
         """Measure an operation. Set its `error_type` to `""` when it ends well.
 
-        The duration of each tool is counted with those of all tools.
+        The duration of each tool also counts in that of all tools.
         """
         operation, began_s = TimedOperation(), self._clock.monotonic()
         try:

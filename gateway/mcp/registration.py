@@ -1,6 +1,7 @@
 """The settings of a service: checked like the configuration, stored, shown without secrets, given to a plugin.
 
-Settings registered over HTTP are no file of the operator's. They name no files with secrets, and no relative folder.
+Settings registered over HTTP do not come from the operator's files. They name no files with secrets, and no relative
+folder.
 """
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ def checked_name(name: object, *, beside: ServiceNames | None = None) -> str:
 
 
 def parse_settings(settings: Json) -> McpServer:
-    """Return the settings as those of the configuration. Raises SettingsError with the first problem."""
+    """Return the settings as the configuration has them. Raises SettingsError with the first problem."""
     _check_companions(settings)
     try:
         server = McpServer.model_validate(settings)

@@ -98,7 +98,7 @@ class ManagedServer:
 
     @property
     def is_pinned_by_names(self) -> bool:
-        """Return whether a tool asks as long as its name is not accepted, whatever its definition."""
+        """Return whether a tool needs approval until its name is accepted, whatever its definition."""
         return self.wanted.server is not None and self.wanted.server.pin == "names"
 
     async def wait_until_applied(self) -> None:

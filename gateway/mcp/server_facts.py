@@ -115,7 +115,7 @@ class Channel(AbstractAsyncContextManager["Dispatcher[TransportContext]"], Proto
 
     @property
     def skipped_lines(self) -> int:
-        """Return the number of lines on standard output that were no messages."""
+        """Return the number of lines on standard output that were not messages."""
         ...
 
     @property

@@ -23,19 +23,18 @@ The states are `stopped`, `starting`, `running` and `error`:
 4. When the connection is gone, `_link` is cleared and the state set first, since closing may take seconds.
 5. The wait before a new start comes from Backoff. It grows while starts fail, and begins anew after a long good run.
 
-Two eras of the protocol. A server of the older one may leave the probe for the newer one unanswered, so the probe has a
-short time of its own. Some programs even end when they get it. If a program is lost before it ever ran well, the next
-attempt leaves the probe out (`_probe`), and if that fails too, the one after it tries the probe again.
+Two eras of the protocol. A server of the older one may leave the probe for the newer one unanswered, so the probe has
+its own short time limit. Some programs even end when they get it. If a program is lost before it ever ran well, the
+next attempt leaves the probe out (`_probe`), and if that fails too, the one after it tries the probe again.
 
-Reasons. The first reason that the channel reports (`_why`) is the cause; later ones are consequences. An exit code says
-more than either. The program's last line on standard error is added, because it is mostly the real cause.
+Reasons. The first reason that the channel reports (`_why`) is the cause; later ones are consequences. An exit code
+explains more than either. The program's last line on standard error is added, because it is mostly the real cause.
 
 Dangers.
 - Two cancellations. A second one would break off the closing that the first one started, and leave a process behind.
   So `stop` makes one task (`_ending`) for all callers and shields it.
-- A start that hangs in closing. `_is_late` sets the state by a timer of its own, even if leaving the context takes
-  longer.
-- `definitions` are those of the last listing. They stay while the server is away.
+- A start that hangs in closing. `_is_late` sets the state by its own timer, even if leaving the context takes longer.
+- `definitions` come from the last listing. They stay while the server is away.
 """
 
 import asyncio
@@ -124,7 +123,7 @@ class ServerSupervisor:
         backoff: Backoff | None = None,
         starts: Starts | None = None,
     ) -> None:
-        """Set what a server needs. `starts` are those of this worker, unless they are given."""
+        """Set what a server needs. `starts` are by default this worker's."""
         self._server = server
         self._make_channel = channel
         self._tell = changed

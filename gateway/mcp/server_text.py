@@ -1,8 +1,8 @@
 """The small parts of what an MCP server writes: texts for a reader, addresses, types, data, icons, annotations.
 
-A server is a stranger. Each function returns what a client may see of a value of any shape, or None for what is not
-what it should be. What shows on one line is one line, so that it cannot pass for a further line, of the gateway or of
-anybody else.
+A server is untrusted. Each function returns what a client may see of a value of any shape, or None for what is not what
+it should be. What shows on one line is one line, so that it cannot pass for a further line, of the gateway or of
+another source.
 """
 
 import binascii
@@ -34,7 +34,7 @@ _BREAKS: Final = re.compile("[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 _PIECE: Final = r"[A-Za-z0-9!#$&^_.+-]{1,127}"
 _MEDIA_TYPE: Final = re.compile(rf'{_PIECE}/{_PIECE}(?: ?; ?{_PIECE}=(?:{_PIECE}|"[ !#-\[\]-~]{{0,127}}")){{0,8}}')
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,63}):.+")
-#: Addresses that are programs or content, for whoever opens them.
+#: Addresses that are programs or content, for the reader who opens them.
 _ACTIVE: Final = frozenset(("javascript", "vbscript", "data", "blob"))
 _ICON_DATA: Final = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp);base64,(.+)")
 _ICON_PLACE: Final = re.compile(r"https://[!#-;=?-\[\]_a-z~]+")
@@ -66,12 +66,12 @@ def clean_description(text: object) -> str:
 
 
 def parse_name(value: object) -> str | None:
-    """Return a name by which things are asked for: not changed, so one that is not one visible line is none."""
+    """Return a name for requests. It must not be changed, so a name that is not one visible line counts as none."""
     return value if isinstance(value, str) and value and one_line(value) == value else None
 
 
 def parse_uri(value: object) -> str | None:
-    """Return the address of a resource: any scheme, except for those that are a program or content themselves."""
+    """Return the address of a resource: any scheme, except for schemes that carry a program or content."""
     if not isinstance(value, str) or len(value) > ADDRESS_CHARS or (found := _ADDRESS.fullmatch(value)) is None:
         return None
     is_shown = visible(value) == value and "\t" not in value
@@ -98,7 +98,7 @@ def parse_base64(value: object) -> str | None:
 
 
 def parse_meta(value: object) -> Json | None:
-    """Return a `_meta` without reserved keys: what the gateway says of a result, no server can say."""
+    """Return a `_meta` without reserved keys: a server cannot forge the gateway's own notes on a result."""
     if not isinstance(value, dict):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The services of one worker: those of the configuration and the registered ones, in the state that the store defines.
+"""The services of one worker: the configured and the registered ones, in the state that the store defines.
 
 1. The store contains the state that an operator wants of a service. Each worker reads it there; none is notified.
 2. Nothing here waits for a service: `configure` and `refresh` begin things and return.
@@ -121,7 +121,7 @@ class McpServers:
         self._wanted.generation = None
 
     def services(self) -> Sequence[ConfiguredSource[ServiceSource]]:
-        """Return all services as of now: those of the configuration in its order, then the others by name.
+        """Return all services as of now: the configured ones in their order, then the others by name.
 
         It is the same tuple as long as nothing about any of them changes.
         """
@@ -131,7 +131,7 @@ class McpServers:
         return self._snapshot
 
     def find_url(self, name: str) -> str | None:
-        """Return the URL of a service, with its secrets; None: it has none, or there is no such service."""
+        """Return the URL of a service, with its secrets; None: it has none, or the service does not exist."""
         member = self._members.get(name)
         server = None if member is None else member.wanted.server
         return None if server is None or server.url is None else server.url.reveal()
@@ -323,7 +323,8 @@ class McpServers:
 
         record = server.wanted.record
         pinned = pin(record)
-        # Not those that nobody accepts: a server that names ever new tools would fill the store with them.
+        # Definitions that were never accepted are left out: a server with ever new tools would fill the store with
+        # them.
         await self.record(server.name, {tool: had for tool, had in definitions.items() if pinned.pins.get(tool) == had})
         if pinned != record:
             await self.change(server.name, pin)

@@ -1,6 +1,6 @@
 """The tools of one MCP server, which `gateway.mcp` starts, restarts and calls.
 
-1. Every tool of a server stays a stranger's: untrusted, and no hint of its definition lowers its risk.
+1. Every tool of a server stays untrusted, and no hint of its definition lowers its risk.
 2. The SDK is not needed before the first server starts.
 """
 

@@ -1,9 +1,9 @@
-"""The bridge from a request of ours to an ASGI application: its scope, its body, and its answer as it is written.
+"""The bridge from an aiohttp request to an ASGI application: its scope, its body, and its answer as it is written.
 
 aiohttp cancels the task of a request whose client leaves, which may be as soon as the client has read what it wants.
-The application runs in a task of its own, gets `http.disconnect` then, and ends by itself: a session that has just
-begun must not end with the request that began it. An answer that ends with its first part is sent with its length,
-any other in chunks.
+The application runs in a separate task, gets `http.disconnect` then, and ends by itself: a session that has just begun
+must not end with the request that began it. An answer that ends with its first part is sent with its length, any other
+in chunks.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Bridge:
 
         `closing` is the message that a stream of events ends with if none before it answers the request.
 
-        With `ended`, the application is not told that the client has left. It answers to the end, then `ended` is
+        With `ended`, the application does not learn that the client has left. It answers to the end, then `ended` is
         called.
         """
         answer = _Answer(visit, body, closing=closing, outlives=ended is not None)
@@ -152,7 +152,7 @@ class _Answer:
                 self._visit.gone.set()
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._visit.gone.set()
-            self._over.set()  # whoever watches for that ends by itself: a cancelled task is garbage in a cycle
+            self._over.set()  # a task that watches for that ends by itself: a cancelled task is garbage in a cycle
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

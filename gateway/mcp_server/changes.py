@@ -1,6 +1,6 @@
 """Changes of tools, prompts and resources, as they are reported to clients.
 
-Clients of 2026-07-28 subscribe to them. Those of the older era get them on the stream of their session.
+Clients of 2026-07-28 subscribe to them. Clients of the older era get them on the stream of their session.
 """
 
 import asyncio
@@ -100,5 +100,5 @@ async def _try_send(send: Callable[[], Any]) -> None:
     try:
         async with asyncio.timeout(_SEND_S):
             await send()
-    except Exception as error:  # of one client: the others are still to be told
+    except Exception as error:  # of one client: the others still get the change
         log.debug("a client was not told of changes: %s", type(error).__name__)

@@ -26,8 +26,8 @@ CURRENT: ContextVar["ClientRequest | None"] = ContextVar("visit", default=None)
 class ClientRequest:
     """One request. `service`: its path narrows it to that service. `gone` is set once its client has left.
 
-    `begins`: it is an `initialize` of the older era, whose version is in its body, whatever its header says.
-    `reads`: the media types that its client reads. `is_stream`: its answer is a stream and nothing else.
+    `begins`: it is an `initialize` of the older era, whose version is in its body, whatever its header. `reads`: the
+    media types that its client reads. `is_stream`: its answer is a stream and nothing else.
 
     `owed` are the results that the answer is to bring, by a text that only the part with the result has. Each value is
     called once that part has left for the client.

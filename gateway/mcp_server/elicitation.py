@@ -1,7 +1,7 @@
 """Questions about held calls to the person in front of an MCP client, and the answers to them.
 
-A form decides, so it goes to a client whose key may decide. Everybody else gets the address of the console's page, and
-whoever opens it signs in there.
+A form decides, so it goes to a client whose key may decide. All others get the address of the console's page, where the
+reader signs in.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _SCHEMA: Final[Json] = {
             "title": "Reason",
             "description": "What the client is told about a rejection.",
             "maxLength": COMMENT_CHARS,
-            "default": "",  # libraries fill what is left out with it, else with null, which is no text
+            "default": "",  # libraries fill what is left out with it, else with null, which is not a text
         },
     },
     "required": ["decision"],
@@ -85,7 +85,7 @@ class ApprovalElicitation:
 def find_question(
     approval: Approval, capabilities: ClientCapabilities | None, answering: AnswerOptions
 ) -> ApprovalElicitation | None:
-    """Return the question that a client can put to its user; None: it cannot ask, or there is no page to show."""
+    """Return the question that a client can put to its user; None: the client shows none, or no page exists."""
     elicitation = None if capabilities is None else capabilities.elicitation
     if elicitation is None:
         return None

@@ -40,8 +40,8 @@ class McpEndpoint:
 
     `identify` returns the caller of a request, who may use tools, or raises GatewayError. `sessions` and `idle_s` bound
     the sessions of the older era; 0: it is served without any. `challenge` returns the header fields of an error answer
-    that tell a client how to get in. `limits` returns the most bytes and JSON values of a
-    request. `has_service` returns whether there is a service of a name, running or not.
+    that describe how a client gets in. `limits` returns the most bytes and JSON values of a request. `has_service`
+    returns whether there is a service of a name, running or not.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class McpEndpoint:
         await started.wait()
 
     async def leave(self) -> None:
-        """End the streams on which clients only listen, and ask nobody any more: the gateway stops. Idempotent."""
+        """End the streams on which clients only listen, and put no further questions: the gateway stops. Idempotent."""
         self._calling.leaving = True
         self._changes.close()
         for visit in self._streams:

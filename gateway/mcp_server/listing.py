@@ -28,7 +28,7 @@ from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
 
-#: What a server says of a tool beside its description and its schema, each as the protocol names it.
+#: A server's fields of a tool beside its description and its schema, each as the protocol names it.
 BESIDE: Final = ("title", "outputSchema", "annotations", "icons")
 #: The service that workflows seem to be tools of.
 WORKFLOW: Final = "workflow"
@@ -79,7 +79,7 @@ class AccessFilter:
     def allows_service(self, name: str) -> bool:
         """Return whether the request may use all of a service: what it has beside its tools has no other narrowing.
 
-        It may if it may use all tools, whatever their names, not only those that the service happens to have.
+        It may if it may use all tools, whatever their names, not only the tools that the service happens to have.
         """
         if self.service not in (None, name):
             return False
@@ -103,7 +103,7 @@ class _ToolSnapshot:
 class ToolListing:
     """The tools of the configuration in use. `services` returns another object after each change of a service.
 
-    `workflows` returns those that are tools, by name.
+    `workflows` returns the workflows that are tools, by name.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ToolListing:
         self._taken: _ToolSnapshot | None = None
 
     def offers(self, narrowing: AccessFilter) -> list[ToolOffer]:
-        """Return the tools that a request may use, those of the configuration first."""
+        """Return the tools that a request may use, the configured ones first."""
         return [offer for offer in self.every() if narrowing.allows(offer)]
 
     def find(self, name: str, narrowing: AccessFilter) -> ToolOffer | None:
@@ -154,7 +154,7 @@ class ToolListing:
         return self._taken.offers
 
     def _workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[ToolOffer]:
-        """Return workflows as tools; none where their names are those of tools, which is logged once."""
+        """Return workflows as tools, but none under a tool's name, which is logged once."""
         names = catalog.names() if workflows else ()
         before, self._in_the_way = self._in_the_way, next((one for one in names if is_of_service(one, WORKFLOW)), None)
         if self._in_the_way is None:
@@ -169,7 +169,7 @@ class ToolListing:
 
 
 def _own(name: str, service: str, prefix: str) -> str:
-    """Return a tool's own name on the path of its service, if the name begins as those of its tools do; else ""."""
+    """Return a tool's own name on the path of its service, if the name begins as its tools' names do; else ""."""
     return next((name.removeprefix(head) for head in (f"{service}.", prefix) if name.startswith(head)), "")
 
 

@@ -2,8 +2,8 @@
 
 A server may report as often as it wants. Only some of its reports within a second go on, each the latest one then.
 
-The protocol wants numbers that grow. Those of a server are sent as it gives them; a report without one that grows comes
-a small step behind the last one.
+The protocol wants numbers that grow. A server's numbers are sent as it gives them; a report without one that grows
+comes a small step behind the last one.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gateway.mcp.server_text import one_line
 
 log = logging.getLogger("gateway")
 
-#: From one report to the next where nobody counts.
+#: The step from one report to the next, where the server counts nothing.
 _STEP: Final = 0.001
 #: From one report to the next.
 PAUSE_S: Final = 0.1

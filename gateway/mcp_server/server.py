@@ -56,7 +56,7 @@ class ToolServer(Server[Any]):
 
     @property
     def server_info_stamp(self) -> Json:
-        """Return what each result says of this server."""
+        """Return the fields of each result that describe this server."""
         return dict(self._stamp)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Prompts and resources of services, passed on by name: the gate judges calls, and these are no calls.
+"""Prompts and resources of services, passed on by name: the gate judges calls, and these are not calls.
 
 A prompt of a service is `service__prompt` to a client, and a resource `twolane://SERVICE/URI`. On the path of the
 service both have the server's own names. A server that does not answer is left out of a list.

@@ -13,10 +13,10 @@ _CALL: Final = "tools/call"
 
 
 def begun_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *, method: str) -> Span | None:
-    """Begin the span of a message, the current one from here on; None: there are no traces.
+    """Begin the span of a message, the current one from here on; None: tracing is off.
 
-    It is below the span that the message names in its `_meta`, and linked to that of its HTTP request; else below that.
-    `ctx` is the SDK's context of a handler.
+    It is below the span that the message names in its `_meta`, and linked to the span of its HTTP request; else below
+    the latter. `ctx` is the SDK's context of a handler.
     """
     if tracer is None:
         return None

@@ -1,8 +1,9 @@
 """Calls by MCP clients, from the request to its result, also where a person must decide in between.
 
-A call that is held is put to the client's user where the client can ask. In the era of 2026-07-28 the question is an
-answer of its own, sealed, so that any worker of the same store can take up what the client sends back. In the older era
-it is a request on the stream of the call. A client that cannot ask waits, and is then told how to get the result.
+A held call goes to the client's user where the client can put questions. In the era of 2026-07-28 the question is a
+separate, sealed answer, so that any worker of the same store can take up what the client sends back. In the older era
+it is a request on the stream of the call. A client that cannot put questions waits, and then learns how to get the
+result.
 """
 
 import asyncio
@@ -80,9 +81,9 @@ class _State:
 class CallHandler:
     """The calls of one worker.
 
-    `identify` is asked about the request that brings an answer before it decides: its key may lack the scope that the
-    call's had. `answering` returns how a caller can decide elsewhere. `wait_s` is the longest wait for a person.
-    `unread` bounds the results that clients have not read yet.
+    `identify` checks the request that brings an answer before it decides: its key may lack the scope that the call's
+    key had. `answering` returns how a caller can decide elsewhere. `wait_s` is the longest wait for a person. `unread`
+    bounds the results that clients have not read yet.
     """
 
     calls: ToolCalls
@@ -169,7 +170,7 @@ class CallHandler:
     ) -> Any:
         """Return the end of a call, or what its client gets without one.
 
-        `was_shown` is the approval that its user was asked about.
+        `was_shown` is the approval that its user has seen.
         """
         for _ in range(_ROUNDS):
             wait_s = 0.0 if was_shown is None else patience_s
@@ -243,7 +244,7 @@ class CallHandler:
             return answer, self.answers.sender(session_id, answer)
 
     async def _take_answer(self, state: _State, answer: object, head: RequestHead | None, *, user: str | None) -> float:
-        """Decide as the answer to a form says, if its sender may. Return how long to wait for the end of the call.
+        """Decide as the answer to a form states, if its sender may. Return how long to wait for the end of the call.
 
         `head` is the head of the request that brought the answer, `user` the end user whose call it is about.
         """
@@ -269,7 +270,7 @@ class CallHandler:
         try:
             decision = replace(decision, user=sender)
             await self.calls.decide(state.approval_id, decision, caller=identity.caller)
-        except GatewayError as error:  # decided otherwise meanwhile, or the call is asked about anew
+        except GatewayError as error:  # decided otherwise meanwhile, or the call has a new approval
             if error.code not in _UNDECIDED:
                 raise
         return self.wait_s()

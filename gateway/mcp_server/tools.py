@@ -86,7 +86,7 @@ class ClientTools:
         return most is not None and count > most
 
     async def _search_tools(self, offers: list[ToolOffer], arguments: Json, version: str, *, plain: bool) -> Json:
-        """Return what a query finds. The words of all tools are read once after each change of theirs."""
+        """Return what a query finds. The words of all tools are read once after each change."""
         every, index = self.listing.every(), self._index
         if index is None or index.offers is not every:
             self._index = index = await in_turns(index_words(every))

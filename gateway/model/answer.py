@@ -22,15 +22,15 @@ from gateway.model.refusal import error_in_answer, get_call_outcome
 from gateway.model.upstream_client import Target
 from gateway.upstream.call import UpstreamCall
 
-#: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a segment of its own.
+#: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a separate segment.
 #: The answer does not wait.
 END_S = 1.0
-#: Longest answer that is no stream.
+#: Longest answer that is not streamed.
 WHOLE_LIMIT_BYTES = 16 << 20
 _DONE = b"[DONE]"
 #: Arguments of a call as an object, where the API has a text.
 _ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
-#: What a chunk, and a choice, may have besides a text, that is nobody's concern here.
+#: What a chunk, and a choice, may have besides a text, that does not matter here.
 _ABOUT_CHUNK = frozenset(
     ("id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation")
 )
@@ -102,7 +102,7 @@ def _raise_last(events: EventReader, target: Target) -> None:
 
 
 async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
-    """Emit one JSON answer as a chunk. Raises GatewayError if it is no chat completion."""
+    """Emit one JSON answer as a chunk. Raises GatewayError if it is not a chat completion."""
     outcome = "cancelled"
     try:
         content = await call.within(WHOLE_LIMIT_BYTES)
@@ -126,7 +126,7 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
 def as_chunk(completion: Json) -> Json | None:
     """Return a chat completion as one chunk, or None if it has no choices with messages.
 
-    A lone choice is the first one, whatever its number: no more than one is asked for.
+    A lone choice is the first one, whatever its number: only one is requested.
     """
     choices = completion.get("choices")
     if not (isinstance(choices, list) and choices):
@@ -166,7 +166,7 @@ def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
             delta = choices[0].get("delta")
             if isinstance(delta, dict) and isinstance(delta.get("tool_calls"), dict):
                 choices[0]["delta"] = {**delta, "tool_calls": _normalize_calls(delta["tool_calls"])}
-            if choices[0].get("index", 0) != 0:  # one choice was asked for
+            if choices[0].get("index", 0) != 0:  # one choice was requested
                 return {**chunk, "choices": [{**choices[0], "index": 0}]}
     return chunk
 
@@ -177,7 +177,7 @@ def _normalize_calls(calls: object) -> object:
 
 
 def _parse_completion(content: bytes, target: Target) -> Json:
-    """Return an answer that is no stream. Raises GatewayError if it is an error, or no object."""
+    """Return an answer that is not streamed. Raises GatewayError if it is an error, or not an object."""
     completion = _parse_value(content, target, mend_answer)
     if isinstance(completion, list) and len(completion) == 1:
         completion = completion[0]

@@ -1,7 +1,7 @@
 """The beginning of an answer, held back while another endpoint or model could still give the answer in its place.
 
 Servers send a chunk that names a role and nothing else at once, before they know whether they can answer. So an answer
-begins with its first text, thought or call. Where nobody reads it before its end, all of it is held back.
+begins with its first text, thought or call. Where its client gets it at its end only, all of it is held back.
 """
 
 import asyncio

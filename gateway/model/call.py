@@ -61,7 +61,7 @@ class ModelCall:
         return self.quirks.of_model(upstream.name, model, whose=key_identity(caller)).union(*configured)
 
     def get_provider(self, body: Mapping[str, object]) -> str:
-        """Return the name of the provider that is asked first for a request; "openai": there is none."""
+        """Return the name of the provider that gets a request first; "openai": there is none."""
         try:
             group = self._table.get_candidates(body).models[0].upstream.group
         except GatewayError:

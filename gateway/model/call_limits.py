@@ -1,4 +1,4 @@
-"""The places of one call of a model in the limits of its caller, and of the model and the upstream that are asked."""
+"""The places of one call of a model in the limits of its caller, and of the model and the upstream that get it."""
 
 from collections.abc import Sequence
 
@@ -20,18 +20,18 @@ class CallLimits:
         self._least: int | None = None
         self._model: Hold | None = None
         self._upstream: Hold | None = None
-        self._has_entered = False  # an upstream had room, since the model was asked for
-        # The tokens of all tries, of those at the model, and of those at the upstream.
+        self._has_entered = False  # an upstream had room, since the model was chosen
+        # The tokens of all tries, of the model's tries, and of the upstream's.
         self._used = self._used_of_model = self._used_there = 0
         self._caller = self._reserve(limiter.of_caller(exchange.caller), requests=0)
 
     def ask(self, model: str) -> None:
-        """Take the places at a model, in place of those at the one before. Raises as the constructor."""
+        """Take the places at a model, in place of the places at the one before. Raises as the constructor."""
         self._leave()
         self._model = self._reserve(self._limiter.of_model(model))
 
     def enter(self, upstream: str) -> None:
-        """Take the places at an upstream, in place of those at the one before. Raises as the constructor."""
+        """Take the places at an upstream, in place of the places at the one before. Raises as the constructor."""
         before, self._upstream = self._upstream, self._reserve(self._limiter.of_upstream(upstream))
         if before is not None:
             end(before, self._used_there)
@@ -51,7 +51,7 @@ class CallLimits:
             end(self._caller, self._used)
 
     def _leave(self) -> None:
-        """Give the places at the model and the upstream back; what no upstream was sent was no request of the model."""
+        """Give the places at the model and the upstream back; a call that was never sent does not count."""
         if self._model is not None and not self._has_entered:
             withdraw(self._model)
         for hold, tokens in ((self._model, self._used_of_model), (self._upstream, self._used_there)):
@@ -73,7 +73,7 @@ class CallLimits:
         return self._least
 
     def _guess(self) -> int | None:
-        """Return the tokens that the call may use, if it says how long its answer may be."""
+        """Return the tokens that the call may use, if it bounds its answer."""
         for name in ("max_completion_tokens", "max_tokens"):
             if isinstance(most := self._body.get(name), int) and most > 0:
                 return self._tokens() + most

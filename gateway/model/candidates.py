@@ -1,4 +1,4 @@
-"""The models that may answer a request, in the order in which they are tried: one, or those of an alias. No I/O."""
+"""The models that may answer a request, in the order in which they are tried: one, or an alias's. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,9 +44,9 @@ class ModelCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The models that may answer one request, in their order. `name` is what was asked for: a model or an alias.
+    """The models that may answer one request, in their order. `name` is the requested model or alias.
 
-    `body` is that of the request.
+    `body` is the request's.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Candidates:
     body: Mapping[str, object] = field(default_factory=dict)
 
     def filter_allowed(self, caller: Caller) -> "Candidates":
-        """Return those that the caller may use. Raises GatewayError (model_not_allowed, upstream_not_allowed).
+        """Return the candidates that the caller may use. Raises GatewayError (model_not_allowed, upstream_not_allowed).
 
         A key that may use an alias may use what that stands for, at the upstreams of the key.
         """
@@ -91,7 +91,7 @@ class Candidates:
 
     @property
     def upstream(self) -> str:
-        """Return the name of the upstream that is asked first."""
+        """Return the name of the upstream that gets the request first."""
         return self.models[0].upstream.name
 
 
@@ -111,7 +111,7 @@ class ModelTable:
         self.aliases = aliases
         self._by_name = {upstream.name: upstream for upstream in upstreams}
         self._fixed = None if fixed is None else self._by_name.get(fixed)
-        self._found: dict[str, Sequence[ModelCandidate]] = {}  # by what was asked for
+        self._found: dict[str, Sequence[ModelCandidate]] = {}  # by the requested name
 
     def get_candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""

@@ -36,7 +36,7 @@ _KNOWN_LINES = 64
 
 @lru_cache(_KNOWN_LINES)
 def without_client_ids(lines: bytes) -> bytes:
-    """Return header lines without those that identify a person, a program, a machine or a session."""
+    """Return header lines without the lines that identify a person, a program, a machine or a session."""
     return b"".join(line for line in lines.splitlines(keepends=True) if not _identifies(line.partition(b":")[0]))
 
 

@@ -14,7 +14,7 @@ import orjson
 #: So much of the words goes to the client.
 MESSAGE_CHARS: Final = 2000
 _CODE_CHARS, _DEPTH, _FAULTS = 100, 5, 20
-#: Fields with the words, or with what has them: the first that says something counts.
+#: Fields with the words, or with what has them: the first with a text counts.
 _WORDS: Final = (
     *("error", "errors", "message", "Message", "detail", "details", "msg", "error_message", "errorMessage"),
     *("error_description", "reason", "description", "fault", "faultstring", "title"),
@@ -50,7 +50,7 @@ _STATUS_OF_TYPE: Final[Mapping[object, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorWords:
-    """The words of an upstream about an error. `message` is "" if it says nothing.
+    """The words of an upstream about an error. `message` is "" if it has no text.
 
     `code` and `param` are the upstream's own; None: it has none. `status` is the one that its fields name, 0 for none.
     """
@@ -62,7 +62,7 @@ class ErrorWords:
 
 
 def words_of_answer(content: bytes, *, secret: str = "") -> ErrorWords:
-    """Return what the body of an error answer says, without a secret that it may repeat."""
+    """Return the words in the body of an error answer, without a secret that it may repeat."""
     try:
         parsed = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -73,7 +73,7 @@ def words_of_answer(content: bytes, *, secret: str = "") -> ErrorWords:
 
 
 def parse_error_words(error: object, *, secret: str = "") -> ErrorWords:
-    """Return what a JSON value says of an error, without a secret that it may repeat."""
+    """Return a JSON value's words about an error, without a secret that it may repeat."""
     message = "; ".join(dict.fromkeys(text for text in _texts(error, _DEPTH) if text))
     fields = list(_objects(error, _DEPTH))
     said = [str(one.get(name)) for one in fields for name in ("status", "code", "status_code", "http_status")]
@@ -90,7 +90,7 @@ def parse_error_words(error: object, *, secret: str = "") -> ErrorWords:
 
 
 def is_error(event: Mapping[str, object]) -> bool:
-    """Return whether an event of a stream is an error: it has no choices, and says what went wrong."""
+    """Return whether an event of a stream is an error: it has no choices, and states what went wrong."""
     if event.get("error") is not None:
         return True
     if event.get("choices") is not None:
@@ -99,7 +99,7 @@ def is_error(event: Mapping[str, object]) -> bool:
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:
-    """Yield the texts of an error: of an object, those of the first of its fields that has some."""
+    """Yield the texts of an error: of an object, the texts of its first field with some."""
     if isinstance(value, str):
         yield value.strip()
     elif isinstance(value, list) and depth:
@@ -143,7 +143,7 @@ def _status_of_type(kind: object) -> int:
 
 
 def _code(fields: list[Mapping[str, object]], message: str, secret: str) -> str | None:
-    """Return the code. Many servers have none, and a type that says the same as the status."""
+    """Return the code. Many servers have none, and a type that repeats the status."""
     said = [code for one in fields for name in _CODES if isinstance(code := one.get(name), str)]
     if _TOO_LONG.search(message) or any(_TOO_LONG.fullmatch(str(one.get("type"))) for one in fields):
         return TOO_LONG

@@ -111,7 +111,7 @@ class FallbackCall:
                 return
 
     async def stream(self, emit: Emit) -> None:
-        """Emit the answer (`Reply.stream`). Raises GatewayError if it breaks off, or nobody begins it.
+        """Emit the answer (`Reply.stream`). Raises GatewayError if it breaks off, or no candidate begins it.
 
         If its client gets it at its end only, as does a workflow, another one may give it until then.
         """
@@ -241,7 +241,7 @@ class FallbackCall:
             await self._send(member, is_first=tries.home is self._first)
         except BaseException as error:
             self._end_span(error)
-            if not isinstance(error, GatewayError) or error.code == "overloaded":  # the fault of nobody there
+            if not isinstance(error, GatewayError) or error.code == "overloaded":  # not the upstream's fault
                 tries.end(failed=None)
             raise
         tries.record_answer()

@@ -28,8 +28,8 @@ def chat_request(
 ) -> bytes:
     """Return the request for one endpoint. `model` None: the request names it.
 
-    `credential` are the header lines of the client's own, for an upstream without a key. `trace` are those of our own
-    trace context, in place of the client's.
+    `credential` are the client's header lines with its key, for an upstream without a key. `trace` are the lines of the
+    gateway's trace context, in place of the client's.
     """
     endpoint = target.pool.endpoint
     body = adapted_request(exchange.body, quirks)
@@ -64,7 +64,7 @@ def _without_trace(lines: bytes) -> bytes:
 
 
 def list_request(target: Target, lines: bytes, *, credential: bytes) -> bytes:
-    """Return the request for the list of models, with the client's header lines and those of a credential."""
+    """Return the request for the list of models, with the client's header lines and a credential's lines."""
     endpoint = target.pool.endpoint
     line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(MODELS), endpoint.authority)
     return line + _select_lines(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"

@@ -44,7 +44,7 @@ class Mender:
 
 
 def mend_answer(data: bytes) -> object:
-    """Return the value of an answer that is no stream. Raises ValueError if it is no JSON."""
+    """Return the value of an answer that is not streamed. Raises ValueError if it is not JSON."""
     return _map_texts(_parse_json(data), lambda text, _: _with_whole_characters(text), ())
 
 

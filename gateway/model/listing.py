@@ -1,7 +1,7 @@
 """The list of models: that of one upstream as it is, or the aliases and all upstreams' as one.
 
-A merged list names what its client can ask for: the aliases, and of each upstream the models whose requests go there.
-All upstreams are asked at once. One that fails, or does not answer in time, is left alone for a while. Meanwhile the
+A merged list names what its client can use: the aliases, and of each upstream the models whose requests go there. All
+upstreams get the request at once. One that fails, or does not answer in time, is left alone for a while. Meanwhile the
 list has what it listed last, if the gateway has a key for it: otherwise its list belongs to one client's credential.
 """
 
@@ -29,19 +29,19 @@ log = logging.getLogger("gateway")
 
 #: Longest list of models that is read.
 LIST_LIMIT_BYTES: Final = 4 << 20
-#: Longest wait for an upstream among several, and how long one that failed is not asked again, in seconds.
+#: Longest wait for an upstream among several, and the pause after one that failed, in seconds.
 WAIT_S: Final = 2.0
 PAUSE_S: Final = 30.0
 #: Statuses by which servers, and proxies in front of them, refuse a request for its header lines.
 _OF_LINES: Final = frozenset((400, 413, 431, 494))
-#: A longer list is read in a thread of its own.
+#: A longer list is read in a separate thread.
 _LARGE_BYTES: Final = 1 << 16
 _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class ListingClient:
-    """The client's header lines that go on, and those of its credential, in whose header an upstream's own key goes."""
+    """The client's header lines that go on, and its credential's lines, in whose header an upstream's own key goes."""
 
     caller: Caller
     _: KW_ONLY
@@ -153,7 +153,7 @@ async def _fetch_models(upstream: ModelUpstream, asking: ListingClient) -> Seque
 
 
 def _read(content: bytes) -> Sequence[Json] | None:
-    """Return the models with a name in a list of models; None: it is no such list."""
+    """Return the models with a name in a list of models; None: it is not such a list."""
     if holds_more(content, SERVICE_VALUES_LIMIT):
         return None
     try:

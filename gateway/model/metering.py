@@ -1,8 +1,8 @@
 """The tokens of model calls: counters by the key of the caller, the usage of the context lane, and its limits.
 
-Who asks an upstream pays for it, whether or not the answer arrives. So each try counts that was sent and not refused
-with an error answer: with the tokens that the upstream said, or an estimate. It counts when it ends, whatever ends it:
-its answer, a failure, another try in its place, a client that leaves, the end of the process.
+A request to an upstream costs its caller, whether or not the answer arrives. So each try counts that was sent and not
+refused with an error answer: with the tokens that the upstream stated, or an estimate. It counts when it ends, whatever
+ends it: its answer, a failure, another try in its place, a client that leaves, the end of the process.
 """
 
 from math import ceil
@@ -36,7 +36,7 @@ class ModelUsageRecorder:
         upstream: str = "",
         times: Times | None = None,
     ) -> None:
-        """Count one try, or a call that no upstream was sent, of the model and upstream that were asked."""
+        """Count one try, or a call that went to no upstream, of the model and upstream that served it."""
         caller = exchange.caller
         if self._recorded is not None:
             self._recorded(usage, caller.name, caller.tenant, model, upstream, LANE, times)
@@ -47,14 +47,14 @@ class ModelUsageRecorder:
 
 
 class _SentRequest:
-    """A request to an upstream, and what its answer says of itself. What it does not say is estimated."""
+    """A request to an upstream, and the usage that its answer states. What it does not state is estimated."""
 
     __slots__ = ("call", "came", "is_read", "model", "said", "sent", "sent_bytes", "streams", "texts")
 
     def __init__(self, call: UpstreamCall, sent_bytes: int) -> None:
         self.call = call
         self.sent_bytes = sent_bytes
-        self.said: TokenCounts | None = None  # its last word: some tell their tokens so far with every chunk
+        self.said: TokenCounts | None = None  # its last report: some servers report with every chunk
         self.texts = 0.0  # the tokens of its texts
         self.is_read = False  # some of it
         self.model = ""
@@ -65,7 +65,7 @@ class _SentRequest:
         """Read a chunk that is more than a text."""
         self.is_read = True
         said = parse_tokens(chunk.get("usage"))
-        if said is not None and said.input:  # no prompt has none: what says so has counted nothing
+        if said is not None and said.input:  # every prompt has some: a 0 means that nothing was counted
             self.said = said
         elif self.said is None:
             self.texts += estimate_text_tokens(chunk)
@@ -80,7 +80,7 @@ class _SentRequest:
         return build_times(self.sent, self.came, perf_counter(), streamed_tokens=streamed)
 
     def tokens(self) -> TokenCounts:
-        """Return what the upstream said, or an estimate. Of what nobody could read, all may be text."""
+        """Return the upstream's counts, or an estimate. All of an unreadable answer may be text."""
         if self.said is not None:
             return self.said
         is_read = self.is_read or self.texts > 0
@@ -89,7 +89,7 @@ class _SentRequest:
 
 
 class CallMeter:
-    """The meter of one call of a model, which is counted once, and of its tries. `by` is who is asked now."""
+    """The meter of one call of a model, counted once, and of its tries. `by` is the current model and upstream."""
 
     def __init__(
         self, metering: ModelUsageRecorder, exchange: Exchange, by: AnsweredBy, limits: CallLimits | None

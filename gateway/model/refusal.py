@@ -15,7 +15,7 @@ from gateway.model.upstream_client import Target
 CHAT = b"/chat/completions"
 #: How much of an upstream's error answer is read for its message.
 ERROR_LIMIT_BYTES = 65536
-#: Longest wait that is passed on; openai-node waits literally for whatever it is told.
+#: Longest wait that is passed on; openai-node waits for any stated time literally.
 RETRY_AFTER_S = 60
 _TYPE_CHARS = 100
 #: Status of a path that is not there: mostly the base URL is wrong.
@@ -63,7 +63,7 @@ def _wait_s(head: ResponseHead) -> float | None:
 
 
 def error_in_answer(event: Json, target: Target) -> GatewayError:
-    """Return the error that an upstream sent as its answer, behind a head that says 200.
+    """Return the error that an upstream sent as its answer, behind a head with 200.
 
     One that names no status counts as 502: another upstream may answer. It opens no breaker, as the request may be at
     fault.

@@ -1,4 +1,4 @@
-"""Spans of model calls, in OpenTelemetry's names for GenAI. Nothing of what is said is in them."""
+"""Spans of model calls, in OpenTelemetry's names for GenAI. They contain no text of the conversation."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -11,7 +11,7 @@ from gateway.contracts.trace_context import CURRENT
 from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
 from gateway.usage.tokens import parse_tokens
 
-#: Settings of a request that a span says, by their names in the API.
+#: Settings of a request that a span records, by their names in the API.
 _SETTINGS: Final = (
     ("max_tokens", "gen_ai.request.max_tokens"),
     ("max_completion_tokens", "gen_ai.request.max_tokens"),
@@ -28,7 +28,7 @@ _MOST: Final = 1 << 63
 def traced_model(core: Handler, tracer: Tracer, *, provider_of: Callable[[Json], str]) -> Handler:
     """Return `core` with a span for each call, from the request to the end of the answer.
 
-    `provider_of` returns who is asked first for a body.
+    `provider_of` returns the first provider for a body.
     """
 
     async def handle(exchange: Exchange) -> Reply:
@@ -51,7 +51,7 @@ def traced_model(core: Handler, tracer: Tracer, *, provider_of: Callable[[Json],
 
 
 def _trace_reply(reply: Reply, span: Span, *, asked: float) -> Reply:
-    """Return a reply whose end is that of the span. It was asked for at this time of `perf_counter`."""
+    """Return a reply whose end is the span's end. It was requested at this time of `perf_counter`."""
     first_s: float | None = None
 
     async def stream(emit: Emit) -> None:
@@ -85,7 +85,7 @@ def _note_settings(span: Span, body: Json) -> None:
 
 
 def _note_answerer(span: Span, reply: Reply, *, first_s: float | None) -> None:
-    """Name the model that was asked at last, as an alias stands for several, and when its answer began."""
+    """Name the model that served the call at last, as an alias stands for several, and when its answer began."""
     by = reply.by
     if by is not None and by.upstream:
         span.name = f"chat {by.model}"
@@ -102,7 +102,7 @@ def _note_answerer(span: Span, reply: Reply, *, first_s: float | None) -> None:
 
 
 def _note_chunk(span: Span, chunk: Json) -> None:
-    """Note the facts of an answer that a chunk brings: who says it, why it ends, its tokens."""
+    """Note the facts of an answer that a chunk brings: its id and model, why it ends, its tokens."""
     attributes = span.attributes
     for name in ("id", "model"):
         if isinstance(said := chunk.get(name), str):

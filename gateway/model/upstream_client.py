@@ -30,7 +30,7 @@ class ModelUpstream:
 class Target:
     """One endpoint of an upstream, whose counts are in `tally`, for one call.
 
-    `error_status` is that of an error that it sent as its answer, behind a head that says 200; None: it sent none.
+    `error_status` is the status of an error that it sent as its answer, behind a head with 200; None: it sent none.
     `is_excused`: that error names no status, so that the request may be at fault.
     """
 

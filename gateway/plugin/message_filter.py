@@ -22,7 +22,7 @@ from gateway.plugin.stream_redactor import PIECE_CHARS, TextFilter, feed_in_piec
 Change: TypeAlias = Callable[[str], Work[str]]
 
 _CALLS: Final = ("tool_calls", "function_call")
-#: Texts that are data, or words of the API's own: nobody reads them.
+#: Texts that are data, or words of the API: they are not shown to a reader.
 _SILENT: Final = frozenset(
     (
         *("b64_json", "data", "encrypted_content", "file_data", "signature", "thought_signature"),
@@ -193,7 +193,7 @@ def screened_reply(
     events: Change | None = None,
     shadow: bool = False,
 ) -> Reply:
-    """Return the reply with each of its texts through a filter of its own. Held text comes before the end.
+    """Return the reply with each of its texts through a separate filter. Held text comes before the end.
 
     `calls` gets the model's own calls once they are whole; None: they go on as they come. `over` gets any other text of
     the answer, such as a citation, in pieces as they come. `events` looks into the gateway's events of calls.

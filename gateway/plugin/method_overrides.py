@@ -20,7 +20,7 @@ _NAMES: Final = words("""
 _MARKED: Final = words("method verb override httpmethod httpverb requestmethod m")
 #: In a name with one of these a value that is a writing method is one.
 _TELLING: Final = re.compile("method|verb|override|httpaction")
-#: Methods that do more than read (HTTP, WebDAV, and those of graph APIs), as letters.
+#: Methods that do more than read (HTTP, WebDAV, graph APIs), as letters.
 _WRITING: Final = words("""
     post put patch delete del create update destroy remove merge mkcol mkcalendar copy move purge link unlink lock
     unlock proppatch acl bind rebind unbind checkin checkout label uncheckout connect

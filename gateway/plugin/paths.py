@@ -32,11 +32,11 @@ _PUBLIC_PROC = re.compile(
     "/proc/(?:cpuinfo|meminfo|version|uptime|loadavg|stat|mounts|filesystems|partitions|diskstats|vmstat|swaps|devices"
     "|net/(?:dev|route|tcp|udp|arp))?"
 )
-#: Folders below the root in which a glob may match what is nobody's business.
+#: Folders below the root in which a glob may match private files.
 _SYSTEM = frozenset({"etc", "proc", "dev", "root", "home", "run", "users", "sys", "boot"})
 #: As many steps up may end at the root.
 _FAR_UP = 3
-#: Each name of a brace is looked at with the whole path: more characters than these nobody types.
+#: Each name of a brace is looked at with the whole path: no typed command has more characters.
 _MOST_SPELLED = 1 << 14
 _TOO_LONG = "its brace has too many names"
 _GLOB = re.compile(r"[*?\[]")
@@ -64,7 +64,7 @@ def unseen(text: str) -> str | None:
 
 
 def concern(path: str) -> str | None:
-    """Why reading this path needs a person under the hardened profile; None: nothing in its spelling says so.
+    """Return why reading this path needs a person under the hardened profile; None: its spelling is harmless.
 
     Both separators count, case does not, and dot segments are resolved as written.
     """

@@ -1,4 +1,4 @@
-"""Regular expressions of an operator, checked so that no text of a stranger can make one slow, or hold a stream back.
+"""Regular expressions of an operator, checked so that no untrusted text can make one slow, or hold a stream back.
 
 Python's engine goes back and tries again. How often it can, is bounded here before the first text comes.
 """
@@ -26,7 +26,7 @@ def compile_pattern(name: str, pattern: str) -> Pattern:
     """Return the rule of a pattern. Case does not count. Raises ValueError, which names the pattern and the reason.
 
     Refused are patterns that match nothing or more than `WIDTH_CHARS`, look ahead, behind or back (`\\1`), or anchor
-    anything but words (`\\b`), and those with so many ways to match that a text could make them slow.
+    anything but words (`\\b`), and patterns with so many ways to match that a text could make them slow.
     """
     try:
         return _compile_pattern(name, pattern)

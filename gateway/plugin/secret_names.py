@@ -101,7 +101,7 @@ def is_secret_folder(name: str) -> bool:
 def is_secret_file(name: str) -> bool:
     """Return whether a file of this name (lower case) usually holds secrets, or is a copy of one that does.
 
-    A longer name than a file can have is nobody's: it is not looked through.
+    A name that is too long for a file is not searched.
     """
     if len(name) > _MOST_CHARS:
         return True

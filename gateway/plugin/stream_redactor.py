@@ -2,8 +2,8 @@
 
 The result does not depend on how the text was cut into pieces.
 
-Theory of operation. Text is folded character by character, so that a piece folds by itself. Rules read the folded
-text; `_starts` leads back to the text as it came. A rule says where the text is settled: every match that begins before
+Theory of operation. Text is folded character by character, so that a piece folds by itself. Rules read the folded text;
+`_starts` leads back to the text as it came. A rule reports where the text is settled: every match that begins before
 that place is there as a whole, with the character behind it, and no further text changes it. The screen takes matches
 that begin before the place where all rules are settled, always the one that begins first, and sends what lies before
 them and around them. The rest waits. So at most `width` characters of a rule are held back, in folded text.
@@ -41,7 +41,7 @@ _MARKS: Final = frozenset(("Mn", "Me", "Cf"))
 #: Letters and symbols that show nothing: Hangul fillers, a Braille cell without dots.
 _BLANK: Final = frozenset("\u115f\u1160\u2800")
 _MINUS: Final = "\u2212"
-#: Characters that a table remembers: those of any one language, and not all that a stranger can send.
+#: Characters that a table remembers: the characters of any one language, and not all that untrusted text can contain.
 _KEPT_LETTERS: Final = 30_000
 
 

@@ -168,7 +168,7 @@ def _check_store(document: Document, folder: Path | None) -> Path | None:
 
 
 def _folder(document: Document) -> Path | None:
-    """Return the configured folder of the operator's plugins; None: it is no path, which is reported already."""
+    """Return the configured folder of the operator's plugins; None: it is not a path, which is reported already."""
     value = document.get(*FOLDER)
     try:
         folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, document.folder)

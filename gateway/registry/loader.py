@@ -1,7 +1,7 @@
 """The lookup from `use:` and `with:` to a built plugin: a file's name is the plugin's; a dotted name is a module.
 
-The module is an installed one. A file is one of ours, or one of the operator's folder. Of the latter only those that
-the configuration uses are imported.
+The module is an installed one. A file is one of the built-in plugins, or one of the operator's folder. From that
+folder, only plugins that the configuration uses are imported.
 """
 
 import importlib
@@ -30,7 +30,7 @@ PACKAGE: Final = "gateway.plugins"
 #: The groups of entry points of installed plugins: `twolane.tools` and its like.
 ENTRY_POINTS: Final = "twolane"
 
-#: Plugins of ours that stand in a room of the gateway: the service of an MCP server.
+#: Built-in plugins that are a part of the gateway: the service of an MCP server.
 _ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service"}
 
 #: The settings of a plugin: its `with:`, or its own model where the configuration has read that.
@@ -55,7 +55,7 @@ class SettingFault:
 
 
 def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
-    """Return the plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
+    """Return a plugin: built-in, of the operator's `folder`, or an installed module. Raises PluginProblem."""
     own = _own_file(kind, name, folder)
     if own is not None and name in get_reserved_names(kind):
         raise PluginProblem(("use",), clash(own, file_of_ours(kind, name)))
@@ -131,7 +131,7 @@ def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
 
 
 def is_copy_of_ours(kind: Kind, name: str, folder: Path) -> bool:
-    """Return whether a plugin of the folder has the sources of ours, as in the checkout that we were installed from."""
+    """Return whether a plugin of the folder has a built-in one's sources, as in the checkout of this installation."""
     if name not in get_reserved_names(kind):
         return False
     own = _sources(get_plugin_file(folder, kind, name))
@@ -139,7 +139,7 @@ def is_copy_of_ours(kind: Kind, name: str, folder: Path) -> bool:
 
 
 def _sources(file: Path) -> Mapping[str, bytes] | None:
-    """Return what a plugin consists of by the names of its files; None: it cannot be read, or is no ordinary one."""
+    """Return what a plugin consists of by the names of its files; None: it is not readable, or not ordinary."""
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     try:
         return {str(one.relative_to(file.parent)): one.read_bytes() for one in files}
@@ -163,7 +163,7 @@ def clash(own: Path, ours: Path) -> str:
 
 
 def _shown_module(name: str | None) -> str:
-    """Return a module's name as the plugin writes it: `.client` for one of its own folder."""
+    """Return a module's name as the plugin writes it: `.client` for one in its own folder."""
     inside = (name or "").partition("@")[2].partition(".")[2]
     return f".{inside}" if inside else name or "?"
 

@@ -17,9 +17,9 @@ from typing import Final
 
 from gateway.config.trusted_file import UnsafePluginError, read_trusted_file
 
-#: Most modules of one plugin: a folder with more is no plugin's.
+#: Most modules of one plugin: a folder with more is not a plugin's.
 MOST_MODULES: Final = 200
-#: Most versions of one plugin whose sources stay loaded: a plugin in use may still import modules of its own.
+#: Most versions of one plugin whose sources stay loaded: a plugin in use may still import its own modules.
 MOST_DIGESTS: Final = 16
 _SUFFIX: Final = ".py"
 _INIT: Final = "__init__.py"

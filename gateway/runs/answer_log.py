@@ -4,10 +4,10 @@
 2. A worker that lost the run appends nothing: each append names the fence of the run, and the number of chunks before.
 3. The last entry is the end (`ended`). A log without one belongs to a run that goes on, in this process or another.
 
-Theory of operation. `record` follows the transcript of a live run in a task of its own. The transcript passes all
-chunks that came while the last append was under way, so a slow store makes larger entries and not more of them, and a
-very slow one holds the run back. At the end of the transcript, `record` asks the store what became of the run: one that
-stopped because its process stops, or because it lost the run, has no end here.
+Theory of operation. `record` follows the transcript of a live run in a separate task. The transcript passes all chunks
+that came while the last append was under way, so a slow store makes larger entries and not more of them, and a very
+slow one holds the run back. At the end of the transcript, `record` reads the run's end from the store: one that stopped
+because its process stops, or because it lost the run, has no end here.
 
 `read` yields what is in the store, and waits for more: for a signal where this worker records the answer, else it looks
 again after `LOOK_S`.
@@ -79,7 +79,7 @@ class AnswerLogs:
 
         `first` stores what the log belongs to, and is awaited before the first entry until the store takes it.
 
-        If this worker still records what an earlier run told of it, the entries of this one come behind those.
+        If this worker still records an earlier part of the answer, the entries of this part follow it.
         """
         before = self._tasks.get(answer.response_id)
         recording = partial(self._record, first=first) if before is None else partial(self._continue_recording, before)
@@ -124,7 +124,7 @@ class AnswerLogs:
                 return entries
 
     async def append(self, answer: RecordedAnswer, chunks: Sequence[Chunk]) -> None:
-        """Append entries behind those that are there. Raises ConflictError, StoreError."""
+        """Append entries behind the present ones. Raises ConflictError, StoreError."""
         entries = [orjson.dumps(chunk) for chunk in chunks]
         await self._store.append_answer(
             answer.response_id, tenant=answer.tenant, fence=answer.fence, start=answer.start, chunks=entries
@@ -133,7 +133,7 @@ class AnswerLogs:
             news.event.set()
 
     async def close(self) -> None:
-        """Wait until what the runs said is recorded. Call it once the runs of this worker have ended. Idempotent."""
+        """Wait until the runs' answers are recorded. Call it once the runs of this worker have ended. Idempotent."""
         tasks = list(self._tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=STORE_PAUSE_S)
@@ -194,7 +194,7 @@ class AnswerLogs:
 class _Writer:
     """The reader of a transcript that appends what comes. It always owes something, so that it may wait.
 
-    A question that ends a turn is appended with the end: whoever decides on it at once moves the fence of the run on.
+    A question that ends a turn is appended with the end: an immediate decision moves the fence of the run on.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ def has_end(entries: Sequence[Chunk]) -> bool:
 
 
 def tells_all(run: StoredRun, *, shows_calls: bool) -> bool:
-    """Return whether the answer told of a run begins with its first text. Of one that waits it may be the question."""
+    """Return whether the answer begins with the run's first text. A waiting run's may begin with the question."""
     return run.state != "unknown" and (run.state != "awaiting_approval" or shows_calls)
 
 

@@ -23,7 +23,7 @@ def begins_on_record(exchange: Exchange) -> bool:
     """Return whether a turn is stored before its first step.
 
     That is so in the background, where a repeated request must find its response by its key, and to show calls behind a
-    question: whoever continues it after a crash then knows which calls belong to earlier answers.
+    question: the worker that continues it after a crash then knows which calls belong to earlier answers.
     """
     is_behind = exchange.execution.resume is not None and exchange.execution.resume.messages is not None
     return not exchange.dry and (
@@ -34,7 +34,7 @@ def begins_on_record(exchange: Exchange) -> bool:
 def build_opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
     """Yield the chunks that an answer begins with.
 
-    `said` is the text of its turn so far. `steps` are those that the turn may have shown.
+    `said` is the text of its turn so far. `steps` are the steps that the turn may have shown.
     """
     if exchange.delivery.events:
         yield chunks.event({"type": "run.started", "run_id": exchange.id})
@@ -106,7 +106,7 @@ def build_answer(
 ) -> Iterator[Chunk]:
     """Yield the text of an answer with the events of its calls between its pieces.
 
-    `rounds` are the texts that came before calls, and the numbers of those. A text that is not found in the answer
+    `rounds` are the texts that came before calls, and the numbers of the calls. A text that is not found in the answer
     belongs to an earlier turn, or was changed on its way: its calls come where the last one was found.
     """
     at = 0

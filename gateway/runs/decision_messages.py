@@ -1,7 +1,7 @@
 """The messages of the user that come with a decision: the model of the run reads them behind the results of its calls.
 
-They are written with the decision, in an event of their own, so whoever continues the run finds them. No page shows
-that event: the conversation belongs to the person who asked.
+They are written with the decision, in a separate event, so the worker that continues the run finds them. No page shows
+that event: the conversation belongs to the user who sent it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ async def added_messages(store: Journal, run_id: str, *, tenant: str) -> list[Js
 
 
 def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, decides: Sequence[str]) -> list[Json]:
-    """Return the messages that the run does not have, which came in their order before those that it has.
+    """Return the messages that the run does not have, which came in their order before the ones that it has.
 
     A request that goes on from what is stored has new ones only, unless one with the same decisions came before. A run
     that has ended has lost its conversation: of a request with the whole conversation, nothing counts as new.
@@ -64,7 +64,7 @@ def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, d
 
 
 def has_ask_request(messages: Iterable[Json]) -> bool:
-    """Return whether the user who wrote one of these messages wants to be asked before each call."""
+    """Return whether one of these messages requires approval before each call."""
     folded = (fold(content_text(message.get("content"))).text for message in messages)
     return any(find_ask_request(text, shown=shown_text(text)) is not None for text in folded)
 

@@ -40,7 +40,7 @@ class EventFeed:
     async def subscribe(
         self, heard: Heard, *, run_id: str | None = None, parting: Callable[[], None] | None = None
     ) -> AsyncIterator[None]:
-        """Pass each event that is written after this is entered to `heard`, those of one run or of all.
+        """Pass each event that is written after this is entered to `heard`, of one run or of all.
 
         A callback gets each event once, however often it is registered. `parting` is called when the process is about
         to stop; `leaving` is then true. Raises StoreError.

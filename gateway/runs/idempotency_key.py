@@ -51,7 +51,7 @@ def begins_with_record(exchange: Exchange) -> bool:
 
 
 def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
-    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and what the body says."""
+    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and the body's content."""
     digest = hashlib.sha256()
     for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
         data = part.encode(errors="surrogateescape")

@@ -23,18 +23,18 @@ If the store fails, the next attempt comes after two periods. That is still with
 no run. `close` gives all leases back at an orderly stop, so that other workers need not wait for them to end.
 
 Time. Leases are compared in Unix time, because several machines share them. If the clock is set forward, or the machine
-sleeps, all leases look over at once, also those of live workers. `_is_patient` notices this: Unix time has gained on
-the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0). The same goes for a
-clock that was set back: the store takes a lease that ends far ahead for one that is over. It also goes for a failure of
-the store, during which no live worker could renew a lease. Where the store answers late, because somebody locks it, it
-may have failed for others: then a lease must have been over for as long as the slowest of the last answers took
-(`_over_s`).
+sleeps, all leases look over at once, also the leases of live workers. `_is_patient` notices this: Unix time has gained
+on the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0). The same goes
+for a clock that was set back: the store takes a lease that ends far ahead for one that is over. It also goes for a
+failure of the store, during which no live worker could renew a lease. Where the store answers late, because another
+process locks it, it may have failed for others: then a lease must have been over for as long as the slowest of the last
+answers took (`_over_s`).
 
 Dangers.
 - The task in `_held` is compared, not only the run's id. A run may end here and be taken up here again while the store
   still answers. `drop` and `_renew` must not touch the newer task.
 - `claim` refuses a run that is held here, or whose end is owed here: that end is still to be written.
-- `_owed` is bounded. When it is full, the oldest end is dropped, and a person is asked about that run instead.
+- `_owed` is bounded. When it is full, the oldest end is dropped, and that run later needs a person's decision instead.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ LOOK_S, AT_ONCE = LEASE_S / 4, 20
 PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
 #: Unix time that gains or loses so much against the monotonic clock has leapt: it was set, or the machine slept.
 LEAP_S = 1.0
-#: Ends of runs that are queued here while the store takes none. A person is asked about the oldest instead.
+#: Ends of runs that are queued here while the store takes none. The oldest later needs a person's decision instead.
 OWED = 1000
 #: A run that was taken up so often is not given back before its lease is over.
 GIVEN_BACK = 20
@@ -94,7 +94,7 @@ class Leases:
         self._room = room
         self._held: dict[str, asyncio.Task[None]] = {}
         self._owed: dict[str, Change] = {}
-        self._undriven: set[str] = set()  # of those that are ours in the store
+        self._undriven: set[str] = set()  # of runs that this worker owns in the store
         self._left: set[asyncio.Task[None]] = set()
         self._ahead_s = clock.time() - clock.monotonic()
         self._patient_until_s = float("-inf")
@@ -263,7 +263,7 @@ class Leases:
 
     async def _pay(self) -> None:
         for run_id, change in list(self._owed.items()):
-            with suppress(ConflictError):  # somebody has taken it up, or ended it
+            with suppress(ConflictError):  # another worker has taken it up, or ended it
                 await self._store.write(change)
             self._owed.pop(run_id, None)
 

@@ -19,7 +19,7 @@ from gateway.runs.live_run import STOPPING, LiveRun
 from gateway.runs.pending_questions import PendingQuestions
 from gateway.runs.undelivered_answers import JOINABLE_S, OwedAnswers
 
-#: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s).
+#: How long a run with effects waits for its client to come back (the AI SDK repeats its request after 2 s).
 GRACE_S = 3.0
 #: Limits for runs without a client: their number, and the memory of their requests and answers. One may be larger.
 KEPT, KEPT_BYTES = 1000, 64 << 20
@@ -44,7 +44,7 @@ class LiveRuns:
         self._runs: dict[str, LiveRun] = {}
         self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
-        self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
+        self._alone: dict[str, LiveRun] = {}  # runs without a client, in the order in which they lost it
         self._going_on: dict[str, LiveRun] = {}  # of these, the detached ones that have not ended
         self._alone_bytes = 0
         self._closed = False
@@ -166,7 +166,7 @@ class LiveRuns:
         return bool(runs)
 
     async def close(self) -> None:
-        """Stop all runs, and those that begin later. Idempotent."""
+        """Stop all runs, and all that begin later. Idempotent."""
         self._closed = True
         runs = list(self._runs.values())
         for run in runs:

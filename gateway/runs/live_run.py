@@ -1,4 +1,4 @@
-"""One live run: the task that drives it, its answer so far, and the marks by which it says where it stands."""
+"""One live run: the task that drives it, its answer so far, and the marks of its progress."""
 
 import asyncio
 import logging
@@ -26,12 +26,12 @@ log = logging.getLogger("gateway")
 #: The value is the id of the run whose question the turn ends with, or None. ANSWERS: an upstream has accepted the
 #: request, or a cache answers in its place. The value is the reply of that model call.
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
-#: Of several model calls of a run, the one whose result stands furthest behind is told.
+#: Of several model calls of a run, the report is of the one whose result stands furthest behind.
 _CACHE_RESULTS: Final = (None, "hit", "miss", "bypass")
 #: How long a run may take to end once it is cancelled: longer than its tools may (`gateway.agent.call_execution`).
 #: One whose stage takes its cancellation for a failure to get over never ends.
 ENDS_S: Final = 15.0
-#: The reason to cancel a run whose process stops. It is no reason to end the run.
+#: The reason to cancel a run whose process stops. The run itself does not end.
 STOPPING = "stopping"
 _REASONS: Final[MutableMapping[asyncio.Task[None], str]] = WeakKeyDictionary()
 
@@ -241,7 +241,7 @@ class LiveRun:
             error = self._interrupt()
         except Exception as failure:
             error = untold(self.exchange.id) if isinstance(failure, StoreError) and self.may_act else failure
-        except BaseException as failure:  # whoever waits for the answer must not pass it on
+        except BaseException as failure:  # a task that waits for the answer must not pass it on
             error = ExitError(f"the run {self.exchange.id} raised {type(failure).__name__}")
             log.exception("a run failed with what is no Exception, request id %s", self.exchange.id)
         finally:
@@ -288,7 +288,7 @@ class LiveRun:
         self.transcript.settle()
 
     def _end(self) -> None:
-        """Finish a run whose task was cancelled before it began: such a task runs no line of its own."""
+        """Finish a run whose task was cancelled before it began: such a task runs no line at all."""
         if not self.done:
             self._finish(self._interrupt())
 

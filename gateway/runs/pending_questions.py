@@ -48,7 +48,7 @@ class PendingQuestions:
         self._watchers: WeakValueDictionary[str, Watchers] = WeakValueDictionary()
 
     def watchers(self, run_id: str) -> Watchers:
-        """Return the requests that wait for the call that a run is, also those that come later."""
+        """Return the requests that wait for the call that a run is, also requests that come later."""
         return self._watchers.setdefault(run_id, Watchers())
 
     def note(self, fingerprint: str, run_id: str) -> None:

@@ -1,6 +1,6 @@
 """The recorder of one run. It writes no line before a call that matters is judged.
 
-1. A call runs only behind its line `started`, and a person is asked only behind the line that records the question.
+1. A call runs only behind its line `started`, and a question goes to a person only behind the line that records it.
 2. Every line carries the fence of the run's lease: a worker that lost the run cannot write.
 3. A line that could not be written is written with the next one; before an effect it must be.
 
@@ -17,9 +17,9 @@ There are two ways to write a line:
   is logged and the facts stay unwritten for the next line. An end has no next line: it is owed to `Leases`, which
   writes it once the store works.
 
-The life of a step: planned, requested (if a person is asked), started, then finished, failed or unknown. A step that
+The life of a step: planned, requested (if it needs approval), started, then finished, failed or unknown. A step that
 does not run is refused, rejected, expired or cancelled. Its approval moves with it: approved, executing, then done,
-failed or unknown. After a crash, `started` without an outcome is the one state that nobody can decide by reading.
+failed or unknown. After a crash, `started` without an outcome is the one state that the store's lines cannot decide.
 
 The lease. The first line creates the run and holds its lease from then on (`hold`). Each line of a driven run renews
 the lease. A line with any other state than `running`, or of a run that is left, ends the driving and drops it
@@ -29,7 +29,7 @@ Failures of a write, from clear to unclear:
 - ConflictError: another owner has the run. `lost` is raised, and nothing is written any more, except `late`: the report
   of a call that this worker ran, beside the step and not in it.
 - StoreError: not written.
-- UncertainError: perhaps written. `_is_doubtful` is set, and the next line says that it may repeat the earlier one.
+- UncertainError: perhaps written. `_is_doubtful` is set, and the next line states that it may repeat the earlier one.
 - Cancellation: `_commit` shields the write and waits for its end first, however often it is cancelled. So the picture
   always fits the store before the cancellation goes on.
 
@@ -224,7 +224,7 @@ class RunRecorder:
         self._set(number, arguments=was.arguments, sha256=was.sha256, approval_id=was.approval_id)
 
     async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
-        """Write that the call runs. `tainted`: strangers write its result. Raises GatewayError: it must not run."""
+        """Write that the call runs. `tainted`: its result is untrusted. Raises GatewayError: it must not run."""
         self._started = self.steps[number], None if approval is None else approval.id
         with self._or_not([number]):
             if approval is not None:
@@ -300,13 +300,13 @@ class RunRecorder:
             return
         if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
             await self._commit(self._change(self.run.state, driven=False))
-        elif any(step.state == "requested" for step in self.steps):  # whoever was asked may still answer
+        elif any(step.state == "requested" for step in self.steps):  # the person may still answer
             await self.park("awaiting_approval")
         else:
             await self.end("interrupted")
 
     async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
-        """End the run, if it was ever begun, or may be in the store though nobody was told so."""
+        """End the run, if it was ever begun, or may be in the store after an unclear write."""
         if self.run is None and not self._is_doubtful:
             return
         for step in (step for step in self.steps if step.state == "planned" and step.started_s is not None):
@@ -315,7 +315,7 @@ class RunRecorder:
         code, message = (run.error_code, run.error) if error is None else (error.code, error.message)
         self.run = replace(run, answer=answer, error_code=code, error=message)
         self._event("run.finished", {"state": state})
-        with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
+        with suppress(*([GatewayError] if state == "cancelled" else [])):  # the cancellation came first
             await self._later(state)
 
     def _set(self, number: int, **facts: object) -> None:

@@ -72,7 +72,7 @@ def _wishes_of(exchange: Exchange) -> Json:
 
 
 def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
-    """Return what is kept of a request whose run ends: without its conversation, as nobody continues it. None: all.
+    """Return what is kept of a request whose run ends: without its conversation, as it is never continued. None: all.
 
     The short values of its body stay, such as its model: answers to later requests state them. A call is in its step.
     A conversation costs the store its length, and not its square, however many of its runs are on record.
@@ -108,7 +108,7 @@ def load_exchange(
     """Return the exchange of a stored run that continues.
 
     Facts that were never stored come from the request that brings it, and so do `shows_calls`, `background` and
-    `answer_id`. They are None if there is no such request. `known_as` are further names of its answer. A run that began
+    `answer_id`. They are None without such a request. `known_as` are further names of its answer. A run that began
     without people (`reject`) goes on without them.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
@@ -163,7 +163,7 @@ def _load_caller(run: StoredRun, asked: Json) -> Caller:
 
 
 def _bounds(bounds: KeyBounds) -> Json:
-    """Return the bounds of a caller that its run keeps; the others are those of its requests."""
+    """Return the bounds of a caller that its run keeps; the others come from its requests."""
     kept = {"models": bounds.models, "upstreams": bounds.upstreams}
     return {name: value for name, value in kept.items() if value}
 

@@ -50,8 +50,7 @@ _OPEN = frozenset(("started", "unknown"))
 class Settlement:
     """A person's settlement of a step. `result` is the result for the model of a call that was done.
 
-    Strangers may have written it, unless the person declares it `trusted`. `user` is the end user whom the request
-    names.
+    It counts as untrusted, unless the person declares it `trusted`. `user` is the end user whom the request names.
     """
 
     step: int

@@ -1,7 +1,7 @@
 """The narrowing of a run by a request that decides: its fields apply to what the run does from there on.
 
 A narrowing is a JSON object with what the request wants and the run did not have. It widens nothing, and several of
-them hold together. It is written with the decision, in its event, so whoever continues the run finds it.
+them hold together. It is written with the decision, in its event, so the worker that continues the run finds it.
 """
 
 from collections.abc import Mapping

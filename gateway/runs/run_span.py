@@ -1,4 +1,4 @@
-"""The spans of a run and of its approvals: from their begin on, sent by whoever ends them, in whatever process."""
+"""The spans of a run and of its approvals: from their begin on, sent by the process that ends them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,9 +27,9 @@ def run_span(exchange: Exchange, trace: RunTrace, *, error: str) -> Record:
 
 
 def approval_span(approval: Approval, context: TraceContext, *, now_s: float) -> Record:
-    """Return the span of an approval that was decided, perhaps days after it was asked for, and by another process.
+    """Return the span of an approval that was decided, perhaps days after the request for it, and by another process.
 
-    `now_s` is Unix time, the end of one that nobody decided.
+    `now_s` is Unix time, the end of an undecided one.
     """
     ended_s = now_s if approval.decided_s is None else approval.decided_s
     if approval.state == "expired":
@@ -48,7 +48,7 @@ def approval_span(approval: Approval, context: TraceContext, *, now_s: float) ->
 def send_refused(planned: PlannedCall, tracer: Tracer, *, parent: TraceContext, run_id: str) -> None:
     """Send the span of a call that does not run, with the basis of the verdict against it as its error, or `refused`.
 
-    Models make names of tools up, so a name that no tool has is no part of the span's name.
+    Models make names of tools up, so an unknown name is left out of the span's name.
     """
     tool = planned.call.tool
     attributes: dict[str, Attribute] = {
@@ -68,7 +68,7 @@ async def send_cancelled(
 ) -> None:
     """Send the spans of a run that was cancelled, and of the approvals that ended with it.
 
-    `run` is as it was before; `tracer` None: there are no traces. Whoever drove the run meanwhile has lost it, and
+    `run` is as it was before; `tracer` None: tracing is off. A worker that drove the run meanwhile has lost it, and
     sends none of these. Raises StoreError.
     """
     if tracer is None or (found := _find_sampled(run)) is None:
@@ -79,7 +79,7 @@ async def send_cancelled(
         if one.state == "cancelled" and one.decided_s is None:
             one = replace(one, decided_s=now_s, decided_by=by, via=via)
         elif is_driven:
-            continue  # its driver has told it
+            continue  # its driver has sent it
         elif one.state == "cancelled":
             one = replace(one, state="approved")
         tracer.send(approval_span(one, tracer.below(trace.context), now_s=now_s))
@@ -90,9 +90,9 @@ async def send_cancelled(
 def send_failed(
     run: StoredRun, tracer: Tracer | None, *, waiting: Sequence[Approval], error: str, now_s: float
 ) -> None:
-    """Send the spans of a run that nobody can drive any more, and of the approvals that it was `waiting` for.
+    """Send the spans of a run that no worker can drive any more, and of the approvals that it was `waiting` for.
 
-    `error` is the type of the error that ended it; `tracer` None: there are no traces.
+    `error` is the type of the error that ended it; `tracer` None: tracing is off.
     """
     if tracer is None or (found := _find_sampled(run)) is None:
         return
@@ -113,7 +113,7 @@ async def list_waiting_approvals(run: StoredRun, store: Journal) -> Sequence[App
 
 
 def _find_sampled(run: StoredRun) -> tuple[Exchange, RunTrace] | None:
-    """Return the exchange of a stored run and its trace, if somebody will see that."""
+    """Return the exchange of a stored run and its trace, if it is exported."""
     exchange = load_exchange(Resume(run), approvals="turn")
     trace = exchange.execution.trace
     return None if trace is None or not trace.context.sampled else (exchange, trace)

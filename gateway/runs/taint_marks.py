@@ -1,4 +1,4 @@
-"""Marks of answers that strangers had a part in, by the names under which requests refer to them later.
+"""Marks of answers with untrusted parts, by the names under which requests refer to them later.
 
 A name is the id of the request that an answer was for, of the run that gave it, or of a conversation that has it.
 """

@@ -64,12 +64,12 @@ class Transcript:
         self.chunks: list[Chunk] = []
         self.error: BaseException | None = None
         self.done = False
-        self._chars = self._parsed = 0  # of all chunks, and the number of those that are no lines
+        self._chars = self._parsed = 0  # of all chunks, and the number of chunks that are not lines
         self._sure_chars = 0  # up to so many, all clients keep up, and the answer is not too long
         self._settled = 0, 0, 0  # chunks, characters and parsed chunks that `forget` leaves
         self._readers: list[_Reader] = []
         self._telling = False
-        self._room: asyncio.Event | None = None  # while somebody waits in `room`
+        self._room: asyncio.Event | None = None  # while a task waits in `room`
         self._ended = asyncio.Event()
         self._open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -200,7 +200,7 @@ class Transcript:
         reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
 
     def _tell_room(self, room: asyncio.Event) -> None:
-        """Wake whoever waits in `room`: a reader got on, or left."""
+        """Wake the tasks that wait in `room`: a reader got on, or left."""
         self._room = None
         room.set()
 

@@ -1,10 +1,10 @@
 """Answers of runs with effects that no client has whole, in memory that all workers of a gateway share.
 
-A client that repeats its request, without saying so, gets to any worker. By this memory that worker knows that there is
-a run to look for in the store, and no request has to ask the store for one.
+A client that repeats its request, without a mark, gets to any worker. By this memory that worker knows whether the
+store has a run for it, and no request has to search the store for one.
 
 1. The supervisor makes one `SharedAnswers` before it forks. Each worker opens it at its own place and writes there. At
-   other places it only clears what it has told.
+   other places it only clears entries that it has delivered.
 2. An answer is under way while a client of its worker reads it. It is owed once that client is gone, or its worker is:
    the system takes the lock of a worker that dies, however it dies.
 3. A request has one entry of a place, by its digest. What another request overwrites there, and what is owed for longer

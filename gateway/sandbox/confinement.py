@@ -1,4 +1,4 @@
-"""The confinement that this machine has: found out by trying, strongest first, and never weaker than was asked for."""
+"""The confinement that this machine has: found out by trying, strongest first, and never weaker than requested."""
 
 import dataclasses
 import shutil
@@ -37,7 +37,7 @@ class Choice:
 async def strongest(sandbox: Sandbox, order: Order) -> Choice:
     """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`.
 
-    A trial that was stopped says nothing about its level, so that none weaker takes its place. Neither does one where
+    A trial that was stopped proves nothing about its level, so that none weaker takes its place. Neither does one where
     there is no overlay and a FIFO in the folder.
     """
     reasons: list[str] = []

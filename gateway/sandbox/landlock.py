@@ -1,8 +1,8 @@
 """Landlock, the part of Linux by which a process gives up access to files, TCP and other processes for good.
 
-Named by the versions of its interface (ABI): 1 files (Linux 5.13), 2 renames between folders, 3 truncation, 4 TCP,
-5 ioctl on devices, 6 abstract unix sockets and signals (Linux 6.12). Older ones leave what they do not know allowed;
-`gateway.sandbox.seccomp` closes those gaps.
+Named by the versions of its interface (ABI): 1 files (Linux 5.13), 2 renames between folders, 3 truncation, 4 TCP, 5
+ioctl on devices, 6 abstract unix sockets and signals (Linux 6.12). Older ones leave what they do not know allowed;
+`gateway.sandbox.seccomp` closes these gaps.
 """
 
 import ctypes
@@ -70,7 +70,7 @@ def abi() -> int:
 def restrict(
     *, readable: Sequence[str], writable: Sequence[str], devices: Sequence[str], data: Sequence[str] = ()
 ) -> None:
-    """Leave this thread and its children only those paths, no TCP, and no signals to processes outside.
+    """Leave this thread and its children only these paths, no TCP, and no signals to processes outside.
 
     `data` is read, and not executed. What is `readable` or a device may be missing; all else must be there. Links are
     followed once, now.

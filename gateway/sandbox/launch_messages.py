@@ -16,14 +16,14 @@ Level = Literal["bubblewrap", "namespaces", "landlock", "none"]
 #: since what watched it was killed.
 End = Literal["exited", "timeout", "cancelled", "processes", "memory", "output", "unconfined", "not_started", "lost"]
 
-#: What commands may read and run besides their folder: programs and what those need, and nothing that is configured.
+#: What commands may read and run besides their folder: programs and their needs, and nothing that is configured.
 SYSTEM: Final = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/share"),
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"),
 )
-#: Where a command that may write nothing else finds a folder of its own: the first that is
-#: neither above a path of the order nor in one.
+#: Where a command that may write nothing else finds its own folder: the first that is neither above a path of the order
+#: nor in one.
 _SCRATCHES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (an empty folder lies over it)
 _SCRATCH_BYTES: Final = 64 << 20
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -97,7 +97,7 @@ class Order:
 class CommandOutcome:
     """`code` as shells count: 128 and the signal for what a signal ended.
 
-    `detail` says why it could not begin, or what was killed.
+    `detail` states why it could not begin, or what was killed.
     """
 
     end: End

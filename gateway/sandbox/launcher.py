@@ -1,11 +1,11 @@
 """The process between the gateway and a command: confines the command, watches it, and ends all that came of it.
 
-It is a program of its own, so that nothing of the gateway (threads, descriptors, memory) is in it. It reads an order
-from its standard input and keeps that open: its end means that the command is to end. The outcome goes to the
-descriptor named by its last argument. Standard output and error belong to the command.
+It is a separate program, so that nothing of the gateway (threads, descriptors, memory) is in it. It reads an order from
+its standard input and keeps that open: its end means that the command is to end. The outcome goes to the descriptor
+named by its last argument. Standard output and error belong to the command.
 
-1. A step of the confinement that fails ends the attempt, before the command runs, and is told.
-2. When the launcher has told the outcome, no process of the command is left.
+1. A step of the confinement that fails ends the attempt, before the command runs, and is reported.
+2. When the launcher has reported the outcome, no process of the command is left.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _WATCH_S, _WATCH_PART, _LONGEST_WATCH_S = 0.05, 0.05, 1.0
 #: Generations of processes that belong to the sandbox and not to the command.
 _FRAME: Final = {"bubblewrap": 2, "namespaces": 1, "landlock": 0, "none": 0}
 _SIGNALLED: Final = 128
-#: More than bubblewrap ever tells about itself.
+#: More than bubblewrap ever reports.
 _STATUS_BYTES: Final = 1 << 16
 
 
@@ -153,7 +153,7 @@ def _wake_on_children() -> int:
 
 
 def _on_signal(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: a signal needs a handler to wake anybody."""
+    """Do nothing: a signal needs a handler to wake the loop."""
 
 
 def _bubblewrap_outcome(status: int, own_code: int) -> CommandOutcome:

@@ -1,10 +1,10 @@
-"""The memory that some processes hold, counted by what the kernel tells of each: an upper bound that no process lowers.
+"""The memory that some processes hold, counted by the kernel's figures for each: an upper bound that no process lowers.
 
-Resident memory alone is no bound. Pages of shared memory stay when no process has mapped them any more, and bytes that
-wait in a socket belong to no process. `gateway.sandbox.seccomp` refuses what could not be counted here (memfd, SysV,
-anonymous shared mappings); what is left is a shared mapping of /dev/zero, which nobody can bound once part of it is
-unmapped, and sockets. The kernel's own memory for mappings, filters of system calls and events (inotify) is charged.
-So is what a process watches (epoll), as its user has only so many watches, and so are its locks on files.
+Resident memory alone is not a bound. Pages of shared memory stay when no process has mapped them any more, and bytes
+that wait in a socket belong to no process. `gateway.sandbox.seccomp` refuses what could not be counted here (memfd,
+SysV, anonymous shared mappings); what is left is a shared mapping of /dev/zero, which has no bound once part of it is
+unmapped, and sockets. The kernel's own memory for mappings, filters of system calls and events (inotify) is charged. So
+is what a process watches (epoll), as its user has only so many watches, and so are its locks on files.
 """
 
 import os
@@ -142,7 +142,7 @@ def stored_bytes(scratch: str) -> int:
 def _threads(pid: int) -> list[str]:
     """Return the folders of a process's threads.
 
-    The first may have ended, and shows no memory then. Each may have descriptors of its own.
+    The first may have ended, and shows no memory then. Each may have its own descriptors.
     """
     try:
         return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208

@@ -32,10 +32,10 @@ SCRATCH_INODES: Final = 4096
 
 
 def enter(*, mounts_only: bool = False) -> None:
-    """Move this process into namespaces of its own; its next child is the first process there.
+    """Move this process into its own namespaces; its next child is the first process there.
 
-    `mounts_only`: network, processes and IPC stay those of the machine. The user keeps its number. Raises OSError where
-    the machine does not let it.
+    `mounts_only`: network, processes and IPC stay the machine's. The user keeps its number. Raises OSError where the
+    machine does not let it.
     """
     user, group = os.getuid(), os.getgid()
     unshare(_NEWUSER | _NEWNS | (0 if mounts_only else _NEWPID | _NEWNET | _NEWIPC | _NEWUTS))
@@ -87,7 +87,7 @@ def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: boo
 
 
 def _require_no_fifo(folder: str) -> None:
-    """Raise OSError where something below the folder may be a FIFO: what a command reads of it, nobody else reads."""
+    """Raise OSError where something below the folder may be a FIFO: a command could take its readers' data."""
     folders, left = [folder], _MOST_ENTRIES
     while folders:
         here = folders.pop()
@@ -133,9 +133,9 @@ def make_read_only(folders: Sequence[str], *, scratch: str) -> None:
 
 
 def show(paths: Sequence[str], devices: Sequence[str], *, root: int) -> None:
-    """Make these paths, with all that is mounted there, the only ones below the folder `root`; those that exist.
+    """Make these paths, with all that is mounted there, the only ones below the folder `root`, as far as they exist.
 
-    A path that is only looked up, and not opened, can have an effect, too: an automounter asks a network for it.
+    A path that is only looked up, and not opened, can have an effect, too: an automounter requests it from a network.
     """
     top = Path(f"/proc/self/fd/{root}")
     for path in map(Path, sorted(paths)):

@@ -1,6 +1,7 @@
 """The living descendants of this process: found, counted, and ended.
 
-Whoever uses this has made itself the reaper of orphans (PR_SET_CHILD_SUBREAPER), so that nobody can leave the family.
+The process that uses this has made itself the reaper of orphans (PR_SET_CHILD_SUBREAPER), so that none can leave the
+family.
 """
 
 import os
@@ -30,7 +31,7 @@ class ProcessInfo:
 
 
 def members(*, ended: bool = False) -> list[ProcessInfo]:
-    """Return all descendants of this process that live; also those that have `ended` and that wait to be reaped."""
+    """Return all descendants of this process that live; also processes that have `ended` and wait to be reaped."""
     children: dict[int, list[ProcessInfo]] = {}
     with os.scandir(_PROC) as entries:
         for entry in entries:

@@ -17,7 +17,7 @@ _HOME: Final = str(Path(__file__).parents[2])
 _BOOT: Final = "import sys; sys.path.append(sys.argv[1]); from gateway.sandbox.launcher import main; main()"
 #: Some builds of Python do not start without these; the command never sees them.
 _NEEDED_BY_PYTHON: Final = ("LD_LIBRARY_PATH",)
-#: How long the launcher has to clean up after it was told to, before it is killed itself. What the command started
+#: How long the launcher has to clean up after the order to end, before it is killed itself. What the command started
 #: would outlive that, so it is more than a launcher needs that gets a hundredth of a busy machine.
 _END_S: Final = 10.0
 #: How long the streams of a launcher may stay open behind its end.
@@ -86,7 +86,7 @@ class _Launcher(asyncio.SubprocessProtocol):
             self.over.set()
 
     def process_exited(self) -> None:
-        # The end of both streams follows at once, unless somebody killed the launcher and left its command.
+        # The end of both streams follows at once, unless another process killed the launcher and left its command.
         asyncio.get_running_loop().call_later(_STREAMS_S, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the protocol's signature)

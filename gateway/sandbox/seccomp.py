@@ -36,7 +36,7 @@ _NOT_UNIX: Final = 0xFFFFFFFE  # every bit that AF_UNIX lacks
 _OWNERS: Final = (8, 15)
 #: fcntl(2): F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, F_SET_RW_HINT, F_SET_FILE_RW_HINT.
 _LOCKS_AND_HINTS: Final = (6, 7, 37, 38, 1024, 1026, 1036, 1038)
-#: ioctl(2), what only asks, or is about the descriptor itself: TCGETS, TIOCGPGRP, TIOCOUTQ, TIOCGWINSZ, FIONREAD,
+#: ioctl(2), what only reads, or is about the descriptor itself: TCGETS, TIOCGPGRP, TIOCOUTQ, TIOCGWINSZ, FIONREAD,
 #: FIONBIO, FIONCLEX, FIOCLEX, FIGETBSZ, FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR.
 _ASKING: Final = (
     *(0x5401, 0x540F, 0x5411, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x2),
@@ -150,8 +150,8 @@ ALWAYS: Final = (
     RefusedSyscall("sendfile", 40, 71, answer=_EINVAL),
     # A set of rules holds a few MB of the kernel's memory. Without this call there seems to be no Landlock.
     RefusedSyscall("landlock_create_ruleset", 444, 444, answer=_ENOSYS),
-    # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
-    # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
+    # In its own user namespace a process has every right: to mount a tmpfs, whose pages no process has mapped, and to
+    # reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
     RefusedSyscall("unshare", 272, 97),
     RefusedSyscall("setns", 308, 268),
     RefusedSyscall("clone", 56, 220, when=(Bits(0, any=_NEW),)),
@@ -216,7 +216,7 @@ SIGNALS: Final = (
 )
 #: For commands that may have no effect: what needs no right to write, and others notice all the same.
 READ_ONLY: Final = (
-    # Locks, leases and hints on a file that is open for reading hold up whoever writes it.
+    # Locks, leases and hints on a file that is open for reading hold up its writers.
     RefusedSyscall("flock", 73, 32),
     RefusedSyscall("fcntl", 72, 25, when=(OneOf(1, _LOCKS_AND_HINTS),)),
     # Of watches a user has a few, for all processes together.
@@ -243,9 +243,9 @@ READ_ONLY: Final = (
     # The machine has so many events of asynchronous I/O and so many huge pages, for all of its users together.
     RefusedSyscall("io_setup", 206, 0),
     RefusedSyscall("mmap", 9, 222, when=(Bits(3, all=_MAP_HUGETLB),)),
-    # A futex in a file is one for all who map it, also for reading, also through an overlay. Whoever waits there takes
-    # another's wake-up, and whoever requeues takes the waiters. A wait ends at once, as if the value had changed, since
-    # C libraries join threads so; waking up others is harmless (futex(2): wake-ups may be spurious).
+    # A futex in a file is one for all who map it, also for reading, also through an overlay. A process that waits there
+    # takes another's wake-up, and one that requeues takes the waiters. A wait ends at once, as if the value had
+    # changed, since C libraries join threads so; waking up others is harmless (futex(2): wake-ups may be spurious).
     RefusedSyscall("futex", 202, 98, when=(Bits(1, none=_FUTEX_PRIVATE), OneOf(1, _FUTEX_WAITS)), answer=_EAGAIN),
     RefusedSyscall(
         *("futex", 202, 98),

@@ -1,6 +1,6 @@
 """The steps by which a freshly forked process becomes a confined command; none of them returns to the caller.
 
-Every step that fails is told through the `report` descriptor, which closes by itself once the program runs.
+Every step that fails is reported through the `report` descriptor, which closes by itself once the program runs.
 """
 
 import os
@@ -20,7 +20,7 @@ from gateway.sandbox.launch_messages import DEVICES, SYSTEM, CommandOutcome, End
 _FAILED: Final = 125
 #: The gateway's own answers come first, on the CPU and when memory runs out.
 _NICE, _OOM_SCORE = 5, "500"
-#: Files of a command are nobody else's to write, whatever the gateway's own mask is.
+#: No other user may write a command's files, whatever the gateway's own mask is.
 _UMASK: Final = 0o022
 #: Of signals and timers that wait, a user has a few thousand, for all processes together.
 _SIGNALS: Final = 256
@@ -55,7 +55,7 @@ def fork(become: Callable[[], NoReturn], *, report: int) -> int:
 
 
 def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: int) -> NoReturn:
-    """`status` is where bubblewrap tells how the command ended."""
+    """`status` is where bubblewrap reports how the command ended."""
     if order.read_only:
         _require_unnoticed((*SYSTEM, *order.readable, order.cwd))
         # bubblewrap binds what lies there: an overlay, through which no FIFO is reached.
@@ -137,7 +137,7 @@ def _require_unnoticed(shown: Sequence[str]) -> None:
 
 
 def asked_of_a_network(mounts: str, shown: Sequence[str]) -> str | None:
-    """Return a folder at or below the `shown` paths in which a network is asked for names, but for those in /proc.
+    """Return a folder at or below the `shown` paths in which names come from a network, but for the ones in /proc.
 
     What is mounted over such a folder, which is what an automounter does for a single one, hides it. `mounts`: see
     proc_pid_mountinfo(5).
@@ -214,7 +214,7 @@ def _missing_truncate() -> tuple[seccomp.RefusedSyscall, ...]:
 
 
 def _ordinary(order: Order, *, base_processes: int) -> None:
-    """Set up what every command gets: a session of its own, limits, no input, no privileges to gain."""
+    """Set up what every command gets: a new session, limits, no input, no privileges to gain."""
     os.setsid()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored stays so over exec

@@ -21,7 +21,7 @@ TRUST: Final[Mapping[str, str]] = {
 
 
 def banner(loaded: LoadedConfig, *, url: str, admin_url: str) -> Iterator[str]:
-    """Yield the lines. `url` and `admin_url` are those of the listeners, without a path; they may be the same."""
+    """Yield the lines. `url` and `admin_url` are the listeners' URLs, without a path; they may be the same."""
     settings = loaded.settings
     upstreams = ", ".join(f"{upstream.name} ({upstream.address})" for upstream in settings.upstreams)
     yield f"Twolane {__version__} is ready."

@@ -19,8 +19,8 @@ _LOOK_S: Final = 0.05
 class BoundedLoad:
     """A function that loads a configuration, with a limit to its time.
 
-    `is_ending` returns whether the process was told to end, so that nothing is waited for. Call it in a thread, or
-    where waiting holds nobody up. Raises ConfigError if the time is over, and what `load` raises.
+    `is_ending` returns whether the process has to end, so that nothing is waited for. Call it in a thread, or where
+    waiting holds nobody up. Raises ConfigError if the time is over, and what `load` raises.
     """
 
     def __init__(

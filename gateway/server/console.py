@@ -38,7 +38,7 @@ SECRET: Final = "console"  # noqa: S105 - its name
 
 @dataclass(frozen=True, slots=True)
 class ActiveConfig:
-    """The configuration in use, as far as the console asks for it."""
+    """The configuration in use, as far as the console needs it."""
 
     settings: Settings
     keys: KeyRing
@@ -108,7 +108,7 @@ class GatewayConditions:
         return digest in await asyncio.shield(self._look)
 
     async def _find_ended_sessions(self) -> Collection[str]:
-        await asyncio.sleep(0)  # until everybody has asked who does in this turn of the loop
+        await asyncio.sleep(0)  # until all callers in this turn of the loop have added their sessions
         asked, self._asked, self._look = self._asked, set(), None
         return await self._store.ended_sessions(asked)
 
@@ -181,9 +181,9 @@ class ConsoleEntry:
         )
 
     async def _listen(self) -> Mapping[str, str]:
-        """Listen on a socket for each address, in a folder that nobody else may enter; return their paths by name.
+        """Listen on a socket for each address, in a folder that no other user may enter; return their paths by name.
 
-        Raises GatewayError where there is no place for them.
+        Raises GatewayError where they have no place.
         """
         paths: dict[str, str] = {}
         loop = asyncio.get_running_loop()

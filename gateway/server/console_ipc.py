@@ -63,7 +63,7 @@ def remove_left_folders() -> None:
 
 
 def _remove_if_left(path: Path) -> None:
-    """Remove a folder of ours if no process holds its lock. Raises OSError."""
+    """Remove a folder of a gateway if no process holds its lock. Raises OSError."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         facts = os.fstat(folder)

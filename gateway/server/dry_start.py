@@ -49,7 +49,7 @@ async def rehearse(loaded: LoadedConfig) -> list[str]:
         log.removeHandler(heard)
     if problems:
         raise ConfigError(tuple(problems))
-    known = load_workflows(settings.workflows).warnings  # said when the file was read
+    known = load_workflows(settings.workflows).warnings  # reported when the file was read
     own = (*decision_warnings(settings), *obstacles, *_service_problems(settings))
     return [*own, *(text for text in heard.texts if text not in known)]
 

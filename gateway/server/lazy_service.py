@@ -1,4 +1,4 @@
-"""Parts of a worker that are imported and made when they are first asked for: starts and idle gateways do without."""
+"""Parts of a worker that are imported and made at their first use: starts and idle gateways do without."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ Made = TypeVar("Made")
 
 
 class FirstUse(Generic[Made]):
-    """A part that `make` makes for whoever asks first. If that fails, the next one who asks has it made again.
+    """A part that `make` makes for its first user. If that fails, the next user has it made again.
 
     `end` ends it when the worker ends.
     """
@@ -24,7 +24,7 @@ class FirstUse(Generic[Made]):
 
     @property
     def part(self) -> Made | None:
-        """Return the part, or None: nobody has asked for it, or it could not be made."""
+        """Return the part, or None: it has no user yet, or it could not be made."""
         making = self._making
         if making is None or not making.done() or making.cancelled() or making.exception() is not None:
             return None

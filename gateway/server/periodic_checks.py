@@ -21,7 +21,7 @@ STORE_PAUSE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicChecks:
-    """The looks of one worker at what the configuration in use (`current`) shares with those of others."""
+    """The looks of one worker at what the configuration in use (`current`) shares with other workers."""
 
     shared: WorkerServices
     current: Callable[[], LaneServices]
@@ -30,7 +30,7 @@ class PeriodicChecks:
     workers: Callable[[], int]
 
     async def run(self) -> None:
-        """Read the changes of other workers until it is cancelled. A store that fails is logged, and asked later."""
+        """Read the changes of other workers until it is cancelled. A store that fails is logged, and read later."""
         while True:
             self.history.look()
             try:

@@ -6,7 +6,7 @@ The supervisor reads and checks the configuration once.
 2. Each worker reports whether it could build the configuration. The first process that knows the outcome stores it.
    The outcome is the same for all: used if all workers could, else refused.
 3. A vote that is still open when a worker is started, or when another reload comes, counts as refused. Each reload has
-   a vote of its own, also where it brings the same configuration as the one before.
+   a separate vote, also where it brings the same configuration as the one before.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ class Handover:
     def __init__(self, *, workers: int) -> None:
         self._workers = workers
         self._fd = os.memfd_create("gateway-configuration", os.MFD_CLOEXEC)
-        #: Digest and outcome of the last one and of the one before it, then what each worker says of the last one.
+        #: Digest and outcome of the last one and of the one before it, then each worker's vote on the last one.
         self._poll = os.memfd_create("gateway-agreement", os.MFD_CLOEXEC)
         os.pwrite(self._poll, (b"\0" * _DIGEST_BYTES + _REFUSED) * 2 + _SILENT * workers, 0)
         self._taken = b""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def build_resumption(
     shared: WorkerServices, *, lane: Callable[[], ContextLane], core: Callable[[], ModelCall]
 ) -> tuple[Resumption, FirstUse["KeptResponses"]]:
-    """Return what continues stored runs, and the kept responses, which follow those of the background.
+    """Return what continues stored runs, and the kept responses, which follow the background ones.
 
     `lane` and `core` return the context lane and the model core of the configuration in use.
     """

@@ -46,7 +46,7 @@ def listen(host: str, port: int, *, workers: int, join: bool) -> ListeningSocket
 
 
 def _bind(host: str, port: int, *, workers: int, join: bool, bound: contextlib.ExitStack) -> list[socket.socket]:
-    """Return a bound socket for each worker. On failure, `bound` closes those made so far."""
+    """Return a bound socket for each worker. On failure, `bound` closes the sockets made so far."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name such as localhost may have addresses of both families; clients try IPv4 in any case.
     family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
@@ -81,8 +81,8 @@ def steer_to_successor(sock: socket.socket, *, ours: int) -> None:
     """Steer new connections to the first gateway that joined the port after us, so that ours can end.
 
     The kernel runs a classic BPF program to choose which of the port's sockets takes a connection. It numbers the
-    sockets in the order in which they began to listen. `ours` of them are ours and come first, so the program is
-    "return ours". While there is no such socket, the kernel chooses as before.
+    sockets in the order in which they began to listen. `ours` of them belong to this gateway and come first, so the
+    program is "return ours". Without such a socket, the kernel chooses as before.
     """
     code = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, ours))
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, struct.pack("HP", 1, ctypes.addressof(code)))

@@ -21,7 +21,7 @@ log = logging.getLogger("gateway")
 _PR_SET_PDEATHSIG = 1
 #: A worker that dies is started again after this long, so that one which cannot live does not spin.
 RESTART_S = 1.0
-#: How long a worker may take to get ready before that is told: it may have a large store to look through.
+#: How long a worker may take to get ready before that is logged: it may have a large store to look through.
 SLOW_START_S = 30.0
 #: How long the others may take to end by themselves where one cannot start.
 SAYS_WHY_S = 5.0
@@ -50,7 +50,7 @@ class Supervisor:
         self._limit_s = limit_s
         self._workers: dict[int, int] = {}
         self._due: dict[int, float] = {}
-        #: Of each worker that is not ready yet: where it says so, and since when that is late.
+        #: Of each worker that is not ready yet: where it reports that, and since when it is late.
         self._starting: dict[int, tuple[int, float]] = {}
         self._is_announced = False
         self._give_up_by: float | None = None
@@ -112,7 +112,7 @@ class Supervisor:
             os._exit(code)
 
     def _read_ready(self) -> None:
-        """Read which workers are ready, and log those that take long."""
+        """Read which workers are ready, and log the slow ones."""
         now_s = time.monotonic()
         for index, (ready, late_s) in list(self._starting.items()):
             try:
@@ -157,7 +157,7 @@ class Supervisor:
             if self._signals_seen:
                 continue
             if not self._is_announced and os.WIFEXITED(status) and os.WEXITSTATUS(status):
-                # It has said why, or another one does, which is as far in a moment.
+                # It has logged why, or another one does, which is as far in a moment.
                 self._give_up_by = time.monotonic() + SAYS_WHY_S
             else:
                 log.error("worker %d ended unexpectedly (%s); starting it again", index, _how(status))

@@ -25,7 +25,7 @@ from gateway.telemetry.shared_counts import Counted, Counts, Key, SharedCounts
 
 log = logging.getLogger("gateway")
 
-#: How long another worker may take to give its gauges; those of one that does not answer are left out of this scrape.
+#: How long another worker may take to give its gauges; a worker that does not answer is left out of this scrape.
 PEER_TIMEOUT_S = 2.0
 #: How often a worker writes down what it has counted: one that is killed takes this much with it.
 WRITE_S = 0.05
@@ -60,7 +60,7 @@ _SMALLEST = frozenset(
 
 
 class Exposition:
-    """The page of one worker, at `index` among those that share their counts. `shared` is empty with one worker.
+    """The page of one worker, at `index` among the workers that share their counts. `shared` is empty with one worker.
 
     `folder` contains the sockets of all of them.
     """
@@ -102,7 +102,7 @@ class Exposition:
         return self._text.render(*await self.numbers(), openmetrics=openmetrics)
 
     def counts(self) -> Counts:
-        """Return the counts of all workers, without those that are counted only at a scrape."""
+        """Return the counts of all workers, without the ones that are counted only at a scrape."""
         own = self._write(self._metrics.collect_counts())
         return own if self._folder is None else merged_counts(one.read() for one in self._shared)
 

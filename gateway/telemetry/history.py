@@ -59,7 +59,7 @@ class _Totals:
 
 
 class History:
-    """The points of one worker. `counts` returns those of all workers, `pending` the number of pending approvals."""
+    """One worker's points. `counts` returns the counts of all workers, `pending` the number of pending approvals."""
 
     def __init__(self, counts: Callable[[], Counts], pending: Callable[[], int], *, clock: HistoryClock) -> None:
         self._counts = counts

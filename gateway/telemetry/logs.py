@@ -105,7 +105,7 @@ class DirectSink:
 class SinkHandler(logging.Handler):
     """The handler that passes records of `logging` to a sink, with the fields of `extra={"facts": {...}}`.
 
-    A log call with a mistake of its own is logged as such.
+    A log call that is itself wrong is logged as such.
     """
 
     def __init__(self, sink: LogSink | DirectSink) -> None:
@@ -187,7 +187,7 @@ def without_secrets(value: object, hidden: Sequence[str]) -> str:
 
 
 def _readable(facts: Mapping[str, object]) -> str:
-    """Return the record for a person: control characters escaped, a traceback on indented lines of its own."""
+    """Return the record for a person: control characters escaped, a traceback on separate, indented lines."""
     rest = "".join(
         f" {escape_control(name)}={escape_control(value)}" for name, value in facts.items() if name not in _LAID_OUT
     )

@@ -28,7 +28,7 @@ ROUTES_LIMIT = 5
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """The description of a metric and the names of its labels. `bounds` are those of a histogram.
+    """The description of a metric and the names of its labels. `bounds` are a histogram's.
 
     A counter has none.
     """
@@ -178,11 +178,11 @@ class Metrics:
         self.last_reload_success_s: float | None = None
         self.log_lines_dropped = 0
         self.loop_lag = Histogram(LAG_BUCKETS_S)
-        #: Count what has ended and is not counted yet, before somebody reads the counts.
+        #: Count what has ended and is not counted yet, before the counts are read.
         self.late: list[Callable[[], None]] = []
         #: Others' counts.
         self.further: list[Callable[[], Iterable[Counted]]] = []
-        #: Others' families (pools, connections), asked for at each scrape.
+        #: Others' families (pools, connections), read at each scrape.
         self.sources: list[Callable[[], Iterable[Metric]]] = [self._collect_reload]
         self._overhead: dict[str, Histogram] = {}
         self._routes: dict[tuple[str, str], RouteTally] = {}

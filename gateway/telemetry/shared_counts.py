@@ -67,7 +67,7 @@ class SharedCounts:
         self._names_end = end
 
     def _new(self, key: Key, count: int) -> tuple[int, int] | None:
-        """Return a place for the values of a new name, or None if there is no room."""
+        """Return a place for the values of a new name, or None if no room is left."""
         line = json.dumps([*key, count]).encode() + b"\n"
         end = self._names_end + len(line)
         if end > NAMES_BYTES or self._values_end + count * _VALUE_BYTES > NAMES_BYTES + VALUES_BYTES:

@@ -34,9 +34,9 @@ def check_assessor(
 ) -> RiskAssessor:
     """Check an assessor against the rules of docs/plugins.md, and return one for further tests.
 
-    `plugin` is a name as after `use:`, with the `folder` of your plugins if it is there, or a `Plugin`; `config` is
-    its `with:`. Calls with the arguments `harmless` must run by themselves, and those `asked` must not. Give both: the
-    check makes odd arguments of them. Raises ContractError.
+    `plugin` is a name as after `use:`, with the `folder` of your plugins if it is there, or a `Plugin`; `config` is its
+    `with:`. Calls with the arguments `harmless` must run by themselves, and calls with the arguments `asked` must not.
+    Give both: the check makes odd arguments of them. Raises ContractError.
     """
     one = subject("assessors", plugin, config, folder)
     assessor: RiskAssessor = one.build(FakeHost())
@@ -115,7 +115,7 @@ def _verdict(one: Subject, assessor: RiskAssessor, again: RiskAssessor, argument
 
 
 def _check_words(one: Subject, assessor: RiskAssessor, shown: str, verdict: Verdict) -> None:
-    """Check that a verdict says who decided what, and by which rule."""
+    """Check that a verdict names its decision, its assessor and its rule."""
     found, actions = f"{shown} is {verdict}", set(get_args(Action)) - {"error"}
     if verdict.decision not in actions or verdict.basis not in get_args(Basis):
         instead = 'return auto with the basis "whitelist"; confirm or deny with "default"'

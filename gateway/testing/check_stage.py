@@ -97,7 +97,7 @@ class _Next:
             await self.between_chunks()
 
     async def _release(self) -> None:
-        await asyncio.sleep(0)  # a release that nobody awaits gets no further
+        await asyncio.sleep(0)  # a release that is not awaited gets no further
         self.n_released += 1
 
 

@@ -19,7 +19,7 @@ from gateway.testing.raw_connection import PATIENCE_S
 from gateway.tools.catalog import CatalogError, ConfiguredSource, load_catalog
 from gateway.tools.schema import Schemas
 
-#: Values for refusals; those that a schema does not accept never reach a tool.
+#: Values for refusals; values that a schema does not accept never reach a tool.
 _VALUES: Final[tuple[Any, ...]] = (
     "",
     " ",

@@ -1,4 +1,4 @@
-"""A clock that moves only when told to, for code that is given its clock."""
+"""A clock that moves only on demand, for code that takes its clock as an argument."""
 
 
 class ManualClock:

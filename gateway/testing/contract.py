@@ -1,7 +1,7 @@
 """A plugin under check: how it is found and built, the rules of its `Config`, and the error of a broken rule.
 
 A check stops at the first broken rule. Its error names the rule, the place in the plugin and the next step, so that a
-test of a plugin needs no assertion of its own for what every plugin must do.
+test of a plugin needs no separate assertion for what every plugin must do.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Subject:
 
     def fail(self, rule: str, found: str, instead: str, *, at: object = None) -> NoReturn:
         """Raise ContractError: the rule, the place, the finding, the next step."""
-        __tracebackhide__ = True  # of pytest: the text says it all
+        __tracebackhide__ = True  # of pytest: the text is complete
         where = _place(self.plugin.build if at is None else at)
         raise ContractError(
             f"{self.kind} {self.name!r} at {where} breaks the rule {rule!r}: {found}. "
@@ -105,7 +105,7 @@ def check_config(kind: "Kind", name: str, plugin: Plugin[Any, Any]) -> None:
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run the asynchronous part of a check, in an event loop of its own."""
+    """Run the asynchronous part of a check, in a separate event loop."""
     try:
         running: object = asyncio.get_running_loop()
     except RuntimeError:

@@ -113,9 +113,9 @@ class FakeHost:
 
     @property
     def store(self) -> Store:
-        """Return the store: SQLite in memory, made when it is first asked for."""
+        """Return the store: SQLite in memory, made at its first use."""
         if self._store is None:
-            from gateway.registry.stores import scratch_store  # a host whose store nobody uses goes without pydantic
+            from gateway.registry.stores import scratch_store  # a host whose store is never used goes without pydantic
 
             self._store = scratch_store()
         return self._store

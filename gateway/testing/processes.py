@@ -37,7 +37,7 @@ def family(leader: Process) -> set[Process]:
     """Return `leader`, its descendants, and the processes left of the session that it led."""
     table = list_processes()
     if table.get(leader.pid, leader).started != leader.started:
-        return set()  # the number was given to a stranger
+        return set()  # another process has the number now
     members = {process.pid for process in table.values() if leader.pid in (process.pid, process.session)}
     while more := {p.pid for p in table.values() if p.parent in members} - members:
         members |= more
@@ -45,7 +45,7 @@ def family(leader: Process) -> set[Process]:
 
 
 def still_living(processes: Iterable[Process]) -> list[Process]:
-    """Return those of `processes` that have not ended, in the order of their numbers."""
+    """Return the ones of `processes` that have not ended, in the order of their numbers."""
     same = (p for p in processes if (now := _read(p.pid)) is not None and now.started == p.started)
     return sorted(same, key=lambda process: process.pid)
 

@@ -1,4 +1,4 @@
-"""One raw HTTP/1.1 connection, of either side: every byte read is counted, nothing is read unless asked for.
+"""One raw HTTP/1.1 connection, of either side: every byte read is counted, nothing is read unless requested.
 
 A read that meets the other side's FIN raises EOFError, one that meets its RST ConnectionResetError (`PEER_LEFT` names
 both); what does not come in time raises TimeoutError; broken framing raises ValueError. `received` has the bytes.
@@ -40,7 +40,7 @@ class Peer:
         on_request: Callable[[Request], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        self.ended: Ended = "open"  #: how the other side ended it, as far as somebody read; or closed by us
+        self.ended: Ended = "open"  #: how the other side ended it, as far as a caller read; or closed by us
         self._stream = stream
         self._incoming = ReceiveBuffer(stream, keep_bytes=keep_bytes)
         self._on_request = on_request

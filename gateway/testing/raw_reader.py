@@ -54,7 +54,7 @@ class ReceiveBuffer:
         return self._cut_off(at + len(token))
 
     async def take_some(self) -> bytes:
-        """Return the buffered bytes, or else those of the next read; b"" at the FIN."""
+        """Return the buffered bytes, or else the bytes of the next read; b"" at the FIN."""
         if not self._unread:
             await self.fill()
         return self._cut_off(len(self._unread))

@@ -1,4 +1,4 @@
-"""A gateway as a process of its own: started on a free loopback port, awaited, signalled, stopped, nothing left."""
+"""A gateway as a separate process: started on a free loopback port, awaited, signalled, stopped, nothing left."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ class _Limits:
 
 
 class GatewayProcess:
-    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a session of its own (no `--listen`: `listens_by_config`).
+    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a separate session (no `--listen`: `listens_by_config`).
 
     `async with` starts it and returns when `GET /health/ready` answers 200; on leaving, it is stopped with SIGTERM, and
     a process of its family that outlives it is killed and an AssertionError. After it ended, `start` starts it again

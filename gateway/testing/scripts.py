@@ -70,8 +70,8 @@ def sse_answer(events: Iterable[bytes], headers: Headers = ()) -> bytes:
 def serve(response: bytes | Callable[[Request], bytes]) -> Callable[[Peer], Awaitable[None]]:
     """Serve as a keep-alive origin: answer every request until the client leaves.
 
-    It does what an honest origin does: 100 Continue where asked for, no body for HEAD, and a close after an answer that
-    says so, that only a close can end, or to a request that asked for it.
+    It does what an honest origin does: 100 Continue where requested, and no body for HEAD. It closes after an answer
+    that announces it, that only a close can end, or to a request that demands it.
     """
 
     async def script(peer: Peer) -> None:

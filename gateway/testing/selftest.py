@@ -1,7 +1,7 @@
 """`gateway selftest`: proves on the user's machine that passthrough is unchanged, against a recording upstream.
 
 Each check is a conversation over real sockets: a raw client, a gateway in this process, a raw upstream that records
-every byte. The table says what was compared and what was found.
+every byte. The table states what was compared and what was found.
 """
 
 import hashlib

@@ -46,7 +46,7 @@ class PlainStream:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def handshake(self) -> None:
-        """Do nothing: plain TCP has no handshake of its own."""
+        """Do nothing: plain TCP has no further handshake."""
 
     async def recv(self) -> bytes:
         """Return the kernel's bytes, at most 64 KiB, waiting for at least one byte; b"" after the other side's FIN."""
@@ -126,7 +126,7 @@ class PlainStream:
 
 
 class TlsStream:
-    """TLS over a `PlainStream`, without a transport: records are read and written only when plain text is asked for."""
+    """TLS over a `PlainStream`, without a transport: records are read and written only when plain text is requested."""
 
     def __init__(self, wire: PlainStream, context: ssl.SSLContext, *, server_name: str | None) -> None:
         """Prepare the session; `server_name` None: the accepting side."""
@@ -189,7 +189,7 @@ class TlsStream:
         self._wire.reset()
 
     def _write_close_notify(self) -> None:
-        # unwrap() writes our alert first, then asks for the other side's, which nobody waits for.
+        # unwrap() writes this side's alert first, then reads the other side's, for which no caller waits.
         with contextlib.suppress(ssl.SSLError, ValueError):
             self.tls.unwrap()
 

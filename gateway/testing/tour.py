@@ -38,7 +38,7 @@ _METRICS = (
     "gateway_tool_calls_total",
     "gateway_workflow_runs_total",
 )
-#: What a user of the SDK writes; run in a process of its own, as they would.
+#: What a user of the SDK writes; run in a separate process, as they would.
 _SDK = """
 import sys, openai
 client = openai.OpenAI(base_url=sys.argv[1] + "/context/v1", api_key="unused")
@@ -66,7 +66,7 @@ asyncio.run(main())
 
 
 class _LeftOutError(Exception):
-    """A step that needs what is not installed here; the text says what."""
+    """A step that needs what is not installed here; the text names it."""
 
 
 async def tour() -> int:
@@ -194,7 +194,7 @@ async def _workflow(gateway: GatewayProcess) -> bool:
 
 
 async def _guardrails(gateway: GatewayProcess) -> bool:
-    """Ask twice with personal data, of which the demo model says what it got, then with a blocked phrase."""
+    """Send personal data twice, and the demo model returns what it got; then send a blocked phrase."""
     told = "Write to ann@example.com"
     first, again = [await _post(gateway, CONTEXT, told, "X-Context-Chain: guarded") for _ in range(2)]
     cached = [answer.values(b"x-context-cache") for answer in (first, again)]

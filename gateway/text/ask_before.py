@@ -1,4 +1,4 @@
-"""The recogniser of requests to be asked before anything is done: "ask me before you ...", 先问我, 执行前先确认.
+"""The recogniser of requests for approval before each action: "ask me before you ...", 先问我, 执行前先确认.
 
 Every expression is bounded in length, so the whole takes linear time.
 """

@@ -1,4 +1,4 @@
-"""The test whether somebody no longer wants to be asked before each call: "you need not ask me first", 不用再问我了.
+"""The test whether a user withdraws the wish to approve each call: "you need not ask me first", 不用再问我了.
 
 It loosens something, so it is strict: a short message, no question, no condition, outside of quotations and code.
 """
@@ -41,7 +41,7 @@ _CONDITION = re.compile(
 
 
 def is_ask_cancellation(text: str, *, shown: Spans) -> bool:
-    """Return whether folded `text` says so, outside the `shown` ranges."""
+    """Return whether folded `text` withdraws it, outside the `shown` ranges."""
     if len(text) > UNASK_CHARS or not ("ask" in text or "我" in text):
         return False
     if text.lstrip()[:1] in _QUOTES or _CONDITION.search(text):

@@ -1,4 +1,4 @@
-"""The form of a name that all of its spellings share: those which a person may take for it."""
+"""The form of a name that all of its spellings share: the spellings that a person may take for it."""
 
 import re
 import unicodedata
@@ -81,7 +81,7 @@ def _as_seen(plain: str) -> str:
 
 
 def latin(text: str) -> str:
-    """Return a text with Latin letters in place of those that look like one."""
+    """Return a text with Latin letters in place of letters that look like one."""
     return text if text.isascii() else "".join(map(_letter, text.translate(_ALIKE)))
 
 

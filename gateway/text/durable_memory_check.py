@@ -68,7 +68,7 @@ _PERSON = re.compile(
 def is_lasting(said: str, *, explicit: bool) -> bool:
     """Return whether `said` is to be kept; `explicit`: with "remember that", "remember this:" or their like.
 
-    Nothing at all said is kept, too: whoever keeps it asks what was meant.
+    An empty text is kept, too: the caller then requests the missing text.
     """
     said = said.strip()
     if not said:

@@ -1,7 +1,7 @@
 """The words by which a memory is found: what a sentence is about, in any language. Linear time, no I/O.
 
-They are kept beside each memory. Whoever changes what `words_of` returns adds a migration that sets the column `words`
-of the table `memories` to NULL: the next start fills it again.
+They are kept beside each memory. A change of what `words_of` returns needs a migration that sets the column `words` of
+the table `memories` to NULL: the next start fills it again.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Requests about what the gateway remembers: "remember ...", "what do you remember", "forget ...", 记住, 忘记.
 
-"Remember to use tabs in this file" is no such request: `gateway.text.durable_memory_check`.
+"Remember to use tabs in this file" is not such a request: `gateway.text.durable_memory_check`.
 
 Every expression begins where a sentence does and is bounded in length, so the whole takes linear time.
 """
@@ -86,7 +86,7 @@ _WORDS = (
 )
 #: What is to be remembered is judged by its beginning.
 _JUDGED_CHARS = 1000
-#: "Could you forget my name?" asks for it.
+#: "Could you forget my name?" requests it.
 _WISH = re.compile(r"(?:can|could|would|will) you|能|可以")
 #: What makes "忘记密码怎么办" a question about something else.
 _ASKS = re.compile(r"怎么|怎麼|如何|怎样|怎樣|咋|为什么|為什麼|吗|嗎|\?")

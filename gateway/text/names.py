@@ -14,8 +14,8 @@ from typing import Final
 
 from gateway.text.confusables import appearance, latin
 
-#: What callers are called where there are no keys, what stands for all further ones in metrics, and authors in the
-#: audit log that are no keys.
+#: The name of a caller without keys, the name of all further callers in metrics, and authors in the audit log other
+#: than keys.
 RESERVED_FOR_CALLERS: Final = ("local", "other", "gateway", "command line")
 _RESERVED: Final = {appearance(name): name for name in RESERVED_FOR_CALLERS}
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -25,7 +25,7 @@ _BLANK: Final = re.compile(
 )
 #: Scripts with letters that look like Latin ones.
 _SIMILAR_SCRIPTS: Final = frozenset(("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "GREEK", "LISU"))
-#: Letters that nobody can tell from Latin ones: Cyrillic, Greek, Armenian.
+#: Letters that look the same as Latin ones: Cyrillic, Greek, Armenian.
 _SAME_AS_LATIN: Final = frozenset(
     "\u0430\u0441\u0501\u0435\u04bb\u0456\u0458\u04cf\u043e\u0440\u051b\u0455\u051d\u0445\u0443\u0475"
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405\u04ae\u04c0"

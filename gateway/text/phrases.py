@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import ahocorasick
 
-#: A message is looked at this far: matching runs on the event loop, and what somebody asks for stands in front.
+#: A message is looked at this far: matching runs on the event loop, and a user's request stands in front.
 TEXT_LIMIT = 20_000
 #: Longer phrases are ignored: no name or keyword of a person is that long.
 PHRASE_LIMIT = 256

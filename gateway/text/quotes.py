@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gateway.text.phrases import Spans, mentions
 
-#: A quotation is no longer than this; what opens without closing is not one.
+#: A quotation has at most this length; a quote that opens without closing is not one.
 QUOTE_LIMIT = 1000
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)

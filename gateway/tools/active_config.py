@@ -41,7 +41,7 @@ class ActiveEquipment:
         return self.current().judge
 
     async def until_started(self, tools: Collection[str]) -> None:
-        """Wait for those services of these tools that are starting, as in a new gateway: `STARTS_S` at most."""
+        """Wait for the services of these tools that are starting, as in a new gateway: `STARTS_S` at most."""
         for _ in range(round(STARTS_S / _LOOK_S)):
             if not any(map(self.judge.catalog.is_starting, tools)):
                 break

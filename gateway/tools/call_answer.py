@@ -2,7 +2,7 @@
 
 1. They are the server's words: control and invisible characters are taken out of them, as out of a text.
 2. They are bounded. Text that was shortened for being too long is shortened in its blocks, too.
-3. Nothing is stored of a result that its text says whole.
+3. Nothing is stored of a result that its text contains whole.
 """
 
 import re
@@ -21,7 +21,7 @@ _ESCAPED: Final = re.compile(r'(\\[\\"])|\\(?:b|f|u00(?:0[0-8bcef]|1[0-9a-f]|7f)
 
 
 def dump_answer(result: ToolResult, *, shown: str, whole: str) -> bytes | None:
-    """Return the blocks and the structured content as JSON, or None if the text says it all.
+    """Return the blocks and the structured content as JSON, or None if the text contains it all.
 
     `whole` is the text of the result, `shown` the part of it that may be shown.
     """

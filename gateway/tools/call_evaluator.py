@@ -52,7 +52,7 @@ class Judge:
     def plan(
         self, found: FoundCall, call_id: str, exchange: Exchange, *, tainted: bool, asked_for: bool
     ) -> PlannedCall:
-        """Plan a call that the model asks for; `asked_for`: its user wants to be asked before each."""
+        """Plan a call that the model requests; `asked_for`: its user wants to approve each."""
         entry = self.catalog.find(found.tool, exchange)
         if entry is None:
             if (service := self.catalog.not_running(found.tool)) is not None:
@@ -157,7 +157,7 @@ class Judge:
         )
 
     def fill_arguments(self, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
-        """Return the arguments of a workflow's step; a tool with a language of its own inserts values as values.
+        """Return the arguments of a workflow's step; a tool with its own language inserts values as values.
 
         Raises ValueError, with the reason.
         """
@@ -174,7 +174,7 @@ class Judge:
         return self.verdict(entry, RiskClaim(arguments), tainted=True, asked_for=False)
 
     def find_binding(self, tool: str) -> ApprovalBinding | None:
-        """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
+        """Return the binding of an approval of a call of this tool as of now; None: the tool does not exist."""
         entry = self.catalog.find_by_name(tool)
         if entry is None:
             return None

@@ -1,7 +1,7 @@
-"""The catalog of tools: those of configuration and plugins, by name, and those of services that run just now.
+"""The catalog of tools: the tools of configuration and plugins, by name, and the tools of services that run just now.
 
-A name leads to one tool: those of configuration and plugins come before those of services, and among services the first
-one. A tool whose name is another one's, or another spelling of it, is not there.
+A name leads to one tool: one of configuration and plugins comes before one of services, and among services the first
+one wins. A tool whose name is another one's, or another spelling of it, is not there.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 #: Where a tool comes from: with the gateway, from an operator's plugin, or from an MCP server.
 Origin: TypeAlias = Literal["built_in", "plugin", "mcp"]
 
-#: The description that a model reads of a tool whose definition is not accepted: the tool's own is a stranger's text.
+#: The description that a model reads of a tool whose definition is not accepted: the tool's own is untrusted text.
 _CHANGED = "Its description has changed and is not accepted yet; each call needs the approval of a person."
 
 
@@ -95,10 +95,10 @@ class _Snapshot:
 
 
 class Catalog:
-    """The tools of one configuration; those of services are looked up in a snapshot of them.
+    """The tools of one configuration; tools of services are looked up in a snapshot of them.
 
-    `further` services come and go, whatever the configuration; those of the configuration itself come before them.
-    Tools `beside` are offered while there are any of these.
+    `further` services come and go, whatever the configuration; the configuration's own come before them. Tools `beside`
+    are offered while any of these exist.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Catalog:
         return list(self._entries)
 
     def names(self) -> Sequence[str]:
-        """Return all inside names as they are now; `service.*` for those of a service that does not run."""
+        """Return all inside names as they are now; `service.*` for the tools of a service that does not run."""
         found = list(self._entries)
         for facts, _ in self._current().services:
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
@@ -220,7 +220,7 @@ class Catalog:
         return found
 
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
-        """Return up to 3 names that the model may have meant, those of running services included.
+        """Return up to 3 names that the model may have meant, with tools of running services.
 
         The model may have left out the name of the service.
         """
@@ -255,7 +255,7 @@ class Catalog:
         return found
 
     def _current(self) -> _Snapshot:
-        """Return the services as they are now. Those of this configuration report no changes, so they are read anew."""
+        """Return the services as they are now. Configured services report no changes, so they are read anew."""
         further = self._further()
         if self._taken is None or self._taken[0] is not further or self._services:
             self._taken = further, self._snapshot((*self._services, *further))
@@ -321,7 +321,7 @@ def _towards_model(entry: CatalogEntry) -> ToolSpec:
 
 
 def _without_changes(entry: CatalogEntry) -> CatalogEntry:
-    """Return the tool without the definition that nobody has accepted yet."""
+    """Return the tool without its definition, which is not accepted yet."""
     if not entry.changed:
         return entry
     return replace(entry, spec=replace(entry.spec, description=_CHANGED, parameters={"type": "object"}))

@@ -32,7 +32,7 @@ class DecisionRules:
     requirements: tuple[ApprovalRequirement, ...] = ()
 
     def count_required(self, tool: str, level: str | None) -> int:
-        """Return how many keys must approve a call of this tool. `level` is the model's, which may be no level at all.
+        """Return how many keys must approve a call of this tool. `level` is the model's, and may be invalid.
 
         A level in another spelling counts, and one that is none of them counts as the highest.
         """

@@ -119,10 +119,10 @@ class Gate:
     ) -> Verdict:
         """Return the verdict on a call. Never raises, for any arguments.
 
-        `tainted`: the run has read text that strangers wrote. `asked_for`: the user wants to be asked before every
-        call, `client_asks`: the request wants that for calls of this tool. `definition_changed`: the tool's definition
-        differs from the accepted one. `doubt`: the model may only repeat or describe the call. The last four turn a
-        call that would run into one that asks, never the reverse.
+        `tainted`: the run has read untrusted text. `asked_for`: the user wants to approve every call, `client_asks`:
+        the request wants that for calls of this tool. `definition_changed`: the tool's definition differs from the
+        accepted one. `doubt`: the model may only repeat or describe the call. The last four turn a call that would run
+        into one that needs approval, never the reverse.
         """
         verdict = self._judge(spec, claim, tainted=tainted)
         if verdict.decision in ("deny", "error"):

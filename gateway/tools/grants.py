@@ -21,7 +21,7 @@ from gateway.tools.decision_rules import DecisionRules
 
 log = logging.getLogger("gateway")
 
-#: How long a conversation is remembered unless the configuration says otherwise.
+#: How long a conversation is remembered by default.
 REMEMBERED_S = 30 * 24 * 3600.0
 
 
@@ -42,7 +42,7 @@ class Judges(Protocol):
         ...
 
     def find_binding(self, tool: str) -> ApprovalBinding | None:
-        """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
+        """Return the binding of an approval of a call of this tool as of now; None: the tool does not exist."""
         ...
 
     def judge_edit(self, tool: str, arguments: Json) -> Verdict:
@@ -55,7 +55,7 @@ class Judges(Protocol):
 
 
 class RememberedDecisions:
-    """The remembered decisions of one configuration; those for a conversation last `kept_s` seconds."""
+    """The remembered decisions of one configuration; one for a conversation lasts `kept_s` seconds."""
 
     def __init__(self, store: Journal, judges: Judges, *, clock: Clock, kept_s: float) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class RememberedDecisions:
         )
 
     async def store_ask(self, exchange: Exchange) -> None:
-        """Store that the user of this conversation, if there is one, wants to be asked before each call of it.
+        """Store that the user of this conversation, if there is one, wants to approve each call of it.
 
         Raises StoreError.
         """
@@ -129,7 +129,7 @@ class RememberedDecisions:
             await self._store.put_ask(ask)
 
     async def has_ask(self, exchange: Exchange) -> bool:
-        """Return whether the user wants to be asked before each call of this conversation; True if the store fails."""
+        """Return whether the user wants to approve each call of this conversation; True if the store fails."""
         try:
             return await self.find_ask_id(exchange) is not None
         except StoreError as error:
@@ -149,7 +149,7 @@ class RememberedDecisions:
         return None if ask is None or self._has_expired(ask) else ask.id
 
     async def grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
-        """Return the unexpired grants, oldest first, behind the one of the id `after`; None: there is no such one.
+        """Return the unexpired grants, oldest first, behind the one of the id `after`; None: that one does not exist.
 
         Raises StoreError.
         """
@@ -159,7 +159,7 @@ class RememberedDecisions:
         return found
 
     async def asks(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[AskBefore] | None:
-        """Return the unexpired asks, oldest first, behind the one of the id `after`; None: there is no such one.
+        """Return the unexpired wishes to approve each call, oldest first, behind the id `after`; None: it is unknown.
 
         Raises StoreError.
         """
@@ -184,7 +184,7 @@ class RememberedDecisions:
     async def revoke_ask(self, ask_id: str, *, by: Caller, via: Via) -> bool:
         """Revoke an ask; return whether there was one. Raises StoreError.
 
-        The next run of the conversation asks only where the gate does.
+        The next run of the conversation needs approval only where the gate requires it.
         """
         found = await self._store.ask_by_id(ask_id, tenant=by.tenant)
         if found is None or self._has_expired(found):

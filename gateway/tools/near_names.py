@@ -1,4 +1,4 @@
-"""The names that somebody may have meant by another one, in bounded time, whoever wrote them.
+"""The names that a caller may have meant by another one, in bounded time for any names.
 
 Comparing two names takes up to the cube of their length. So few are compared, and no long ones.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 #: Longer names are near to none, and none is near to them: models take names of 64 characters at most.
 LONGEST: Final = 64
-#: So many names are compared: those that have the most letters in common.
+#: So many names are compared: the ones with the most letters in common.
 COMPARED: Final = 10
 _CUTOFF: Final = 0.5
 

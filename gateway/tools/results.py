@@ -73,7 +73,7 @@ def clean_stepwise(text: str) -> Work[str]:
 
 
 def get_owner(exchange: Exchange) -> Owner:
-    """Return whose the results of a run are: nobody else can read on in them."""
+    """Return the owner of a run's results: no other user can read on in them."""
     return exchange.caller.tenant, exchange.caller.name, exchange.user
 
 
@@ -86,7 +86,7 @@ class Results:
         self._kept_chars = kept_chars
 
     def shorten(self, text: str, *, owner: Owner, limit_chars: int, untrusted: bool = False) -> str:
-        """Return `text`, or its head and tail with the id of the stored whole; `untrusted`: strangers wrote it."""
+        """Return `text`, or its head and tail with the id of the stored whole; `untrusted`: of its source."""
         if len(text) <= limit_chars:
             return text
         result_id = "res_" + secrets.token_hex(8)
@@ -99,7 +99,7 @@ class Results:
         return f"{text[:head]}\n[... {omitted} characters omitted; id {result_id}]\n{text[-tail:]}"
 
     def is_untrusted(self, result_id: object, *, owner: Owner) -> bool:
-        """Return whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
+        """Return whether the result of this id is untrusted: reading it taints a run as the tool itself does."""
         kept = self._find(owner, result_id) if isinstance(result_id, str) else None
         return kept is not None and kept.untrusted
 
@@ -108,7 +108,7 @@ class Results:
         return None if kept is None else kept.get((owner, result_id))
 
     def _make_room(self, newest: tuple[Owner, str]) -> None:
-        """Remove old results while all together are too long: no key's results push out those of one that has less."""
+        """Remove old results while all together are too long: a key with fewer results loses none."""
         while self._sizes.total() > self._kept_chars:
             holders = [holder for holder, kept in self._kept.items() if kept.keys() != {newest}]
             if not holders:

@@ -18,7 +18,7 @@ _RAISING: Final = frozenset(
 def resembles(name: str) -> bool:
     """Return whether a model means risk_level by this name: `risk`, `riskLevel`, `RISK LEVEL`, `model_risk_level`.
 
-    Letters of other scripts count as those that they look like.
+    Letters of other scripts count as the letters that they look like.
     """
     if len(name) > _LONGEST_NAME:
         return False

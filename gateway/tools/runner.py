@@ -29,7 +29,7 @@ class Runner:
         self._clock = clock
 
     def taints(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange) -> bool:
-        """Return whether strangers wrote the call's result: its tool is untrusted, or it reads on in such a result."""
+        """Return whether the call's result is untrusted: its tool is, or it reads on in such a result."""
         if entry.source is self._results:
             return self._results.is_untrusted(call.arguments.get("id"), owner=get_owner(exchange))
         return entry.spec.untrusted

@@ -66,7 +66,7 @@ def _problem(check: SchemaCheck, arguments: Json) -> str | None:
 
 
 def _check(schema: Json) -> SchemaCheck:
-    """Compile a schema, which may be a stranger's: patterns match in linear time, and nothing is fetched."""
+    """Compile a schema, which may be untrusted: patterns match in linear time, and nothing is fetched."""
     from jsonschema_rs import RegexOptions, validator_for
 
     return SchemaCheck(schema, validator_for(schema, offline=True, pattern_options=RegexOptions()))

@@ -1,4 +1,4 @@
-"""The check of a value by a JSON Schema, which may be a stranger's, in bounded time and memory.
+"""The check of a value by a JSON Schema, which may be untrusted, in bounded time and memory.
 
 The validator checks a value in one step: it holds the interpreter meanwhile, and builds all errors before it returns
 the first one. So the work is estimated before. A value is not checked if that may take longer than `WORK_US`. Where
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WORK_US: Final = 1_000_000
 #: Errors that may be built for one value, and the characters of their texts, each of which may hold the whole value.
 ERRORS, ERRORS_CHARS = 10_000, 8 << 20
-#: Larger schemas, and those that refer to themselves, are an operator's own: of them, references are not followed.
+#: Larger schemas, and schemas that refer to themselves, are an operator's own: of them, references are not followed.
 PARTS: Final = 50_000
 #: One part of a schema and one value; a text of one character and a format.
 _PART_US, _FORMAT_US = 0.1, 0.1
@@ -122,7 +122,7 @@ def _count_parts(schema: Any) -> tuple[int, Counter[str], int]:
 
 
 def _nodes(schema: Any, anchors: Mapping[str, Any], *, follows: bool) -> Iterator[Any]:
-    """Yield the objects and lists of a schema. `follows`: also those that its references lead to, without end."""
+    """Yield the objects and lists of a schema. `follows`: also the ones that its references lead to, without end."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()

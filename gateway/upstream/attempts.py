@@ -2,13 +2,13 @@
 
 A request is sent again only before a byte of an answer went to the client, within the number of tries and the budget,
 for a configured reason, and only if that is safe: nothing was sent, the answer itself says that nothing was done (429,
-503, a refusal of the gateway's own key), or doing it twice is harmless (`twice`). The order of endpoints: those not
-tried yet, in the queue if they are busy; those of the fallbacks; those that lack the model; then one that was tried,
-after a pause. A try that found no connection counts only where the same endpoint would be asked again.
+503, a refusal of the gateway's own key), or doing it twice is harmless (`twice`). The order of endpoints: the untried
+ones, in the queue if they are busy; the fallbacks'; the ones that lack the model; then one that was tried, after a
+pause. A try that found no connection counts only where the same endpoint would get the request again.
 
 An answer may be the fault of the endpoint or of the request (`verdicts.is_suspect`). If another endpoint then answers
-well, the first one has failed. If no other endpoint can be asked, it has failed if others answered other requests well
-since its failure before.
+well, the first one has failed. If no other endpoint can take the request, it has failed if others answered other
+requests well since its failure before.
 """
 
 import random
@@ -24,8 +24,8 @@ from gateway.upstream.group import Group
 from gateway.upstream.recent_callers import CallerId
 from gateway.upstream.status_verdict import ELSEWHERE, KEY_REFUSED, NOTHING_DONE, is_fault, is_suspect
 
-#: The first pause before the same endpoint is asked again, in seconds; each next one is twice as long. Half of it is
-#: left to chance, so that requests that failed together do not come back together.
+#: The first pause before another request to the same endpoint, in seconds; each next one is twice as long. Half of it
+#: is left to chance, so that requests that failed together do not come back together.
 PAUSE_S: Final = 0.1
 #: No pause is longer: a client waits.
 LONGEST_PAUSE_S: Final = 2.0
@@ -113,15 +113,16 @@ _NO_LIMITS: Final = _Limits(None)
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
 
-    `computes`: an answer is computed from its body, so a 404 is about the model or the path, and no thing of a client.
+    `computes`: an answer is computed from its body, so a 404 is about the model or the path, and not about a stored
+    object.
 
     `whole`: its client has sent all of it; if not yet, call `sent` then. `caller`: whose request it is.
 
-    `fallbacks` are those that the caller may use; None: all. `enter` takes the places of the request in the limits of
-    an upstream, by its name, in place of those at the one before; it raises GatewayError where there is no room, and
-    the upstream is passed over. `group` and `member` are those of the try under way; `member` is None between two.
-    `passed_over` are the endpoints of `home` that a wait in its queue is not for. `failure` is the error of the last
-    try that failed: set it before `again`.
+    `fallbacks` are the ones that the caller may use; None: all. `enter` takes the places of the request in the limits
+    of an upstream, by its name, in place of the places at the one before; it raises GatewayError where there is no
+    room, and the upstream is passed over. `group` and `member` belong to the try under way; `member` is None between
+    two. `passed_over` are the endpoints of `home` that a wait in its queue is not for. `failure` is the error of the
+    last try that failed: set it before `again`.
     """
 
     __slots__ = (
@@ -204,9 +205,9 @@ class Tries:
         return member
 
     def build_refusal(self, why: GatewayError) -> GatewayError:
-        """Return the error for a request that nobody takes: that of its last try, with why no other followed, or why.
+        """Return the error for a request that no endpoint takes: its last try's, with why no other followed, or why.
 
-        What its upstream did tells its client more than what the gateway could not do after it.
+        The upstream's failure helps the client more than the gateway's lack of further endpoints.
         """
         if self.failure is None:
             return why
@@ -238,7 +239,7 @@ class Tries:
             self.member.breaker.record_sent(self._probe, self.group.clock())
 
     def record_answer(self, status: str = "200") -> None:
-        """Note that an answer began which goes to the client. It ends the doubts about those that were asked before."""
+        """Note that an answer began which goes to the client. It ends the doubts about the endpoints before."""
         member = self.member
         if member is None:
             return
@@ -253,7 +254,7 @@ class Tries:
             self.group.record_answer(member, probe=self._probe)
 
     def end(self, *, failed: bool | None, surely: bool = False) -> None:
-        """End the try. `failed`: whether the endpoint was at fault; None: the end says nothing about it. Idempotent.
+        """End the try. `failed`: whether the endpoint was at fault; None: the end proves nothing about it. Idempotent.
 
         `surely`: no request can be at fault.
         """
@@ -278,8 +279,8 @@ class Tries:
         `reason` is `connect`, `reset`, `timeout` or a status. `possible`: the whole request is still here. `excused`: a
         failure is not the endpoint's fault: it closed an idle connection. `awaited`: neither is it, because the
         endpoint waited for a client that is slow with the body; the budget counts such tries apart. `told_not`:
-        `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone; an excused one
-        means this client. `rival`: another try of the request is under way (`beside`), so none follows.
+        `x-should-retry: false`. `pause_s`: the pause that the endpoint requested; an excused one means this client.
+        `rival`: another try of the request is under way (`beside`), so none follows.
         """
         member, excused = self.member, excused or awaited
         suspect = member is not None and self._end_bad(member, reason, excused=excused, pause_s=pause_s)
@@ -361,9 +362,9 @@ class Tries:
         return second
 
     def _next(self, *, elsewhere: bool = False) -> _Place | None:
-        """Return where the next try goes, or None: nobody can take it. `elsewhere`: to no endpoint for the second time.
+        """Return where the next try goes; None: none can take it. `elsewhere`: to no endpoint for the second time.
 
-        Those that were seen to lack the model come after all that were not.
+        Endpoints that were seen to lack the model come after all others.
         """
         home, tried = self.home, self._asked.tried
         if self._limits.refusal is not None:
@@ -417,5 +418,5 @@ class Tries:
 
 
 def _concerns_all(member: Member, reason: str) -> bool:
-    """Return whether an endpoint that asks for a pause means all requests: a 429 may concern its client's key only."""
+    """Return whether an endpoint's requested pause is for all requests: a 429 may concern its client's key only."""
     return reason in NOTHING_DONE and (reason != "429" or member.pool.endpoint.api_key is not None)

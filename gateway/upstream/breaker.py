@@ -1,14 +1,15 @@
 """The breaker of one endpoint: after enough failures it gets no requests for a while, then one at a time.
 
 Invariants: closed, it admits everything; open, nothing; half-open, one probe at a time has the turn. Only probes change
-an open breaker: what began before it opened and ends later says nothing new.
+an open breaker: a request that began before it opened and ends later proves nothing new.
 
 A probe has its turn for as long as the first ejection takes, from when its request is whole. After that another request
-may probe beside it, so that neither a slow client nor a silent endpoint keeps everybody out. Of the requests that their
-clients are still sending, one in `SENDING_S` may begin: it keeps out only others like it. The good answer of any of
-them closes the breaker; only a failure of the one whose turn it is opens it again.
+may probe beside it, so that neither a slow client nor a silent endpoint keeps all requests out. Of the requests that
+their clients are still sending, one in `SENDING_S` may begin: it keeps out only others like it. The good answer of any
+of them closes the breaker; only a failure of the one whose turn it is opens it again.
 
-Failures of one caller alone do not open it while others ask, too (`recent_callers.py`): the requests may be at fault.
+Failures of one caller alone do not open it while others send requests, too (`recent_callers.py`): the requests may be
+at fault.
 
 An answer counts as a success when it is whole, so that an endpoint that dies in the middle of each answer is ejected,
 too. A probe's head is enough to admit others again, because a stream can take minutes; one more failure then opens it.
@@ -46,13 +47,13 @@ class BreakerRules:
 
 @dataclass(slots=True, eq=False)
 class Probe:
-    """A request that began while a breaker was half-open. `opening` says after which of its openings."""
+    """A request that began while a breaker was half-open. `opening` is the number of that opening."""
 
     opening: int
 
 
 class Breaker:
-    """The state of one endpoint. All times are those of the caller's monotonic clock, in seconds."""
+    """The state of one endpoint. All times are on the caller's monotonic clock, in seconds."""
 
     __slots__ = (
         "_ejections",
@@ -117,7 +118,7 @@ class Breaker:
         return probe
 
     def record_sent(self, probe: Probe, now_s: float) -> None:
-        """Note that the request of a probe is whole: from now on it has the turn, if nobody else has it."""
+        """Note that the request of a probe is whole: from now on it has the turn, if no other request has it."""
         if self._is_open_for(probe) and self._turn_is_free(now_s) and self._rules is not None:
             self._turn, self._turn_until_s = probe, now_s + self._rules.open_s
 
@@ -167,7 +168,7 @@ class Breaker:
         return True
 
     def record_client_left(self, probe: Probe | None) -> None:
-        """Note an end that says nothing about the endpoint: the client left. Another probe may follow."""
+        """Note an end that proves nothing about the endpoint: the client left. Another probe may follow."""
         if probe is None or self.until_s is None:
             return
         if self._turn is probe:

@@ -1,4 +1,4 @@
-"""The retry budget: requests sent again are at most a part of those that clients sent, so retries are never a storm.
+"""The retry budget: requests sent again are at most a part of the clients' requests, so retries are never a storm.
 
 Counts fade: all are halved every 10 seconds. The bound then holds for the sums since the start as well, but for
 `ALWAYS`, of which half comes back each time.
@@ -39,7 +39,7 @@ class RetryBudget:
         return self._has_room(1.0, apart=apart)
 
     def take(self, *, apart: bool = False) -> bool:
-        """Count one that is sent again. Return False if there is no room: do not send it then."""
+        """Count one that is sent again. Return False without room: do not send it then."""
         if not self.has_room(apart=apart):
             return False
         if apart:
@@ -49,7 +49,7 @@ class RetryBudget:
         return True
 
     def take_hedge(self) -> bool:
-        """Count one that is sent beside another, as `take` does. The last half of the room is for those that failed."""
+        """Count one that is sent beside another, as `take` does. The last half of the room is for failed requests."""
         return self._has_room(0.5) and self.take()
 
     def _has_room(self, share: float, *, apart: bool = False) -> bool:

@@ -208,7 +208,7 @@ class UpstreamCall:
         return b"".join(pieces)
 
     def close(self) -> None:
-        """End the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
+        """End the call; a connection whose answer is not whole is closed at once, and its reader gets the error."""
         if self._left:
             return
         self._take_back()
@@ -327,7 +327,7 @@ class UpstreamCall:
         self._silence.wake()
 
     def upstream_full(self) -> None:
-        """Do nothing: a request is written whole, and how much of it the kernel has taken is no concern of ours."""
+        """Do nothing: a request is written whole, and how much of it the kernel has taken does not matter."""
 
     def upstream_drained(self) -> None:
         """See `upstream_full`."""

@@ -20,7 +20,7 @@ EARLY_LIMIT_BYTES = 65536
 SMALL_READ_BYTES = 65536
 _TABLED = len(SIZE_LINES)
 #: A host that is gone without a word is noticed within 20 s, also by a request that waits for its answer: after 10 s of
-#: silence the kernel asks it three times.
+#: silence the kernel probes it three times.
 _KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
@@ -69,7 +69,7 @@ class _Unclaimed:
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
+    """A connection to an upstream. Bytes that arrive while no turn holds it have no owner: it is closed.
 
     A streamed event is nearly always one whole chunk. While its turn lends `relay` (the writer of its client, or what
     reads a model), such chunks go there at once, framing and all. They are counted in `relayed`, in bytes, and the last
@@ -249,7 +249,7 @@ class UpstreamConnection(asyncio.Protocol):
         return bool(self._poll.poll(0))
 
     def _ended_cleanly(self) -> bool:
-        """Return whether a TLS peer said that it ends (RFC 8446 section 6.1): a FIN alone could be anybody's."""
+        """Return whether a TLS peer announced its end (RFC 8446 section 6.1): a FIN alone could be forged."""
         tls = self.transport.get_extra_info("ssl_object")
         if tls is None:
             return True
@@ -268,7 +268,7 @@ class UpstreamConnection(asyncio.Protocol):
 class _SmallReads(asyncio.BufferedProtocol):
     """Reads at most 64 KiB at once where an answer is long or its client does not keep up, into a buffer of its pool's.
 
-    uvloop reads up to 256,000 bytes otherwise, and a client that stands still would hold two of those. Not from the
+    uvloop reads up to 256,000 bytes otherwise, and a client that stands still would hold two such buffers. Not from the
     start: it costs a call and a copy each time. The buffer is shared, because a read is over before the next begins.
     """
 

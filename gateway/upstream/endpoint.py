@@ -37,7 +37,7 @@ class Endpoint:
     `authority` is the Host it is sent; `base_path` ("" or "/x/y") replaces the matched prefix of a target; `api_key`
     replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `quirks` are what its models
     refuse in the context lane (gateway/model/adaptation/quirks.py), and `client_ids` whether they get the ids of the
-    client there. `provider` is the name that spans give to whoever runs it.
+    client there. `provider` is the name that spans give to its operator.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Endpoint:
         return b"Bearer " + key if header == b"authorization" else key
 
     def credential_line(self, header: bytes) -> bytes:
-        """Return the header line that carries the key in `auth_header`, else in `header`; none if there is no key."""
+        """Return the header line that carries the key in `auth_header`, else in `header`; none without a key."""
         if self.api_key is None:
             return b""
         name = self.auth_header or header

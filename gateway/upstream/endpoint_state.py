@@ -8,7 +8,7 @@ from gateway.contracts.model_names import is_listed_model
 from gateway.upstream.breaker import Breaker, BreakerRules
 from gateway.upstream.pool import Pool
 
-#: An endpoint that asks for a pause gets one of at most this many seconds.
+#: An endpoint that requests a pause gets one of at most this many seconds.
 LONGEST_PAUSE_S: Final = 60.0
 #: So many failures in a row count as requests under way, at most: an endpoint that fails fast is not idle.
 MOST_STRIKES: Final = 5
@@ -153,7 +153,7 @@ class Member:
         return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
 
     def serves(self, model: str | None) -> bool:
-        """Return whether it serves a model; None, a model that nobody knows, is served by all."""
+        """Return whether it serves a model; None, an unknown model, is served by all."""
         return model is None or not self.models or is_listed_model(model, self.models)
 
     @property
@@ -163,7 +163,7 @@ class Member:
         return (self.inflight + strikes) / self.weight
 
     def pause(self, seconds: float, now_s: float, *, limited: bool) -> None:
-        """Give it no request for so long, as it asked for. `limited`: by a 429."""
+        """Give it no request for the time that it requested. `limited`: by a 429."""
         until_s = now_s + min(seconds, LONGEST_PAUSE_S)
         if until_s > self._paused_until_s:
             self._paused_until_s, self.limited = until_s, limited

@@ -41,7 +41,7 @@ class Failures:
     def note(self, cause: str, *, request_id: str | None = None) -> None:
         """Log a failure, or count it for the next line. `cause` is a sentence that names the upstream.
 
-        `request_id` None: the client has the head of the upstream's answer, and so no id of ours.
+        `request_id` None: the client has the head of the upstream's answer, and so no id of the gateway.
         """
         now_s = self._clock()
         if cause not in self._seen and len(self._seen) >= MOST_CAUSES:

@@ -3,7 +3,7 @@
 Every upstream is a group, also one with a single endpoint and no rules, which then only names its pool (`plain`). The
 passthrough lane and the context lane use the same groups, so that breakers, places and budget count for both.
 
-How a lane sends a request: make one `Tries` (attempts.py) for the client's request, and ask it for each endpoint.
+How a lane sends a request: make one `Tries` (attempts.py) for the client's request, and get each endpoint from it.
 
     tries = Tries(group, twice=True, sticky=b"conversation", model="gpt-5")
     while True:
@@ -19,7 +19,7 @@ How a lane sends a request: make one `Tries` (attempts.py) for the client's requ
         await asyncio.sleep(tries.pause_s)      # mostly 0
 
 Invariants: a place that `begin` or `place` took is given back by `ended` or `again`, once. The queue is first come,
-first served, and nobody passes it. Nothing here does I/O, or reads a clock but the one that is passed in.
+first served, and no request passes another. Nothing here does I/O, or reads a clock but the one that is passed in.
 """
 
 import logging
@@ -95,7 +95,7 @@ class Group:
         self.checks: Checks | None = None
         self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
         self.callers = Callers()
-        #: The requests whose endpoint is slow by `hedge_s`; None: nobody asks.
+        #: The requests whose endpoint is slow by `hedge_s`; None: no route hedges.
         self.hedges = Waits(self.rules.hedge_s) if self.rules.hedge_s is not None else None
         self._retried = NOTHING_DONE | FAILING | (self.rules.retry.on if self.rules.retry is not None else frozenset())
         self.queue = PlaceQueue(self.rules.queue)
@@ -163,8 +163,8 @@ class Group:
     ) -> Member | None:
         """Return the endpoint for a request, or None: none can take it now. It has no place there yet.
 
-        `without`: those that were asked already. Then one whose last answer was a failure comes last: each try counts.
-        One that was seen to lack the model comes last, too, and not at all if it should be one `having` it.
+        `without`: the endpoints that were tried already. Then one whose last answer was a failure comes last: each try
+        counts. One that was seen to lack the model comes last, too, and not at all if it should be one `having` it.
         """
         found = self.candidates(model, without=without, whole=whole)
         if model is not None and any(member.lacking.models for member in found):
@@ -222,7 +222,7 @@ class Group:
     def give_back(
         self, member: Member, *, failed: bool | None, probe: Probe | None, caller: CallerId | None = None
     ) -> None:
-        """Give a place back. `failed`: whether the endpoint was at fault; None: the end says nothing about it.
+        """Give a place back. `failed`: whether the endpoint was at fault; None: the end proves nothing about it.
 
         `caller`: see `convict`.
         """
@@ -283,7 +283,7 @@ class Group:
     def apply_health_check(self, member: Member, *, failing: str | None) -> None:
         """Take the result of health checks: an endpoint goes out, or comes back with its breaker closed.
 
-        `failing` says why it goes out.
+        `failing` states why it goes out.
         """
         if failing is not None:
             member.healthy = False

@@ -1,7 +1,7 @@
 """Active health checks: a GET to each endpoint at intervals takes one out that fails, and brings it back.
 
-They are driven by the sweep of the listener, so they end with the configuration that asked for them. A request that
-fails is the business of the breaker; a check sees an endpoint also when no client asks for it.
+They are driven by the sweep of the listener, so they end with the configuration that defines them. A request that fails
+is the business of the breaker; a check sees an endpoint also when no client uses it.
 
 A server may know no such page, and a key may have no right to it. So a 404, and a refusal of the gateway's own key,
 fail a check only while another endpoint of the upstream answers its checks well.
@@ -48,7 +48,7 @@ class HealthChecks:
         self._group = group
         self._rules = rules
         self._due_s: dict[Member, float] = {}
-        self._well: set[Member] = set()  # those whose last answer was a good one by itself
+        self._well: set[Member] = set()  # endpoints whose last answer was a good one by itself
         self._in_a_row: dict[Member, int] = dict.fromkeys(group.members, 0)  # against its present state
         self._checking: dict[Member, asyncio.Task[None]] = {}
 

@@ -25,7 +25,7 @@ from gateway.upstream.tls import ResumingContext
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
 IDLE_LIMIT_S = 30.0
-#: How long a connection that was told to end may take to send what is left.
+#: How long a closing connection may take to send what is left.
 CLOSE_LIMIT_S = 5.0
 #: Each further address of a name is tried so many seconds after the one before, while that one is silent (RFC 8305).
 NEXT_ADDRESS_S: Final = 0.25
@@ -62,7 +62,7 @@ class Pool:
     def take(self) -> UpstreamConnection | None:
         """Return an idle connection that is alive and silent, or None.
 
-        It is asked by one system call (about 1 us): a FIN or a stray answer that waits unread must not meet a request.
+        One system call (about 1 us) checks it: a FIN or a stray answer that waits unread must not meet a request.
         """
         idle = self.idle
         while idle:
@@ -143,7 +143,7 @@ class Pool:
     def doubt(self, lost: UpstreamConnection) -> None:
         """End the idle connections that have waited since `lost` did, or for longer: it was lost when it was used.
 
-        What forgot it, mostly a balancer, has forgotten those, too, and each would cost a request.
+        What forgot it, mostly a balancer, has forgotten them, too, and each would cost a request.
         """
         for connection in [c for c in self.idle if c.idle_since <= lost.idle_since]:
             self.idle.remove(connection)

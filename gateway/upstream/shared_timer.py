@@ -39,7 +39,7 @@ class Waits:
         self._due_s.pop(waiter, None)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Call those whose wait is over."""
+        """Call the callbacks whose wait is over."""
         now_s = loop.time()
         try:
             while self._due_s:

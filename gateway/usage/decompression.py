@@ -155,7 +155,7 @@ class AnswerDecoder:
         self._then = then
 
     def done(self) -> None:
-        """Tell whoever wants to know that nothing waits."""
+        """Call the callback of `when_done`, as nothing waits any longer."""
         then, self._then = self._then, None
         if then is not None:
             then()
@@ -209,7 +209,7 @@ class AnswerDecoder:
 class DecodingQueue:
     """The answers of one worker that wait to be decoded, `size` compressed bytes. Used on one event loop only.
 
-    It counts those that cannot be decoded, too, and logs the first one of each coding.
+    It counts undecodable answers, too, and logs the first one of each coding.
     """
 
     __slots__ = ("_is_timed", "_unknown", "_waiting", "size")

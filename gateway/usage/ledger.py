@@ -1,11 +1,11 @@
 """The ledger of one worker: what each finished request used, summed up in memory, and stored each second.
 
-1. `recorded` is the one place that hears of a request: of passthrough when its transaction ends or a little later
-   (`catch_up` tells what waits), of the context lane after each call of a model.
-2. The sums go to the store while there are any, every `EVERY_S`. The store adds them to those of the other workers and
-   replicas. So a worker that is killed loses what it recorded since: no more than that.
-3. While a worker has something to store, or may have, the store has a mark of it. A mark that nobody renews belongs to
-   a process that is gone: the loss is logged by whoever finds it. A worker without a request for `EVERY_S` has none.
+1. `recorded` is the one place that gets a finished request: of passthrough when its transaction ends or a little later
+   (`catch_up` records what waits), of the context lane after each call of a model.
+2. The sums go to the store while there are any, every `EVERY_S`. The store adds them to the sums of the other workers
+   and replicas. So a worker that is killed loses what it recorded since: no more than that.
+3. While a worker has something to store, or may have, the store has a mark of it. A mark that is not renewed belongs to
+   a process that is gone: the worker that finds it logs the loss. A worker without a request for `EVERY_S` has none.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from gateway.usage.tokens import RequestUsage, Times
 log = logging.getLogger("gateway")
 
 EVERY_S: Final = 1.0
-#: How often old usage is deleted, and after how many days unless `keep_days` says otherwise.
+#: How often old usage is deleted, and after how many days unless `keep_days` is set.
 PRUNE_S: Final = 3600.0
 KEEP_DAYS: Final = 400
 #: A process that has not renewed its mark for so long is gone.
 GONE_S: Final = 10.0
-#: Models with a row of their own in one process, and of these, those of one tenant. Upstreams name them, and so do
-#: clients: there could be any number.
+#: Models with their own row in one process, and of these, a tenant's. Upstreams name them, and so do clients: there
+#: could be any number.
 MODELS: Final = 1000
 MODELS_OF_TENANT: Final = 200
-#: Further models share rows. So many of those are of several budgets: how their globs overlap decides how many there
+#: Further models share rows. So many of them are of several budgets: how their globs overlap decides how many there
 #: could be.
 COMBINED: Final = 100
 _DAY_S: Final = 86400
@@ -159,7 +159,7 @@ class _UsageMetrics:
 
 
 class Ledger:
-    """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC.
+    """The usage of one worker. `writer` is unique among all processes of the store. Days are in UTC.
 
     `catch_up` records what has ended and is not recorded yet; None: everything is recorded when it ends.
     """
@@ -200,7 +200,7 @@ class Ledger:
         lane: str,
         times: Times | None = None,
     ) -> None:
-        """Add finished requests, whatever became of them. `times` are those of a model's answers."""
+        """Add finished requests, whatever became of them. `times` are the times of a model's answers."""
         now_s = self._clock.time()
         if not self._day.begins_s <= now_s < self._day.ends_s:  # the clock may have been set back
             self._day = _Day(now_s)
@@ -244,7 +244,7 @@ class Ledger:
     def cost_of_token(self, counts: Callable[[str, str, str, str], bool]) -> float:
         """Return what a token cost lately, in the currency, of usage that counts; without any, a guess by the prices.
 
-        `counts` is asked with a tenant, key, model and upstream.
+        `counts` gets a tenant, key, model and upstream.
         """
         tokens = cost = 0
         for rows in (self._rows, self._latest):
@@ -305,7 +305,7 @@ class Ledger:
                 await self._wake.wait()
             self._wake.clear()
             is_idle = False
-            while self._rows or not is_idle:  # not at once: whoever looks at the usage stores what there is, too
+            while self._rows or not is_idle:  # not at once: a reader of the usage stores what is there, too
                 is_idle = not self._rows
                 await asyncio.shield(self.flush())  # what was taken must get back if the store fails
                 await asyncio.sleep(EVERY_S)

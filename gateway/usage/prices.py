@@ -95,6 +95,6 @@ def _dearest(prices: Sequence[Price]) -> Price:
 
 
 def _largest(own: Sequence[float | None], others: Sequence[float]) -> float | None:
-    """Return the largest of these prices and of those that count without one; None: there is none of their own."""
+    """Return the largest of the `own` and the `others`' prices; None: no own price is set."""
     known = [price for price in own if price is not None]
     return max(*known, *others) if known else None

@@ -32,14 +32,14 @@ EVENTS: Final = 64
 SHORT_BYTES: Final = 8192
 #: So much of the beginning and of the end is searched for the model, and of the beginning for usage.
 NEAR_BYTES: Final = 4096
-#: The end of nearly all streams: their last events, one of which says the usage.
+#: The end of nearly all streams: their last events, one of which has the usage.
 LAST_BYTES: Final = 1024
 #: So many events of the beginning and of the end stand for the others where texts are estimated.
 SAMPLES: Final = 16
 #: What an event has besides its data: `data: ` and two line ends.
 _FRAME_BYTES = 8
 _USAGE = b'"usage"'
-#: What Gemini and Ollama call it, which says the input first.
+#: What Gemini and Ollama call it, which has the input first.
 _NATIVE: Final = (b'"usageMetadata"', b'"prompt_eval_count"', b'"eval_count"')
 _END_OF_EVENT = re.compile(rb"\r?\n\r?\n|\r\r")
 #: What the standard library's parser takes, and the quick one does not.
@@ -58,7 +58,7 @@ _STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
 
 
 class AnswerFacts(NamedTuple):
-    """The facts that an answer says of itself. `partial`: tokens of its beginning alone, so the output goes on."""
+    """The facts that an answer states. `partial`: tokens of its beginning alone, so the output goes on."""
 
     tokens: TokenCounts | None = None
     model: str = ""
@@ -112,13 +112,13 @@ def of_stream(head: bytes, tail: bytes | None = None) -> AnswerFacts:
         tokens = parse_tokens(first.usage)
         return AnswerFacts(tokens, model, partial=tokens is not None)
     if isinstance(first.usage, dict):
-        # Anthropic says the input at the beginning, and the output at the end, which may repeat the input.
+        # Anthropic sends the input at the beginning, and the output at the end, which may repeat the input.
         last = {**first.usage, **{key: value for key, value in last.items() if value is not None}}
     return AnswerFacts(parse_tokens(last), model, partial)
 
 
 def of_native(head: bytes, tail: bytes | None = None) -> AnswerFacts | None:
-    """Read an answer of Gemini's or Ollama's own API, whose last object or line says its usage; None: it does not."""
+    """Read an answer of Gemini's or Ollama's own API, whose last object or line has its usage; None: it has none."""
     end = (head if tail is None else tail).rstrip()
     if head.lstrip().startswith(b"["):
         end = end.removesuffix(b"]").rstrip()
@@ -298,7 +298,7 @@ def _event_tokens(text: bytes) -> float:
 def estimate_text_tokens(event: Mapping[str, object]) -> float:
     """Return an estimate of the tokens of the texts in an event or a chunk, one for each choice with a text at least.
 
-    Texts are also those of tool calls and of reasoning.
+    Tool calls and reasoning are texts, too.
     """
     choices = event.get("choices")
     tokens = 0.0

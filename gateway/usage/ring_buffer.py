@@ -9,14 +9,14 @@ from gateway.usage.response_parser import names_model
 HEAD_BYTES: Final = 4096
 LONG_HEAD_BYTES: Final = 65536
 TAIL_BYTES: Final = 32768
-#: It tells nothing but the encoding, and no parser wants it.
+#: It marks only the encoding, and no parser wants it.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class AnswerBuffer:
     """The pieces of an answer without their framing.
 
-    `length` counts its bytes, and `unread` those that could not be decoded.
+    `length` counts its bytes, and `unread` the undecodable ones.
     """
 
     __slots__ = ("_begun", "_head", "_pieces", "_size", "_wanted", "length", "unread")
@@ -49,7 +49,7 @@ class AnswerBuffer:
         return self._begun
 
     def skip(self, length: int) -> None:
-        """Leave out so many bytes. What was kept until now is no longer the end."""
+        """Leave out so many bytes. What was kept until now is not the end any more."""
         self.length += length
         self._leave()
 

@@ -1,7 +1,7 @@
 """Tokens of one answer, from the usage object that an upstream writes, whatever its API calls them.
 
-OpenAI counts cached tokens within those of the input. Anthropic counts those beside it, read from its cache or written
-to it. Here all of them are input, and `cached` and `written` are parts of it, as `reasoning` is a part of the output.
+OpenAI counts cached tokens within the input. Anthropic counts them beside it, read from its cache or written to it.
+Here all of them are input, and `cached` and `written` are parts of it, as `reasoning` is a part of the output.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +15,10 @@ _WRONG: Final = -1
 
 
 class TokenCounts(NamedTuple):
-    """The tokens of one answer. `written`: of the input, those that an upstream bills for writing its cache.
+    """The tokens of one answer. `written`: the part of the input that an upstream bills for writing its cache.
 
-    `written_1h` are those of them that it keeps for an hour. `audio_input` and `audio_output` are parts of the others.
+    `written_1h` are the part of them that it keeps for an hour. `audio_input` and `audio_output` are parts of the
+    others.
     """
 
     input: int = 0
@@ -33,9 +34,9 @@ class TokenCounts(NamedTuple):
 class RequestUsage(NamedTuple):
     """A finished request. `rejected`: it has no answer but an error; `cut`: its answer did not come to its end.
 
-    `estimated`: the upstream did not say its tokens, or not all of them. `asked`: the answer named no model, so the
-    model is that of the request, as its client wrote it. `requests`: so many that became the same; the tokens are those
-    of all of them.
+    `estimated`: the upstream did not state its tokens, or not all of them. `asked`: the answer named no model, so the
+    model is the request's, as its client wrote it. `requests`: so many that became the same; the tokens are the sum of
+    all.
     """
 
     tokens: TokenCounts = TokenCounts()
@@ -49,7 +50,7 @@ class RequestUsage(NamedTuple):
 class Times(NamedTuple):
     """The times of answers of one model, in seconds, each from the request sent: to its first byte, and to its end.
 
-    `token_s`: the time of each token behind the first byte, of those that are streams.
+    `token_s`: the time of each token behind the first byte, of streamed answers.
     """
 
     first_byte_s: Sequence[float]
@@ -58,7 +59,7 @@ class Times(NamedTuple):
 
 
 def build_times(sent: float, came: float, ended: float, *, streamed_tokens: int) -> Times:
-    """Return the times of an answer, of seconds of one clock. `streamed_tokens` 0: it is no stream, or unknown."""
+    """Return the times of an answer, of seconds of one clock. `streamed_tokens` 0: it is not a stream, or unknown."""
     token_s = ((ended - came) / (streamed_tokens - 1),) if streamed_tokens > 1 else ()
     return Times((came - sent,), (ended - sent,), token_s)
 
@@ -71,7 +72,7 @@ Recorded: TypeAlias = Callable[[RequestUsage, str, str, str, str, str, Times | N
 def parse_tokens(told: object) -> TokenCounts | None:
     """Return the tokens of a usage object.
 
-    None: it says neither those of the input nor those of the output, or one of them is no number of tokens.
+    None: it states neither the input nor the output, or one of them is not a number of tokens.
     """
     if not isinstance(told, dict):
         return None
@@ -114,7 +115,7 @@ def _by_other_names(told: dict[str, object]) -> TokenCounts | None:
 
 
 def parse_native_tokens(told: dict[str, object]) -> TokenCounts | None:
-    """Return the tokens that Gemini's or Ollama's own API says in an answer. None: as `tokens_of`."""
+    """Return the tokens that Gemini's or Ollama's own API states in an answer. None: as `tokens_of`."""
     meta = told.get("usageMetadata")
     if isinstance(meta, dict):
         names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
@@ -151,7 +152,7 @@ def _part(details: object, name: str) -> int | None:
 
 
 def _parse_count(value: object) -> int | None:
-    """Return a number of tokens, or `_WRONG` for what is none; None: it is not said."""
+    """Return a number of tokens, or `_WRONG` for any other value; None: it is not stated."""
     if value is None:
         return None
     count = _count(value)

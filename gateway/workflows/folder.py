@@ -80,7 +80,7 @@ def load_workflows(section: WorkflowsSettings) -> FoundWorkflows:
 
 
 def offered_workflows(settings: Settings) -> FoundWorkflows:
-    """Return the workflows without those of a first visit whose tools are off. Raises ConfigError."""
+    """Return the workflows without first-visit workflows whose tools are off. Raises ConfigError."""
     found = load_workflows(settings.workflows)
     tools = settings.tools.all
     kept = {name: one for name, one in found.workflows.items() if not _is_of_first_visit(one, tools)}
@@ -171,7 +171,7 @@ def _check_parameters(document: Document) -> None:
 
 def _fits(value: object, schema: Mapping[str, object]) -> bool:
     """Return whether the value fits; an invalid schema or value counts as fitting: that is reported already."""
-    from jsonschema_rs import is_valid  # 2 MB for those who have workflows
+    from jsonschema_rs import is_valid  # 2 MB only with workflows
 
     try:
         return is_valid(dict(schema), value)

@@ -52,7 +52,7 @@ class ParameterError(ValueError):
 
 def validate_parameters(given: Json, schema: Json) -> Json:
     """Return the parameters in the order of the schema, with its defaults. Raises ParameterError."""
-    from jsonschema_rs import validator_for  # 2 MB for those who have workflows
+    from jsonschema_rs import validator_for  # 2 MB only with workflows
 
     properties: Mapping[str, Json] = schema["properties"]
     validator = validator_for(schema, offline=True)

@@ -72,7 +72,7 @@ def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) ->
     return list(_TemplateRenderer(values, limit_chars).pieces(template))
 
 
-#: Writes a text in a language of its own, of which no value becomes a part. Raises ValueError, with the reason.
+#: Writes a text in the tool's language; no value becomes a part of its syntax. Raises ValueError, with the reason.
 Writer: TypeAlias = Callable[[Sequence[str | TemplateValue]], str]
 
 

@@ -74,7 +74,7 @@ class PhraseRule:
         self._found = Phrases(self._letters, folded=str, whole=False)
 
     def finder(self, text: str, starts: Sequence[int]) -> Finder:
-        """Return the finder of these phrases. Of those that begin together it finds the longest."""
+        """Return the finder of these phrases. Of phrases that begin together it finds the longest."""
         hits = [*self._found.hits(_without_blanks(text))]
         found = sorted(self._spans(text, starts, hits)) if hits else []
 

@@ -60,7 +60,7 @@ class Config(BaseModel):
 
 @dataclass(slots=True)
 class _Whose:
-    """The owner of the memories that a request sees, with those of one conversation if it is not None.
+    """The owner of the memories that a request sees, with the memories of one conversation if it is not None.
 
     It is not changed after it is made.
     """

@@ -80,7 +80,7 @@ class _CachedAnswer:
 
 @dataclass(slots=True)
 class _Flight:
-    """A request under way, for whose answer equal ones wait. `in_vain`: it ended, and there is no answer to keep."""
+    """A request under way, for whose answer equal ones wait. `in_vain`: it ended without an answer to keep."""
 
     over: asyncio.Event = field(default_factory=asyncio.Event)
     in_vain: bool = False

@@ -1,4 +1,4 @@
-"""The tool `demo_note`: it does nothing but return a text, and asks a person before. For a first look at approvals."""
+"""The tool `demo_note`: it does nothing but return a text, after a person's approval. For a first look at approvals."""
 
 from collections.abc import Sequence
 from typing import Final

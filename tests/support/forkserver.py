@@ -32,7 +32,7 @@ _, sys.path[0], path, owner = sys.argv
 from tests.support.forkserver import serve
 serve(path, owner)
 """
-#: What the gateways find imported: what most of them use, and what costs those that use it most of their start.
+#: What the gateways find imported: what most of them use, and what costs its users most of their start.
 _USED: Final = (
     "encodings.idna",
     "gateway.cli.main",

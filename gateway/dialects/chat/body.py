@@ -107,7 +107,7 @@ def _check_field(name: str, value: object) -> None:
 
 
 def _check_kind(param: str, value: object, kind: type, described: str) -> None:
-    """JSON's true and false are no numbers, though Python's are."""
+    """Check the kind. JSON's true and false are not numbers, though Python's are."""
     if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
         _refuse(param, described)
 

@@ -23,7 +23,7 @@ class ChatAnswer:
         return self._turn.usage
 
     def stream(self) -> Frames:
-        """Return the writer of a stream, with usage if the client asked for it."""
+        """Return the writer of a stream, with usage if the client requests it."""
         options = self._body.get("stream_options")
         usage = isinstance(options, dict) and options.get("include_usage") is True
         return Frames(self._turn, include_usage=usage)

@@ -35,7 +35,7 @@ class CompletionFacts(TurnState):
 
     @classmethod
     def from_request(cls, run_id: str, body: Json, *, created_s: float) -> "CompletionFacts":
-        """Return the turn of a run; its model is the one that was asked for."""
+        """Return the turn of a run; its model is the requested one."""
         return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
 
 
@@ -73,7 +73,7 @@ class Frames:
         return self._frame(delta) if delta else b""
 
     def finish(self) -> bytes:
-        """Finish reason, usage if the client asked for it, and the end."""
+        """Finish reason, usage if the client requested it, and the end."""
         ends = {**self._turn.about_choice, "finish_reason": self._turn.finish or "stop"}
         frames = [self._before + b"{}," + orjson.dumps(ends)[1:] + b"]"]
         if self._turn.context:

@@ -117,14 +117,15 @@ class ResponseAnswer:
         self._complete("completed" if resource.incomplete is None else "incomplete")
 
     def end_unasked(self) -> None:
-        """End a response for which no model is asked: its output is empty."""
+        """End a response without a model call: its output is empty."""
         self._resource.completed_at = int(self._now_s())
         self._complete("completed")
 
     def fail(self, error: GatewayError, *, request_id: str) -> None:
-        """End the response with an error of its run. A run that was cancelled on request is no failure.
+        """End the response with an error of its run. A run that was cancelled on request did not fail.
 
-        If the store failed behind the run, the error is told, and the response stays as it is: its end is on record.
+        If the store failed behind the run, the client gets the error, and the response stays as it is: its end is on
+        record.
         """
         resource = self._resource
         if isinstance(error, UntoldError):
@@ -203,7 +204,7 @@ class ResponseStream:
         return events.take_frames() + DONE
 
     def render_without_model(self) -> bytes:
-        """Return all events of a response for which no model is asked."""
+        """Return all events of a response without a model call."""
         self._writing.close()
         self._answer.open()
         self._answer.end_unasked()
@@ -218,8 +219,8 @@ class ResponseStream:
     def _write(self) -> Generator[bytes, Chunk, None]:
         """Yield the frames of each chunk that is sent.
 
-        Nearly all chunks are pieces of a text or of thoughts that have begun. A loop of their own makes them as cheap
-        as those of chat completions, which have no numbers and are not put together.
+        Nearly all chunks are pieces of a text or of thoughts that have begun. A separate loop makes them as cheap as
+        chunks of chat completions, which have no numbers and are not assembled.
         """
         answer, output, dumps = self._answer, self._output, orjson.dumps
         events = output.events

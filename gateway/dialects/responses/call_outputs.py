@@ -32,8 +32,8 @@ _AGAIN: Final = ("local_shell_call_output", "mcp_approval_request")
 def pair_items(items: Sequence[Json], *, place: PlaceWriter, may_lack_outputs: bool = False) -> Pairs:
     """Return the pairs of a conversation. Raises GatewayError (invalid_field), as OpenAI does, for what has no pair.
 
-    `may_lack_outputs`: outputs of calls may follow later. Ids of items occur once, but for questions: a call that is
-    asked for again has the same one. Ids of calls may come again once the earlier call has its output: some model
+    `may_lack_outputs`: outputs of calls may follow later. Ids of items occur once, but for questions: a call that needs
+    approval again has the same one. Ids of calls may come again once the earlier call has its output: some model
     servers count calls anew in each answer.
     """
     open_calls: dict[str, int] = {}

@@ -60,8 +60,8 @@ def _or_null(schema: Json) -> Json:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-#: What the arguments must be that the item of a call shows exactly, by the kind of the tool: of what models are told,
-#: with null for what they may leave out. Whatever is beside that would be lost, or be another action.
+#: What the arguments must be that the item of a call shows exactly, by the kind of the tool: of what models read, with
+#: null for what they may leave out. Whatever is beside that would be lost, or be another action.
 EXACT: Final[Mapping[str, Json]] = {
     "custom": INPUT,
     "local_shell": _schema(

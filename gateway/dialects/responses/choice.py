@@ -1,4 +1,4 @@
-"""`tool_choice`: it narrows the tools of a request, and says whether the model must call one of them."""
+"""`tool_choice`: it narrows the tools of a request, and decides whether the model must call one of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ from gateway.dialects.field_checks import (
 )
 from gateway.dialects.responses.tools import ToolSelection, read_tools
 
-#: The label of the gateway's own tools, among those of its services.
+#: The label of the gateway's own tools, among the labels of its services.
 GATEWAY: Final = "gateway"
 _PLACE: Final = "tool_choice"
 _DESCRIBED: Final = "none, auto, required, or an object with a 'type'"

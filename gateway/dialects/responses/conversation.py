@@ -51,7 +51,7 @@ _FILES: Final = "The output is in the next message."
 class ResponseAsked(ParsedRequest):
     """A request for a response, with what its answer needs of it.
 
-    `items` are the input items of the request itself, with those that it refers to. `client_tools` are the client's
+    `items` are the input items of the request itself, and the items that it refers to. `client_tools` are the client's
     tools by the names that models know. `listed` are the labels whose tools the conversation shows already.
     """
 
@@ -71,9 +71,9 @@ def resolve_request(
 ) -> ResponseAsked:
     """Return the request for models.
 
-    `earlier` are the items of the chain or conversation that it goes on with, oldest first; `referenced` are those that
-    it refers to, by their ids. `unseal` opens the summary of a compaction, and raises ValueError for a foreign one.
-    Raises GatewayError.
+    `earlier` are the items of the chain or conversation that it goes on with, oldest first; `referenced` are the items
+    that it refers to, by their ids. `unseal` opens the summary of a compaction, and raises ValueError for a foreign
+    one. Raises GatewayError.
     """
     own = _resolve_references(request, referenced or {})
     items = [*earlier, *own]
@@ -174,9 +174,9 @@ def _are_stored(items: Sequence[Json], referenced: Mapping[str, Json]) -> bool:
 
 
 def _is_stored(item: Json, referenced: Mapping[str, Json]) -> bool:
-    """Return whether an item of a request is no result of a gateway's tool, or is one as the gateway has stored it.
+    """Return whether an item of a request is not a result of a gateway's tool, or equals the stored one.
 
-    Whose tool wrote a result is otherwise only what the client says.
+    Otherwise the client alone claims whose tool wrote a result.
     """
     if item["type"] != "mcp_call" or _find_result(item) is None:
         return True
@@ -185,7 +185,7 @@ def _is_stored(item: Json, referenced: Mapping[str, Json]) -> bool:
 
 
 class _Places:
-    """The places of items, for errors: those of the request itself are in `input`, others behind one of its fields."""
+    """The places of items, for errors: the request's own are in `input`, others behind one of its fields."""
 
     def __init__(self, request: ResponseRequest, n_earlier: int) -> None:
         self._before = "conversation" if request.previous_response_id is None else "previous_response_id"

@@ -1,6 +1,6 @@
 """The Responses API as a dialect: items in requests, items and events in answers.
 
-Its pages are of its own (gateway/api/responses/), because a request may go on from earlier ones, which are stored.
+It has separate pages (gateway/api/responses/), because a request may go on from earlier ones, which are stored.
 """
 
 import time

@@ -17,7 +17,7 @@ from gateway.dialects.extra_message_fields import OF_CALLS, OPAQUE, PROVIDER_FIE
 from gateway.jsontext import strict_json
 
 _PREFIX: Final = "thoughts."
-#: The value of `include` that asks for thoughts so.
+#: The value of `include` that requests thoughts in this form.
 INCLUDED: Final = "reasoning.encrypted_content"
 #: No item holds more values.
 _VALUES: Final = 4096
@@ -27,8 +27,8 @@ _VALUES: Final = 4096
 class ReasoningContent:
     """The content of one reasoning item: `text` are the thoughts.
 
-    `message` are fields of the message of its answer, and `calls` those of calls, by the ids of the calls. `goes_on`:
-    the message has begun before the item.
+    `message` are fields of the message of its answer, and `calls` fields of its calls, by their ids. `goes_on`: the
+    message has begun before the item.
     """
 
     text: str = ""

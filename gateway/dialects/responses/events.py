@@ -22,7 +22,7 @@ _BLOCK: Final = 512
 
 
 class ResponseEvents:
-    """The events of one response. Those up to number `after` are counted, and not written."""
+    """The events of one response. Events up to number `after` are counted, and not written."""
 
     __slots__ = ("_after", "_frames", "number")
 
@@ -67,7 +67,7 @@ class ResponseEvents:
 
 
 class NoEvents(ResponseEvents):
-    """The events of a response that is no stream: none."""
+    """The events of a response that is not streamed: none."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """The fields of a request besides its items and tools: checked, and as chat completions have them.
 
 Unknown fields are refused as OpenAI refuses them. A field that OpenAI has, and that changes what an answer is, is
-refused if the gateway cannot honour it; one that only says how OpenAI works (caches, prices, policies) is accepted.
+refused if the gateway cannot honour it; one that only controls how OpenAI works (caches, prices, policies) is accepted.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ _FIELDS: Final[Mapping[str, Kind]] = {
     "access_programs": OBJECT,
     "client_metadata": OBJECT,
 }
-#: Those that POST /responses/compact has.
+#: The fields that POST /responses/compact has.
 _OF_COMPACTIONS: Final = (
     "model",
     "input",
@@ -238,7 +238,7 @@ def find_conversation_id(fields: Json) -> str | None:
 
 
 def for_models(fields: Json) -> Json:
-    """Return what checked fields are in chat completions: only those that the client sent.
+    """Return checked fields as chat completions have them: only fields that the client sent.
 
     `max_output_tokens` becomes `max_tokens`, which Ollama, vLLM, llama.cpp and OpenAI's older models understand. Ollama
     ignores `max_completion_tokens`, so that its answer would have no limit.

@@ -1,4 +1,4 @@
-"""The kinds of items: the checks of those that a client sends, and the form in which they are kept and listed.
+"""The kinds of items: the checks of a client's items, and the form in which they are kept and listed.
 
 An item may have fields that are not listed here: clients send back what they got, also from other servers.
 """
@@ -168,7 +168,7 @@ def check_item(place: str, value: object) -> Json:
     elif type(kind) is not str or (kind not in _FIELDS and ":" not in kind):
         _refuse_kind(place, kind)
     else:
-        check(place, item, _FIELDS.get(kind, _EACH))  # those with a colon are other servers' own
+        check(place, item, _FIELDS.get(kind, _EACH))  # kinds with a colon belong to other servers
         _check_rest(place, kind, item)
     return item
 
@@ -248,7 +248,7 @@ def is_of_response(item: Json) -> bool:
 
 
 def build_input_items(items: Sequence[Json], *, response_id: str) -> list[Json]:
-    """Return checked items as the input of a response. Those without an id get one that leads to the response."""
+    """Return checked items as the input of a response. An item without an id gets one that leads to the response."""
     return [_complete_item(item, input_id(_prefix(item), response_id, index)) for index, item in enumerate(items)]
 
 

@@ -71,7 +71,7 @@ def _check_part(place: str, part: Json, *, files: bool) -> None:
 
 
 def _describe_types(*, files: bool) -> str:
-    """Return the types that clients are told of."""
+    """Return the types that clients see."""
     types = ("input_text", "input_image", "input_file", "input_audio") if files else ("input_text", "output_text")
     return f"one of {', '.join(types)}"
 

@@ -20,8 +20,8 @@ class ResponseRequest:
 
     `fields` are its fields as they came, without `input`. `input` are its items, each with a type; a text is the
     message of a user. `references` are the places and ids of its `item_reference` items. `without_output` are the ids
-    of calls of the gateway's that have ended, and whose output its client left out; `claimed` are those of calls that
-    are said to be of its own tools. `tools` is what `tool_choice` leaves of its tools.
+    of ended gateway calls whose output its client left out. `claimed` are the ids of calls that the client attributes
+    to the gateway's tools. `tools` is what `tool_choice` leaves of its tools.
     """
 
     fields: Json

@@ -12,7 +12,7 @@ from gateway.dialects.responses.conversation import ResponseAsked
 class ResponseFacts:
     """The facts of one request.
 
-    `fields` are those of the request as sent, without `input`. `client` are the client's tools by the names that models
+    `fields` are the request's fields as sent, without `input`. `client` are the client's tools by the names that models
     know; others are functions of the same name. `left_out` are the types of hosted tools that the gateway does not
     have, `listed` the labels whose tools the conversation has listed already. `shows_calls`: the request names tools of
     the gateway, so their calls are items.

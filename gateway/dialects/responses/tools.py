@@ -122,7 +122,7 @@ class _Reader:
                 self._read_offer(place, tool)
             case "local_shell" | "shell" | "apply_patch":
                 self._read_client_run(place, tool)
-            case _ if kind.startswith(_HOSTED) or ":" in kind:  # those with a colon are other servers' own
+            case _ if kind.startswith(_HOSTED) or ":" in kind:  # kinds with a colon belong to other servers
                 self.left_out[place] = kind
             case _:
                 refuse(f"{place}.type", _TYPE)
@@ -237,7 +237,7 @@ def _asks(place: str, required: object) -> tuple[str, ...] | None:
     if always is None:
         return None
     names = always.get("tool_names")
-    # Which tools only read is not known here, so that all of them ask; a list without names asks for none.
+    # Which tools only read is not known here, so all need approval; a list without names requires it for none.
     if names is None or always.get("read_only") is not None:
         return ()
     return tuple(names) or None

@@ -1,1 +1,1 @@
-"""The JSON Schemas of MCP servers: what a stranger's schema may refer to, and what it may cost."""
+"""The JSON Schemas of MCP servers: what an untrusted schema may refer to, and what it may cost."""

@@ -1,4 +1,4 @@
-"""The differences between two definitions of a tool: what was accepted, and what its server says now."""
+"""The differences between two definitions of a tool: the accepted one, and its server's current one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

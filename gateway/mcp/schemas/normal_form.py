@@ -1,8 +1,9 @@
 """The form of a JSON Schema that all of its spellings share: what two versions of a library write for one meaning.
 
 Libraries write the schema of a tool anew at each start. Some point from one property to an equal one (`$ref`), some
-write it out; some list a set in another order each time. Only what says nothing else to a model, and takes no other
-arguments, is left out. All other words of the schema stay, so that a definition that says something else is changed.
+write it out; some list a set in another order each time. The form leaves out only what has no meaning for a model and
+changes no accepted arguments. All other words of the schema stay, so that a definition with another meaning has another
+form.
 """
 
 import re
@@ -123,13 +124,13 @@ class _Writer:
 
 
 def _is_idle(part: Json, key: str) -> bool:
-    """Return whether a keyword says nothing that a model or a call would notice."""
+    """Return whether a keyword has no meaning for a model or a call."""
     value = part[key]
     if key == "$schema":
         return isinstance(value, str) and _DIALECT.fullmatch(value) is not None
     if key in _SAFE:
         return part.get("type") == "integer" and value == _SAFE[key]
-    # A tool may take an argument that it does not declare, whatever its schema says of such ones.
+    # A tool may take an argument that it does not declare, whatever its schema states about such ones.
     return (key == "additionalProperties" and isinstance(value, bool)) or (key == "required" and value == [])
 
 

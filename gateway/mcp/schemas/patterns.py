@@ -1,4 +1,4 @@
-"""The patterns in a JSON Schema of a stranger, and the time that compiling them takes.
+"""The patterns in an untrusted JSON Schema, and the time that compiling them takes.
 
 A pattern matches in linear time, but compiling one may take a second: a class such as `\\w` is repeated, a count is
 written out, upper and lower case are compared for each character of a class. No compiler has a limit of time. So the

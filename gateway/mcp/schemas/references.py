@@ -1,4 +1,4 @@
-"""The references within a JSON Schema of a stranger: all must lead to places in the same schema, and none in a circle.
+"""The references within an untrusted JSON Schema: all must lead to places in the same schema, and none in a circle.
 
 Nothing is ever fetched: a schema that refers to anything else is refused before it is compiled. So is one that is small
 only as long as its references are not followed: a compiler and a validator follow them, each as often as it is met.
@@ -71,12 +71,12 @@ def _entries(node: Any) -> list[tuple[str, Any]]:
 
 
 def find_anchors(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the places that have names of their own, by name. Raises _RefusedError where a reference has two targets.
+    """Return the places that have names, by name. Raises _RefusedError where a reference has two targets.
 
-    A part with a base of its own (`$id`, in draft 4 `id`) beside references is refused: there `#` is another place.
+    A part with its own base (`$id`, in draft 4 `id`) beside references is refused: there `#` is another place.
     """
     found: dict[str, Any] = {}
-    within: set[str] = set()  # the keys of texts, those of the schema itself only as far as they are references
+    within: set[str] = set()  # the keys of texts; of the schema's own keys, only references
     is_draft_4 = False
     stack: list[Any] = [schema]
     while stack:

@@ -1,4 +1,4 @@
-"""Keep-alive connections to one MCP server over HTTP, or to one issuer: those of upstreams, to allowed addresses."""
+"""Keep-alive connections to one MCP server over HTTP, or to one issuer: as upstreams' are, to allowed addresses."""
 
 import asyncio
 import ssl
@@ -59,7 +59,7 @@ class GuardedPool(Pool):
             self.idle.pop(0).abort()
 
     def end(self) -> None:
-        """End all connections now; whoever waits for an answer is told."""
+        """End all connections now; each waiting caller gets the error."""
         for connection in tuple(self.open):
             if isinstance(connection.turn, UpstreamCall):
                 connection.turn.close()

@@ -17,7 +17,7 @@ from gateway.mcp.transport.http_dispatcher import HttpDispatcher
 from gateway.mcp.transport.oauth import OAuthTokenSource
 
 MAX_BYTES: Final = 32 << 20  # of one answer or event, as of a line over standard output
-#: How long a server may take to accept a message that is no request: an answer to it, or a notification.
+#: How long a server may take to accept a message other than a request: an answer to it, or a notification.
 ACCEPT_S: Final = 30.0
 
 

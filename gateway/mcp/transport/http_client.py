@@ -22,7 +22,7 @@ from gateway.mcp.transport.rpc_result import RequestNotRunError
 
 #: Redirects that are followed in the life of a connection.
 REDIRECTS: Final = 5
-#: The statuses of redirects. By those that do not keep the method, only a GET is sent again.
+#: The statuses of redirects. After one that does not keep the method, only a GET is sent again.
 _LEADS_AWAY: Final = (301, 302, 303, 307, 308)
 _KEEPS_METHOD: Final = (307, 308)
 #: Headers of the protocol, and of HTTP, that each request sets.
@@ -51,7 +51,7 @@ class RedirectError(Exception):
 
 
 class Sender:
-    """The sender of requests to one server. `session` and `version` are those of the protocol, once they are known."""
+    """The sender of requests to one server. `session` and `version` are the protocol's, once they are known."""
 
     def __init__(self, endpoint: ServerEndpoint, web: GuardedNetwork, tokens: OAuthTokenSource | None) -> None:
         self.session: str | None = None
@@ -118,7 +118,7 @@ class Sender:
             self._set_url(place)
 
     async def _send_with_token(self, method: str, fields: _Fields, content: bytes, *, is_call: bool) -> HttpAnswer:
-        """Send a request, with a token if there are any. Another one is asked for once, if the server refuses it."""
+        """Send a request, with a token if there are any. Another token is requested once, if the server refuses it."""
         if self._tokens is None:
             return await self._send_with_cookies(method, fields, content)
         for is_last in (False, True):
@@ -153,7 +153,7 @@ class Sender:
         return encode_request_head(method, self._target, [*self._always, *fields])
 
     def _of_protocol(self, headers: Mapping[str, str]) -> _Fields:
-        """Return the headers of the protocol: those of one message, and those of the session."""
+        """Return the headers of the protocol: for one message, and for the session."""
         found = {_SESSION: self.session, MCP_PROTOCOL_VERSION_HEADER: self.version, **headers}
         try:
             return [(name.encode("ascii"), value.encode("ascii")) for name, value in found.items() if value is not None]

@@ -5,8 +5,8 @@ has two tasks and five streams between a request and its answer: three tenths of
 
 1. A request that fails ends one call and not the connection.
 2. The connection ends when the server's address accepts no connection any more, when the server ended the session, or
-   when it does not take a message that is no request.
-3. A request that is cancelled is over: its connection is closed. In the older era a message says so, too.
+   when it does not take a message other than a request.
+3. A request that is cancelled is over: its connection is closed. In the older era a message reports it, too.
 4. What a server sends of itself goes to the SDK's `JSONRPCDispatcher`. Notifications pass the session's intercept in
    the order in which they come, before the answer that comes behind them.
 
@@ -126,7 +126,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
-        """Answer what the server asks, until the connection is lost."""
+        """Answer the server's requests, until the connection is lost."""
         try:
             await self._of_server.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:

@@ -1,4 +1,4 @@
-"""The bound of what a server sends that is no message: a little does no harm, a flood ends the connection."""
+"""The bound of a server's output that is not a message: a little does no harm, a flood ends the connection."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _MINUTE_S: Final = 60.0
 
 
 class Noise:
-    """The count of what is no message in one stream. `monotonic` is a clock in seconds."""
+    """The count of input that is not a message, in one stream. `monotonic` is a clock in seconds."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

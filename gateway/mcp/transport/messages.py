@@ -1,8 +1,8 @@
 """The reading of what an MCP server sends: JSON with one reading, by the reader that clients' messages go through.
 
 Two parsers may read two things in repeated keys, NaN or numbers that are too large. So such a message is refused. An
-answer with the id of another request ends the call. A flood of what is no message ends the connection, and so do
-requests of the server whose answers it does not take.
+answer with the id of another request ends the call. A flood of input that is not a message ends the connection, and so
+do requests of the server whose answers it does not take.
 """
 
 import json
@@ -21,9 +21,9 @@ from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.junk_limit import LINES, Noise
 from gateway.mcp.transport.pending_requests import CANCELLED, ID_TOO_LONG, Requests, has_long_id
 
-#: What is said of a message that is refused, in front of the reason.
+#: The note on a refused message, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
-#: What is said of a request whose answer came, and is not read.
+#: The note on a request whose answer came, and is not read.
 MAY_HAVE_RUN: Final = "what was asked may have been done all the same: do not repeat it unasked"
 #: Of a definition, an error or a request of a server. A definition with a longer text is left out.
 TEXT_CHARS: Final = 1 << 20
@@ -31,13 +31,13 @@ TEXT_CHARS: Final = 1 << 20
 _CONTENT: Final = frozenset(("content", "structuredContent", "contents", "messages", "inputRequests"))
 _EVENT_END: Final = re.compile(rb"\n\n|\n\r\n?|\r\n\n|\r\n\r\n?|\r\r\n?")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-#: Lines at the beginning of an event that say nothing. A line of the others says something, or may.
+#: Lines at the beginning of an event that have no content. All other lines may have some.
 _SAYS_NOTHING: Final = re.compile(rb"(?:(?!data|event|id|retry)[^\r\n]*+(?:\r\n|\r|\n))*+")
 _BOM: Final = b"\xef\xbb\xbf"
 _ID_CHARS: Final = 40
 #: The type of the events that are messages; an event that names none has it, too.
 _MESSAGE: Final = b"message"
-#: Milliseconds. The standard ignores what is no number.
+#: Milliseconds. The standard ignores a value that is not a number.
 _RETRY: Final = re.compile(rb"[0-9]{1,7}")
 
 
@@ -46,12 +46,12 @@ class UnreadError(Exception):
 
 
 class FloodError(UnreadError):
-    """The error that a server writes too much that is no message, or asks too much: its connection is to be ended."""
+    """The error of a server that writes too much junk or sends too many requests: its connection is to be ended."""
 
 
 @dataclass(slots=True)
 class StreamPosition:
-    """A place in a stream of events: the id of the last event, and the time in ms until the rest is asked for."""
+    """A place in a stream of events: the id of the last event, and the time in ms until the rest is requested."""
 
     last_id: bytes = b""
     retry_ms: int = 1000
@@ -109,7 +109,7 @@ async def read_answer(content: bytes, request_id: RequestId) -> Json:
 class EventMessages:
     """The messages of one stream of events, which comes in pieces; no event has more than `limit_bytes`.
 
-    `requests` counts what the server asks. `place` is kept up to date.
+    `requests` counts the server's requests. `place` is kept up to date.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class EventMessages:
             raise FloodError(excess)
 
     async def _content(self, block: bytes) -> bytes | UnreadError:
-        """Return the data of an event; b"": it has none, or is no message by its type."""
+        """Return the data of an event; b"": it has none, or its type is not `message`."""
         if block.count(b"\n") + block.count(b"\r") > LINES:
             return UnreadError(f"it has more than {LINES:,} lines")
         data: list[bytes] = []

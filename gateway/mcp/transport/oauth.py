@@ -2,12 +2,12 @@
 
 Secret and token go to that issuer and to the server only, even if the server names other issuers.
 
-The SDK's `ClientOAuthOAuthProvider` would work over our guarded network, too. It is not used for three reasons:
+The SDK's `ClientOAuthOAuthProvider` would work over the guarded network, too. It is not used for three reasons:
 
 1. It holds one lock from the sending of a request to the headers of its answer. Calls of one server would wait for
    each other.
-2. It sends the first request without a token, and asks the server for its issuer. A server that names none, or that
-   answers with something else than 401, gets no token. Ours asks the configured issuer alone.
+2. It sends the first request without a token, and looks for the issuer in the server's answer. A server that names
+   none, or that answers with something else than 401, gets no token. This module uses the configured issuer alone.
 3. It reads the wall clock, and uses a token until its last second.
 """
 

@@ -1,7 +1,7 @@
-"""The bound of what a server asks: its own requests whose answers it has not taken.
+"""The bound of a server's own requests whose answers it has not taken.
 
-The SDK starts a task for each request of a server, and its writer sends one answer after the other. A server that asks
-and takes no answers would fill the memory.
+The SDK starts a task for each request of a server, and its writer sends one answer after the other. A server that sends
+requests and takes no answers would fill the memory.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ MIB: Final = 32
 ID_CHARS: Final = 256
 #: What a server sends of a request that it cancels.
 CANCELLED: Final = "notifications/cancelled"
-#: What is said of a request with a longer id.
+#: The note on a request with a longer id.
 ID_TOO_LONG: Final = f"the id of its request is longer than {ID_CHARS} characters"
 
 
@@ -36,7 +36,7 @@ class _ServerRequest:
 
 
 class Requests:
-    """The count of the requests of one server whose answers it has not taken. Those that it cancels do not count.
+    """The count of the requests of one server whose answers it has not taken. Requests that it cancels do not count.
 
     The SDK interrupts what is done for a request that is cancelled, but for the sending of its answer. That is
     interrupted here, also if it begins only after `cancel`, which sees a message before the SDK does.

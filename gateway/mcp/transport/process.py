@@ -1,6 +1,6 @@
 """One running MCP server: its three streams, its exit code, and its end with all processes that it started.
 
-1. Its environment is made from nothing: the variables of INHERITED, and those that are configured for it.
+1. Its environment is made from nothing: the variables of INHERITED, and the configured ones.
 2. It ends in at most 5 s, whatever it does, and with it every process that it started (see `shim`).
 3. Its streams end when it does.
 """
@@ -37,7 +37,7 @@ _NEEDED_BY_PYTHON: Final = ("LD_LIBRARY_PATH",)
 #: How long the server may take after the end of its input, after SIGTERM, and after SIGKILL, and its shim then.
 _INPUT_S, _TERM_S, _KILL_S, _KEEPER_S = 1.5, 1.5, 1.0, 0.5
 _READ_BYTES: Final = 1 << 15
-#: A shorter value of the environment is an ordinary word; to mask those would only garble what a server wrote.
+#: A shorter value of the environment is an ordinary word; masking it would only garble the server's output.
 _SHORTEST_SECRET, _MASK = 8, "***"
 _BLANK: Final = re.compile(rb"\n\s*\n")
 #: Control characters, and the sequences by which a terminal is coloured.
@@ -68,7 +68,7 @@ class ServerProcess:
         self.pid = pid
         self.stdin, self.stdout = keeper.stdin, keeper.stdout
         self.returncode: int | None = None  # as shells count: 128 and the signal for what a signal ended
-        self.forced = False  # whether it had to be ended by a signal of ours
+        self.forced = False  # whether a signal of the gateway had to end it
         self._keeper, self._control = keeper, control
         self._over = asyncio.Event()
         self._secrets = secrets
@@ -166,7 +166,7 @@ class ServerProcess:
         while data := await stream.read(_READ_BYTES):
             older, *last = _BLANK.sub(b"\n", data).rsplit(b"\n", STDERR_LINES + 1)
             if len(last) > STDERR_LINES:
-                lines, older = Lines(limit_bytes=_READ_BYTES), b""  # whoever floods pays with the lines before
+                lines, older = Lines(limit_bytes=_READ_BYTES), b""  # a flood costs the lines before it
             for line in lines.feed(b"\n".join((older, *last))):
                 self._append_stderr(line.head)
             await asyncio.sleep(0)  # a flood must not keep the loop for itself

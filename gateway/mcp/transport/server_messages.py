@@ -31,7 +31,7 @@ _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class ServerMessages:
-    """The messages of one server. `requests` counts what it asks.
+    """The messages of one server. `requests` counts its requests.
 
     `progress_of` returns the callback for the progress of a request, or None. The SDK's `JSONRPCDispatcher` runs the
     session's handlers, and `send` sends their answers, one after the other.
@@ -57,7 +57,7 @@ class ServerMessages:
         await self._handling.run(on_request, on_notify, task_status=task_status)
 
     async def take(self, message: object) -> None:
-        """Take a message that is no answer. Raises UnreadError for one that is none of JSON-RPC.
+        """Take a message other than an answer. Raises UnreadError for one that is not JSON-RPC.
 
         The session's intercept sees notifications before this returns, so in their order.
         """
@@ -91,7 +91,7 @@ class ServerMessages:
 
 
 class _Replies(ObjectSendStream[SessionMessage]):
-    """The stream of answers to what the server asks. `send` sends one after the other."""
+    """The stream of answers to the server's requests. `send` sends one after the other."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -103,7 +103,7 @@ class _Replies(ObjectSendStream[SessionMessage]):
             await self._send(content, {})
 
     async def aclose(self) -> None:
-        """Do nothing: each answer is a request of its own."""
+        """Do nothing: each answer is a separate request."""
 
 
 def _number(value: object) -> float | None:

@@ -1,10 +1,10 @@
 """The process between the gateway and one MCP server: it starts it, reports its end, and ends all its processes.
 
-It is a program of its own. The socket that its last argument names carries one order and the answers, one line of
-JSON each. The socket's end means that the server is to end, also when the gateway was killed. Standard input, output
-and error belong to the server alone.
+It is a separate program. The socket that its last argument names carries one order and the answers, one line of JSON
+each. The socket's end means that the server is to end, also when the gateway was killed. Standard input, output and
+error belong to the server alone.
 
-1. When the shim is gone, no process of the server is left: neither one in a session of its own nor an orphan.
+1. When the shim is gone, no process of the server is left: neither one in another session nor an orphan.
 2. The server has ended when its first process has: the shim ends the remaining ones, so its streams end, too.
 """
 

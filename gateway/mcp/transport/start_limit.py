@@ -16,7 +16,7 @@ _BESIDE_CORES: Final = 2
 
 
 class Starts:
-    """The places of programs that start. `waiting` is the number of those that have none yet."""
+    """The places of programs that start. `waiting` is the number of programs that have none yet."""
 
     def __init__(self, places: int, *, place_s: float = PLACE_S) -> None:
         self._places = asyncio.Semaphore(places)

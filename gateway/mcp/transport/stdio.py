@@ -1,8 +1,8 @@
 """The connection of the SDK's session to an MCP server on standard input and output: one JSON-RPC message a line.
 
-1. A line that is no message is skipped and counted, and disturbs nothing. If the line shows which call it was to
+1. A line that is not a message is skipped and counted, and disturbs nothing. If the line shows which call it was to
    answer, that call fails at once; no other one does. An answer that shows no id ends the call if only one request is
-   open. A flood of such lines ends the server, and so do requests of its own whose answers it does not read.
+   open. A flood of such lines ends the server, and so do its own requests whose answers it does not read.
 2. The session sees the end of the stream as soon as the server has ended, closed its output, or reads no input.
 3. Nothing of the server is left once the transport is closed (see `process`).
 """
@@ -49,7 +49,7 @@ LINE_BYTES: Final = 32 << 20
 WRITE_S: Final = 30.0
 
 _READ_BYTES: Final = 1 << 15
-#: Between two reads of an output that nobody hears any more.
+#: Between two reads of an output that no session reads any more.
 _UNHEARD_S: Final = 0.001
 #: How long reading what a server that is gone left in its output may take.
 _END_S: Final = 1.0
@@ -99,7 +99,7 @@ class StdioTransport:
 
     @property
     def skipped_lines(self) -> int:
-        """Return the number of lines on standard output that were no messages."""
+        """Return the number of lines on standard output that were not messages."""
         return self._lines.skipped
 
     @property
@@ -285,7 +285,7 @@ def _find_call_id(line: Line, *, anywhere: bool) -> int | None:
 
 
 def _is_like_answer(line: Line) -> bool:
-    """Return whether a line that is no message seems to be an answer, of whichever request."""
+    """Return whether a line that is not a message seems to be an answer, of whichever request."""
     ends = line.head[:ENDS_BYTES] + (line.head if line.whole else line.tail)[-ENDS_BYTES:]
     return _LIKE_ANSWER.match(ends) is not None and b'"id"' in ends and (b'"result"' in ends or b'"error"' in ends)
 

@@ -55,7 +55,7 @@ class Bearers:
         return Identity(caller, frozenset((_AUTHORIZATION, GATEWAY_HEADER)))
 
     def challenge(self, error: GatewayError) -> Mapping[str, str]:
-        """Return the header that tells a client how to get in (RFC 6750, RFC 9728); none for other errors."""
+        """Return the header that describes how a client gets in (RFC 6750, RFC 9728); none for other errors."""
         settings = self._in_use()
         oauth = find_oauth(settings)
         if error.facts.status == 401:

@@ -1,8 +1,8 @@
 """The requests that bring answers to questions in the older era: who answers, not only what.
 
-There an answer is a message of its own in the session of the call, and the SDK passes on nothing but its content. So
-each one is marked on its way to the SDK with a word of its own, by which the request that brought it is found again. An
-answer without a mark, or with one that its client wrote, has no known sender, and decides nothing.
+There an answer is a separate message in the session of the call, and the SDK passes on nothing but its content. So each
+one is marked on its way to the SDK with a unique word, by which the request that brought it is found again. An answer
+without a mark, or with one that its client wrote, has no known sender, and decides nothing.
 """
 
 import secrets
@@ -57,6 +57,6 @@ class ElicitationAnswers:
             del session.heads[next(iter(session.heads))]
 
     def sender(self, session_id: str, answer: ElicitResult) -> RequestHead | None:
-        """Return the head of the request that brought an answer, or None if nobody knows."""
+        """Return the head of the request that brought an answer, or None if it is unknown."""
         session, mark = self._sessions.get(session_id), (answer.meta or {}).get(_MARK)
         return session.heads.get(mark) if session is not None and isinstance(mark, str) else None

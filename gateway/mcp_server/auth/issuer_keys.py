@@ -4,10 +4,10 @@
 2. A token that names an unknown key makes the gateway read them at once, but at most every `PAUSE_S`, and once for all
    callers. So forged tokens cause no flood of requests to the issuer.
 3. If the issuer fails, the known keys serve until `TRUSTED_S` after they were read. Then no token is accepted, since
-   nobody knows whether the issuer has withdrawn a key.
+   the issuer may have withdrawn a key.
 
-`jwt.PyJWKClient` would read keys, too. It blocks the event loop meanwhile, asks again for each unknown key, and has no
-end of its trust in an issuer that is away.
+`jwt.PyJWKClient` would read keys, too. It blocks the event loop meanwhile, requests the keys again for each unknown
+one, and has no end of its trust in an issuer that is away.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ TRUSTED_S: Final = 3600.0
 PAUSE_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 10.0
 _MOST_BYTES, _MOST_KEYS = 256 << 10, 100
-#: RFC 7518 asks for the least; one signature by a key of 16,384 bits can take 10 ms.
+#: RFC 7518 requires the least; one signature by a key of 16,384 bits can take 10 ms.
 _LEAST_RSA_BITS, _MOST_RSA_BITS = 2048, 8192
 
 #: Signatures that are accepted, by the type of a key. None of them has a secret that the gateway would have to share.
@@ -100,7 +100,7 @@ class IssuerKeys:
         return self._clock.monotonic() - self._read_s
 
     async def _read(self) -> None:
-        """Wait for the keys as they are now, unless they were asked for a moment ago."""
+        """Wait for the keys as they are now, unless they were read a moment ago."""
         if (reading := self._begin()) is not None:
             await asyncio.wait({reading})
 
@@ -142,7 +142,7 @@ class IssuerKeys:
 
 
 def parse_keys(jwks: Json, issuer: str) -> tuple[SigningKey, ...]:
-    """Return the usable keys of a JWK set. Keys for encryption, secret ones and those of unknown types are left out."""
+    """Return the usable keys of a JWK set. Keys for encryption, secret keys and unknown types are left out."""
     entries = jwks.get("keys")
     listed = entries if isinstance(entries, list) else []
     if len(listed) > _MOST_KEYS:

@@ -49,7 +49,7 @@ def find_oauth(settings: Settings) -> ServeOAuth | None:
 
 
 def metadata_paths(settings: Settings) -> frozenset[str]:
-    """Return the paths of the metadata: where the header says, and at the root, where clients look without it."""
+    """Return the paths of the metadata: where the header points, and at the root, where clients look without it."""
     serve = settings.mcp.serve
     if serve is None or serve.oauth is None:
         return frozenset()
@@ -69,7 +69,7 @@ def metadata_url(settings: Settings) -> str:
 
 
 def requestable_scopes(oauth: ServeOAuth) -> list[str]:
-    """Return the scopes that a client may request: only those of the claim `scope` are words that an issuer knows."""
+    """Return the scopes that a client may request: an issuer knows only the words of the claim `scope`."""
     return [scope for scope in oauth.scopes if _SCOPE.fullmatch(scope)] if oauth.scope_claim == "scope" else []
 
 

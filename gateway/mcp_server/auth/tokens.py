@@ -2,9 +2,10 @@
 
 1. Only signatures with public keys are accepted, each with the algorithms of its key, so a token cannot choose how it
    is checked.
-2. A token must name issuer, audience and its end. Claims grant only what the configuration says of them.
-3. RFC 9068 asks for the type `at+jwt`. Most issuers write `JWT` or none, so these are accepted, too. Then the audience
-   tells an access token from an ID token, whose audience is a client, and so do the claims that only ID tokens have.
+2. A token must name issuer, audience and its end. Claims grant only what the configuration allows them.
+3. RFC 9068 requires the type `at+jwt`. Most issuers write `JWT` or none, so these are accepted, too. Then the audience
+   distinguishes an access token from an ID token, whose audience is a client. So do the claims that only ID tokens
+   have.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +49,7 @@ class AccessTokenVerifier:
         """Return the caller that a token is about. Raises GatewayError.
 
         invalid_api_key: it is not from this issuer. invalid_token: it is, and is not valid here or now.
-        issuer_unavailable: nobody can say.
+        issuer_unavailable: the issuer's keys cannot be read.
         """
         claims = await self._claims(token)
         return Caller(self._name(claims), self._tenant(claims), self._scopes(claims))
@@ -66,7 +67,7 @@ class AccessTokenVerifier:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
                 await self._keys.key(header.get("kid"), algorithm),
-                algorithms=[algorithm],  # one of those of the key, or there is no key
+                algorithms=[algorithm],  # one of the key's algorithms, or there is no key
                 audience=settings.audience,
                 issuer=settings.issuer,
                 options={
@@ -104,7 +105,7 @@ class AccessTokenVerifier:
 
 
 def _kind(header: Mapping[str, Any]) -> str | None:
-    """Return the type that a token says it is, as RFC 7515 (section 4.1.9) compares types."""
+    """Return the type that a token states, as RFC 7515 (section 4.1.9) compares types."""
     kind = header.get("typ", _ANY_TOKEN)
     return kind.lower().removeprefix("application/") if isinstance(kind, str) else None
 
@@ -136,7 +137,7 @@ def _value(claims: Mapping[str, Any], name: str) -> object:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield the words of a claim: those of a text, or the texts of a list."""
+    """Yield the words of a claim: a text's words, or the texts of a list."""
     if isinstance(value, str):
         yield from value.split()
     elif isinstance(value, list):

@@ -52,7 +52,7 @@ DEFINITIONS: Final[Sequence[Json]] = (
 
 
 def search_tools(offers: Sequence[ToolOffer], index: WordIndex, arguments: Json, *, version: str, plain: bool) -> Json:
-    """Return those of some tools that fit a query best, with their definitions. `index` has these tools, and others.
+    """Return the tools that fit a query best, with their definitions. `index` has these tools, and others.
 
     Of a long query, only the beginning counts, which the answer notes. Raises ValueError for other arguments.
     """

@@ -14,7 +14,7 @@ from typing import Final
 from gateway.aio.cooperative import Work
 from gateway.mcp_server.listing import ToolOffer
 
-#: What is read of a description: of a manual of many pages, its beginning says what the tool is for.
+#: What is read of a description: the beginning of a long manual states what the tool is for.
 DESCRIPTION_CHARS: Final = 1000
 #: What a word in a name counts for, with one in a description as 1.
 _NAME_WEIGHT: Final = 2
@@ -116,5 +116,5 @@ def _sense(word: str) -> str:
 
 
 def _is_beginning(word: str) -> bool:
-    """Return whether a word also stands for those that begin with it, as a lone character of a pair does."""
+    """Return whether a word also stands for the words that begin with it, as a lone character of a pair does."""
     return len(word) >= _BEGINNING_CHARS or (len(word) == 1 and not word.isascii())

@@ -57,7 +57,7 @@ def check_message(message: object) -> None:
 
 
 class OpenRequestIds:
-    """The ids of the requests that the SDK answers in sessions of the older era, also of those whose client has left.
+    """The ids of the requests that the SDK answers in sessions of the older era, also after their client has left.
 
     The SDK finds the stream of an answer by its id as a text: of two requests with one, the last gets the first answer.
     """

@@ -72,7 +72,7 @@ class UnreadResults:
         )
 
     def _admit(self) -> None:
-        """Give room to those who wait, in their order; a key without room keeps no other one waiting."""
+        """Give room to the waiting callers, in their order; a key without room keeps no other one waiting."""
         for turn, (visit, size_bytes) in list(self._waiting.items()):
             if not turn.done() and self.take(visit, size_bytes):
                 del self._waiting[turn]

@@ -43,7 +43,7 @@ def with_reasoning(body: Json) -> Json:
 
 
 def beside_tools(body: Json) -> Json:
-    """Return the body of a request that declares a tool if it has calls: itself if there is one, or are no calls."""
+    """Return the body of a request that declares a tool if it has calls: itself if it has one, or no calls."""
     if body.get("tools") or not any(one.get("role") == "tool" or _get_calls(one) for one in _messages(body)):
         return body
     return {**body, "tools": [_NO_TOOL]}

@@ -6,7 +6,7 @@ from typing import Final
 from gateway.contracts.storage.store import Json
 
 _GAP: Final = "\n\n"
-#: Roles of what the operator or the client's program says, and no person.
+#: Roles for text of the operator or the client's program, and not of a person.
 SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _JOINED: Final = frozenset(("user", "assistant"))
 

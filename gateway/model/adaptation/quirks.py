@@ -2,7 +2,7 @@
 
 A refusal that names such a thing is answered with the same request without it. What helped is remembered by endpoint
 and model for the requests of the same key, and is done from then on: a server may repeat words of the request in its
-refusal, and nobody's words may change what is sent for others. An operator who knows names it under
+refusal, and one client's words must not change what is sent for others. An operator who knows names it under
 `upstreams[].quirks`. Nothing is concluded from the name of a model or of a server.
 """
 
@@ -38,11 +38,11 @@ _TEMPLATE: Final = _FIELD | {HTTPStatus.INTERNAL_SERVER_ERROR}
 _OLD_LIMIT, _LIMIT = "max_tokens", "max_completion_tokens"
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")
 _STREAM = rb"(?<![a-z])stream"
-#: Says of a field that the server does not know it.
+#: A refusal that the server does not know a field.
 _UNKNOWN = (
     rb"(?:extra|unknown|unrecogni[sz]ed|unexpected|unsupported|not (?:permitted|allowed|supported)|cannot find|no such)"
 )
-#: Says that thoughts are missing, which is no reason to send none.
+#: A refusal because thoughts are missing, which does not mean to send none.
 _LACKS_REASONING = (
     rb"missing[^.\n]{0,20}reasoning_content|reasoning_content[^.\n]{0,60}(?:missing|required|must be (?:passed|sent))"
 )
@@ -51,7 +51,7 @@ _CANNOT = (
     rb"|unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|must be false|no such|extra (?:input|field)"
     rb"|(?:invalid|bad) (?:value|parameter|field|argument|option)"
 )
-#: Says of streams that there are none: names the field, or has the refusal in the same sentence.
+#: A refusal of streams: it names the field, or has the refusal in the same sentence.
 _NO_STREAM = (
     rb'"param"\s*:\s*"stream(?:_options)?"'
     rb"|(?:cannot|can not|can't) (?:be )?%(stream)b"
@@ -76,7 +76,7 @@ class _Quirk:
 
 @dataclass(frozen=True, slots=True)
 class QuirkKey:
-    """A model at one endpoint of an upstream, and the tenant and the name of the key that asks for it."""
+    """A model at one endpoint of an upstream, and the tenant and the name of the key that requests it."""
 
     upstream: str
     endpoint: str
@@ -361,6 +361,6 @@ _QUIRKS: Final = (
         _compile_pattern(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
         plain_names,
     ),
-    # A server that implements no streams says so in any words.
+    # A server that implements no streams refuses them in any words.
     _Quirk("no_stream", lambda _: True, _compile_pattern(_STREAM), _leave_stream_out, (HTTPStatus.NOT_IMPLEMENTED,)),
 )

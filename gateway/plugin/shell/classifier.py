@@ -21,7 +21,7 @@ from gateway.plugin.shell.programs import (
 )
 from gateway.plugin.shell.words import Word
 
-#: Where programs come from that nobody but root can have planted.
+#: The folders of programs that only root can have planted.
 _TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
 #: Programs with formats of their own, in which a width is a number of blanks.
 _FORMATTING = frozenset({"date", "stat", "find", "seq", "git"})

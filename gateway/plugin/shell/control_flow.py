@@ -10,7 +10,7 @@ from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.words import Word
 from gateway.plugin.word_lists import words
 
-#: Deeper than anybody types.
+#: Deeper than any typed command.
 _MOST_OPEN = 4
 #: The names that a loop may set. A shell keeps a variable exported that was exported, and programs read names of any
 #: spelling (PATH, npm_config_userconfig, http_proxy), so these are names that no program reads.

@@ -239,7 +239,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
 )
 #: Without one of these as their first word they do something else than list.
 _NEEDED: Final = {"stash": ("list", "show"), "worktree": ("list",)}
-#: A key; a newer git takes a word without a dot for a command of its own.
+#: A key; a newer git takes a word without a dot for a subcommand.
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*\..+")
 
 
@@ -335,7 +335,7 @@ GIT_ENVIRONMENT: Final[tuple[tuple[str, str], ...]] = (
 )
 
 #: Filters and diff drivers have names of the repository's choice, so no fixed variable reaches them: each filter of the
-#: configuration is emptied by its name, and every command that would run a diff driver is told not to.
+#: configuration is emptied by its name, and every command that would run a diff driver gets an option against it.
 GIT_FUNCTION: Final = r"""git() (
 while :; do
   case $1 in

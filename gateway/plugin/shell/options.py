@@ -18,9 +18,9 @@ class CommandSpec:
 
     `attached` letters take the rest of their word as a value, `valued` letters the rest or the next word. Long names
     are exact: GNU's abbreviations are not listed. `open`: no option whatever does harm, so a glob may begin a word.
-    `odd`: it reads its words in a way of its own, so only what every way agrees on is listed: letters without values
+    `odd`: it reads its words in an unusual way, so only what every way agrees on is listed: letters without values
     together, a number behind its letter, any other value as the next word and without a dash, options in front of a
-    limited operand. `reads`: with fewer operands it reads its input. `text`: that many first operands are no paths.
+    limited operand. `reads`: with fewer operands it reads its input. `text`: that many first operands are not paths.
     `line`: all of its words, with a blank between them.
     """
 
@@ -44,8 +44,8 @@ class CommandSpec:
     recursive: frozenset[str] = frozenset()  # options that make it do so
     reads: int = 0
     text: int = 0
-    pattern_options: frozenset[str] = frozenset()  # options that say what the first operand otherwise says
-    patterns: frozenset[str] = frozenset()  # those of them whose value is a pattern
+    pattern_options: frozenset[str] = frozenset()  # options that set what is otherwise the first operand
+    patterns: frozenset[str] = frozenset()  # the ones of them whose value is a pattern
     line: re.Pattern[str] | None = None
 
 

@@ -11,31 +11,31 @@ Rule 4: one pass from left to right; every pattern is possessive, so hostile tex
 
 Theory of operation. `parse` does not decide what is harmless. It returns every command of a text as words, or raises
 Objection; `gateway.plugin.shell.classifier` then compares each command with the tables. So an error here is a command
-that runs and that nobody judged. All that is not in `_PIECE` is therefore refused, not skipped.
+that runs without a verdict. All that is not in `_PIECE` is therefore refused, not skipped.
 
 1. *Pieces.* `_PIECE` matches one piece at a time: a gap, an operator, a redirection, a quoted or a plain part of a
    word. Where nothing matches, `_NOT_PLAIN` names the reason (a substitution, a subshell, a background job).
 2. *Words.* `WordBuilder` collects parts until a gap or an operator. It notes whether the word expands (`expand`),
-   begins with a tilde, or had quotes (`bare`): a quoted `"if"` is no reserved word.
-3. *Steps.* An operator or a line end closes a step, that is, one simple command with its inputs. `piped` says that it
-   reads from the step before. `Constructs` takes reserved words away from the front of a step, and may leave none.
+   begins with a tilde, or had quotes (`bare`): a quoted `"if"` is not a reserved word.
+3. *Steps.* An operator or a line end closes a step, that is, one simple command with its inputs. `piped`: it reads from
+   the step before. `Constructs` takes reserved words away from the front of a step, and may leave none.
 4. *Redirections* wait in `_target` for their word. Output may go to /dev/null or another descriptor only. Inputs are
    returned with the step, and its reader judges them. A construct as a whole has none.
-5. *A substitution* holds no parenthesis, backslash, comment or line end, so each shell ends it at the same place. It is
-   read by a reader of its own, and its output is any words.
+5. *A substitution* holds no parenthesis, backslash, comment or line end, so each shell ends it at the same place. A
+   separate reader reads it, and its output is any words.
 6. *A here-document* begins behind the next line end and ends at the line that is its mark. In between is text alone.
 7. `end` closes the last step, and refuses open constructs and a missing command.
 
 `Script.extras` notes what is plain but rare in commands that a person types (a continuation, a comment, an input file,
 a second line, a construct). Stricter profiles refuse them. `Script.argv` is set where no shell is needed at all.
 
-Dangers, each with a check of its own:
+Dangers, each with its own check:
 - *Shells differ.* `~+` and `~1`, `{a..b}`, `{name}>` and digits before `>` mean other things to bash than to dash: not
   plain.
 - *Words that vanish.* An unquoted variable may be empty, so the word behind it becomes the command. Words that expand
   are marked, and no reader accepts one in the place of a command's name.
 - *Reserved words behind a redirection* are commands to some shells: refused.
-- *Characters that nobody sees* hide what a person approves: refused before anything else.
+- *Invisible characters* hide what a person approves: refused before anything else.
 - *Here-documents.* `<<-` and expansions in the text are read differently; a line end in a quote or behind a backslash
   hides where the text begins: not plain.
 - *Cost.* Characters, pieces, words and expansions are bounded.

@@ -65,7 +65,7 @@ PROGRAMS: Mapping[str, CommandSpec] = MappingProxyType(
     }
 )
 
-#: A width that prints more than anybody reads, or that is computed.
+#: A width that prints an excess of text, or that is computed.
 WIDE = re.compile(r"%[-+ #0_^E]*(?:\*|[0-9]{5})|%[-+ #0-9]*\.(?:\*|[0-9]{5})|%[<>|]*\([^)]*[0-9]{5}")
 #: Conversions that print. bash sets the variable that the argument of another one, `%n`, names.
 _PRINTF = re.compile(r"(?:[^%]|%%|%[-+ #0]*+[0-9]*+(?:\.[0-9]*+)?[hlL]{0,2}[diouxXeEfFgGaAcsbq])*+")
@@ -76,7 +76,7 @@ _AWK_UNKNOWN = re.compile(
     r"|extension|/inet|/dev|/proc|\\\n|\bfor\b(?! *\( *[A-Za-z_]\w* +in +[A-Za-z_]\w* *\))"
 )
 _AWK_SENT = re.compile(r">|(?<!\|)\|(?!\|)")
-#: Variables of an awk are in capitals; of these nothing but the layout depends. A value is no format of numbers.
+#: Variables of an awk are in capitals; of these nothing but the layout depends. A value is not a format of numbers.
 _AWK_ASSIGNMENT = re.compile(r"(?:[a-z_]\w*|FS|OFS|RS|ORS|IGNORECASE)=[^@%]*")
 _AWK_NAMED = re.compile(r"[A-Za-z_]\w*=")
 _AWK_FORMATS = re.compile(r"printf\b")
@@ -106,7 +106,7 @@ def read_printf(words: tuple[Word, ...]) -> CommandUse:
 
 
 def read_awk(name: str, words: tuple[Word, ...]) -> CommandUse:
-    """Return a program that prints: no redirection, pipe, command, loop that may not end, or file name of its own."""
+    """Return a program that only prints: no redirection, pipe, command, endless loop or file name."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         option, value = words[at].text[:2], words[at].text[2:]

@@ -16,7 +16,7 @@ from gateway.plugin.word_lists import words
 _COMBINING: Final = frozenset(("word", word) for word in words("union intersect except values table lateral"))
 #: A column of a full join may have one name for two.
 _MERGING: Final = frozenset((("word", "natural"), ("word", "using")))
-#: Names that databases give, besides those of most functions and types.
+#: Names that databases give, besides the names of most functions and types.
 _GIVEN: Final = re.compile(
     r"column\d+|(?s:.*[^a-z0-9_].*)|(?:pg_|hash_|record_|quote_|num_n|json|xml)\w*|(?:int|float)\d"
 )
@@ -49,7 +49,7 @@ def _is_of_database(name: str) -> bool:
 
 
 def _iter_given_names(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield the names where they may be given to something that is no column of that name."""
+    """Yield the names where they may mean something other than a column of that name."""
     for index, token in enumerate(tokens):
         before, following = _get_token(tokens, index - 1), _get_token(tokens, index + 1)
         if token.kind == "string":  # SQLite takes one for a name, too

@@ -37,7 +37,7 @@ _BEGINS_TABLE: Final = words("from join table")
 _SYSTEM_VIEWS: Final = ("information_schema", "pg_")
 _KEEPS_APART: Final = words("limit offset fetch")
 _LABELS: Final = (("word", "as"), ("punct", "."))
-#: Before `*` that stands for columns, and is no multiplication.
+#: Before `*` that stands for columns, and not for multiplication.
 _LISTS: Final = (
     ("word", "select"),
     ("word", "distinct"),
@@ -53,7 +53,7 @@ _TWICE: Final = (("word", "symmetric"), ("word", "natural"), ("word", "using"))
 #: A name is a label or a table behind the one, a table or a function before the other.
 _BEFORE_OTHERS: Final = (("word", "as"), ("word", "join"))
 _BEHIND_OTHERS: Final = (("punct", "."), ("punct", "("))
-_BEFORE_BY: Final = words("group order partition")  # where it is no name
+_BEFORE_BY: Final = words("group order partition")  # where it is not a name
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ def _size(
     total = 0
     for one in read:
         size = _size(tokens, one, named, known, plain, depth - 1)
-        # One that is LATERAL reads those before it.
+        # One that is LATERAL reads the ones before it.
         before = total * _mentions(tokens[one.opening + 1 : one.end], plain) if block.lateral else 0
         total = min(total + before + (1 if one.apart else size), MOST_TOKENS + 1)
     text = _open_text(tokens, block)
@@ -193,7 +193,7 @@ def _is_read(tokens: Sequence[Token], opening: int, around: int) -> bool:
 
 
 def _open_text(tokens: Sequence[Token], block: _Block) -> list[Token]:
-    """Return the text whose names may be those that the query reads."""
+    """Return the text that may contain the names that the query reads."""
     found, start = list[Token](), block.opening + 1
     for inner in sorted(block.inner, key=lambda one: one.opening):
         if inner.closed:

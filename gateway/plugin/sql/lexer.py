@@ -1,7 +1,7 @@
-"""Splits SQL into tokens, in one dialect or in any, and says where dialects would split the same text differently.
+"""Splits SQL into tokens, in one dialect or in any, and reports where dialects would split the same text differently.
 
 Dialects disagree about a few things that decide what is code and what is text (`Trait`). `lex` reads with a given set
-of them and reports those that mattered; `readings` follows every report, so that a caller can ask for agreement. A
+of them and reports the traits that mattered; `readings` follows every report, so that a caller can ask for agreement. A
 spelling that the same engine reads in another way than written here is an error token, never a guess.
 """
 

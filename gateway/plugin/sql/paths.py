@@ -63,7 +63,7 @@ def _casts_literal(tokens: Sequence[Token], index: int) -> bool:
 def _has_literal_path(tokens: Sequence[Token], opening: int) -> bool:
     """Return whether the second argument behind the parenthesis at `opening` is one literal or parameter."""
     if _get_token(tokens, opening) != ("punct", "("):
-        return True  # it is no call
+        return True  # it is not a call
     depth = 0
     for index in range(opening, len(tokens)):
         token = tokens[index]

@@ -76,7 +76,7 @@ def unbounded_product(tokens: Sequence[Token]) -> str | None:
                 added = _argument_chars(tokens, index + 2, 2)
             elif text in _RANKING and _get_token(tokens, index + 1) == ("punct", "("):
                 added = _argument_chars(tokens, index + 2, len(tokens))
-            if token in _PATTERNS:  # also before a parenthesis, which is no list of arguments then
+            if token in _PATTERNS:  # also before a parenthesis, which is not a list of arguments then
                 added = max(added, _operand_chars(tokens, index + 1))
         elif token.kind in ("op", "param"):
             text, end = _operator(tokens, index)
@@ -190,7 +190,7 @@ def _searches(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
 
 
 def _operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Return the operator of ours that begins at `index`, and where its right side begins."""
+    """Return the known operator that begins at `index`, and where its right side begins."""
     spelled, end = "", index
     while end < len(tokens) and len(spelled) < 3 and tokens[end].kind in ("op", "param"):
         spelled += tokens[end].text

@@ -2,9 +2,9 @@
 
 Invariants:
 - Every call is looked up in the allow-list of functions; a name before a parenthesis is a call unless known otherwise.
-- Operand after operand is an alias, once; more of them is no SQL, or a second statement without a semicolon.
+- Operand after operand is an alias, once; more of them is not SQL, or a second statement without a semicolon.
 
-Theory of operation. This is no parser. Databases differ too much for one grammar, and a text that a grammar does not
+Theory of operation. This is not a parser. Databases differ too much for one grammar, and a text that a grammar does not
 fit could still run somewhere. The walk reads each token once, from left to right, with a few tokens of context, and
 answers one question: could this do anything but read? There are three answers, and they differ in strength:
 
@@ -12,12 +12,12 @@ answers one question: could this do anything but read? There are three answers, 
   decides.
 - `broken` is set: no database would run it as read here. The caller decides what that means, because the same text may
   have another reading in another dialect (`gateway.plugin.sql.statement`).
-- `marks` collects harmless facts that an operator may want to be asked about: lock, assignment, sensitive_read.
+- `marks` collects harmless facts for which an operator may require approval: lock, assignment, sensitive_read.
 
 The state is small:
 - `_state` is what the last token left behind. OPEN: an operand is expected. OPERAND: one is complete. ALIASED: it has
   its alias, too. An operand after ALIASED is `broken`: in `SELECT 1 one two`, `two` fits nowhere.
-- `_frames` is one entry for each open parenthesis: `clause` tells whether a name is a table (after FROM), and `queried`
+- `_frames` is one entry for each open parenthesis: `clause` shows whether a name is a table (after FROM), and `queried`
   whether a query has begun in it. A frame is `call` where the parenthesis belongs to a function.
 
 For each kind of token:
@@ -33,7 +33,7 @@ Only calls by a plain name on the allow-list pass. A quoted name before a parent
 one outside `pg_catalog`: both may be functions of a user.
 
 Dangers.
-- Each exception ("a parenthesis here is no call") can hide a call in a dialect that reads it otherwise. An exception
+- Each exception ("a parenthesis here is not a call") can hide a call in a dialect that reads it otherwise. An exception
   must look at the whole construct, as `_lists_names` does with WITH.
 - `_is` compares words, punctuation and operators, but no quoted names: `"from"` is a name.
 """
@@ -70,7 +70,7 @@ _CLAUSES = frozenset({"where", "group", "having", "order", "limit", "offset", "w
 _END, _SPELLED = Token("punct", ""), ("word", "punct", "op")
 
 
-class QueryDoubt(Exception):  # noqa: N818 - a doubt is no error
+class QueryDoubt(Exception):  # noqa: N818 - a doubt is not an error
     """Why a statement is not known to be harmless."""
 
     def __init__(self, rule: str, reason: str) -> None:
@@ -261,7 +261,7 @@ class QueryWalk:
             )
 
     def _lists_names(self, *, qualified: bool) -> bool:
-        """Return whether the parenthesis behind this name holds names of columns or sizes of a type, and is no call."""
+        """Return whether the parenthesis behind this name holds names of columns or sizes of a type, not arguments."""
         if self._is(-1, "as") or self._is(-1, "::") or (self._is(2, "+") and self._is(3, ")")):
             return True  # CAST(a AS x(5)), a::x(5), Oracle's outer join a.id(+)
         if self._write and self._is(-3 if qualified else -1, "into"):
@@ -428,7 +428,7 @@ class QueryWalk:
         outer = self._frames[-1]
         if frame.queried and frame.bracket == "(" and outer.bracket in ("", "(") and not outer.clause:
             outer.queried = True  # ((SELECT 1))
-        # TOP (5) name and DISTINCT ON (a) name: what follows is no alias.
+        # TOP (5) name and DISTINCT ON (a) name: what follows is not an alias.
         self._state = _State.OPEN if frame.opener in ("top", "on") else _State.OPERAND
 
 

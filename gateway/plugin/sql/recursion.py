@@ -20,7 +20,7 @@ class _Frame:
 def has_unbounded_recursion(tokens: Sequence[Token]) -> bool:
     """Return whether the arm behind the last UNION of some expression reads the expression itself and filters nothing.
 
-    One pass: each word is noted where it was seen last, which is all that the end of an arm asks about.
+    One pass: each word is noted where it was seen last, which is all that the end of an arm needs.
     """
     frames: list[_Frame] = []
     last_seen: dict[str, int] = {}

@@ -35,7 +35,7 @@ _ROW_BEGINS = (Token("punct", "("), Token("word", "row"))
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`doubt`: why the text has to be asked about, as (rule, reason); None: it is harmless. `marks`: what it uses.
+    """`doubt`: why the text needs approval, as (rule, reason); None: it is harmless. `marks`: what it uses.
 
     Marks: with, values, table, pragma, explain_analyze; lock, assignment, recursion, sensitive_read.
     """

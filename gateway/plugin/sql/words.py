@@ -1,4 +1,4 @@
-"""The words of SQL that decide whether a statement is harmless: allow-lists, except where a list says otherwise."""
+"""The words of SQL that decide whether a statement is harmless: allow-lists, except where a comment says otherwise."""
 
 import re
 
@@ -31,12 +31,12 @@ CONNECTING = words("""
     rollup cube grouping array at zone separator against columns only skip placing nulls path table asof semi anti
     unique overlaps sounds member respect exclude ties connect_by_root global unbounded maxrecursion maxdop
 """)
-#: Words that neither PostgreSQL nor SQLite takes for the name of a column. Many of those above are one to them: `key`.
+#: Words that neither PostgreSQL nor SQLite takes for the name of a column. Many words above are one to them: `key`.
 RESERVED = words("""
     select distinct all from where group having order limit on using join union intersect except and or not in is case
     when then else as to collate unique table null
 """)
-#: Besides those, in SHOW.
+#: Besides these, in SHOW.
 SHOWING = words("""
     engine status character transaction isolation binary master slave replica query schema database session create
     user fields indexes keys tables databases schemas variables full extended storage open profile processlist

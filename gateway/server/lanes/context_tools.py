@@ -43,7 +43,7 @@ async def load_tools(
 ) -> Catalog:
     """Return the tools that can be built. Append other tools' errors and unknown names to `problems`.
 
-    `services` are those of MCP servers.
+    `services` are the MCP servers' services.
     """
     sources: dict[str, ConfiguredSource[ToolSource]] = {}
     wanted = settings.tools.all
@@ -52,7 +52,7 @@ async def load_tools(
         source = try_build_plugin(
             "tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder
         )
-        if isinstance(source, ManagedService):  # nobody here would start it
+        if isinstance(source, ManagedService):  # nothing here would start it
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
         elif source is not None:
             origin: Origin = "built_in" if plugin in plugin_names("tools") else "plugin"
@@ -67,7 +67,7 @@ async def load_tools(
             return catalog
         catalog = await load_catalog(sources | reading, further=services)
         _warn_of_idle(settings, catalog.names())
-        if len(sources) == len(wanted):  # of one that cannot be built nobody knows the names
+        if len(sources) == len(wanted):  # the names of one that cannot be built are unknown
             problems += _nameless(settings, catalog.names())
         return catalog
     except CatalogError as error:
@@ -240,7 +240,7 @@ def try_build_plugin(
     try:
         return build_plugin(kind, name, options, host, folder=folder)
     except PluginProblem as problem:
-        # A tool of ours has no `use:` and `with:` of its own.
+        # A built-in tool has no separate `use:` and `with:`.
         below = problem.path[1:] if isinstance(options, Tool) else problem.path
         path = ".".join([place, *map(str, below)])
         problems.append(Problem("configuration", path, problem.message))

@@ -17,7 +17,7 @@ def key_ring(
     lent: LentKeys | None = None,
     now_s: Callable[[], float] = time.time,
 ) -> KeyRing:
-    """Return the keys of a configuration, with those that were made while the gateway runs if it allows them.
+    """Return the keys of a configuration, with the keys made while the gateway runs if it allows them.
 
     `stored`, `lent` and `now_s`: see `KeyRing`.
     """

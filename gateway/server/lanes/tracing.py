@@ -22,7 +22,7 @@ def check_tracing(settings: Settings) -> None:
 
 
 def open_tracing(settings: Settings, stack: AsyncExitStack, *, metrics: Metrics, sink: LogSink) -> Tracer | None:
-    """Return the maker of traces, which sends its last spans when `stack` closes; None: there is no collector.
+    """Return the maker of traces, which sends its last spans when `stack` closes; None: no collector is configured.
 
     Call it in the process that serves: it starts a thread. The secrets of `sink` are cut out of spans as of log lines.
     Raises ConfigError.

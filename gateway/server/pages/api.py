@@ -51,7 +51,7 @@ class ApiPages:
         self.held_open: list[Leave] = []
 
     def routes(self) -> Sequence[Route]:
-        """Return the routes of all pages, except for those of MCP services."""
+        """Return the routes of all pages, except for the MCP services' routes."""
         return [*self.of_context(), *self.of_responses(), *self.of_runs(), *self.of_operating()]
 
     def of_context(self) -> Sequence[Route]:

@@ -6,10 +6,10 @@ from aiohttp import web
 
 
 class LaterPages(web.PlainResource):
-    """The resource of all of them. aiohttp asks it last, since its own path is `/`. `router` returns their routes.
+    """The resource of all of them. aiohttp tries it last, since its own path is `/`. `router` returns their routes.
 
     It takes each request, and finds the page when the request is handled: the guard in front of all pages has seen it
-    then, so strangers have nothing made, and an error has an answer as any other.
+    then, so unknown callers have nothing made, and an error has an answer as any other.
     """
 
     def __init__(self, router: Callable[[], Awaitable[web.UrlDispatcher]]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PagesEntry:
-    """The way of a request to our own pages. `services_apart`: those of MCP services have an address of their own."""
+    """The way of a request to the gateway's pages. `services_apart`: pages of MCP services have a separate address."""
 
     def __init__(self, needs: PageNeeds, *, services_apart: bool) -> None:
         self._needs = needs
@@ -29,7 +29,7 @@ class PagesEntry:
         self._leaves = False
 
     def of_start(self) -> Sequence[Route]:
-        """Return the routes that a worker has from its start: those of chats."""
+        """Return the routes that a worker has from its start: the routes of chats."""
         return ChatPages(self._needs.requests()).routes()
 
     async def open_mcp_clients(self, closing: AsyncExitStack) -> None:

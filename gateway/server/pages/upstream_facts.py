@@ -19,7 +19,7 @@ _BREAKER: Final[Mapping[float, EndpointState]] = {1.0: "half-open", 2.0: "open"}
 
 
 class UpstreamNumbers:
-    """The numbers of upstreams that all workers have told: gauges of this moment, and counts."""
+    """The numbers of upstreams that all workers have reported: gauges of this moment, and counts."""
 
     def __init__(self, counts: Counts, gauges: Iterable[Gauge]) -> None:
         self._gauges = {

@@ -47,7 +47,7 @@ LIST_ITEMS: Final = 8
 _FAMILY: Final = "gateway_trace_spans"
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-#: The conventions of HTTP and of errors that spans follow; those of GenAI have no address yet.
+#: The conventions of HTTP and of errors that spans follow; the GenAI conventions have no address yet.
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.0"
 _SCOPE: Final = InstrumentationScope("twolane", __version__, SCHEMA_URL)
 #: Libraries that would log each failed attempt; what matters of it is logged here.
@@ -66,7 +66,7 @@ class Collector:
 
 
 class _QueuedSpan:
-    """A span in the queue of the SDK, which asks for the context of each."""
+    """A span in the queue of the SDK, which reads the context of each."""
 
     __slots__ = ("record",)
 

@@ -14,7 +14,7 @@ from gateway import __version__
 
 #: How long a collector may take over a request.
 TIMEOUT_S: Final = 10.0
-#: So much of a collector's answer is read; all of one that says what OTLP has to say is less.
+#: So much of a collector's answer is read; an answer that OTLP defines is shorter.
 ANSWER_BYTES: Final = 16 << 10
 _OK, _REDIRECTION = 2, 3  # the hundreds of statuses
 _FIELDS: Final = {
@@ -65,7 +65,7 @@ class CollectorSession(requests.Session):
 
 
 def _get_root_cause(error: BaseException) -> BaseException:
-    """Return what the system or TLS says, below what the libraries make of it."""
+    """Return the system's or TLS's own error, below the libraries' wrapping."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return error

@@ -1,6 +1,6 @@
-"""The maker of spans. It draws ids, decides what is sampled, and hands ended spans to whoever sends them.
+"""The maker of spans. It draws ids, decides what is sampled, and hands ended spans to their sender.
 
-Our own spans, and not those of the SDK: a span of a run ends in another process than it began in, and one of a
+The gateway has its own spans and not the SDK's: a span of a run ends in another process than it began in, and one of a
 passthrough request is made when that is over, of times that were taken anyway (docs/decisions/0054).
 """
 
@@ -66,7 +66,7 @@ class Span:
 
     @property
     def is_sampled(self) -> bool:
-        """Return whether somebody will see the span."""
+        """Return whether the span is exported."""
         return self._send is not None
 
     @contextmanager
@@ -114,14 +114,14 @@ class Tracer:
         self._below = round(share * (1 << _BITS))
 
     def below(self, parent: TraceContext | None) -> TraceContext:
-        """Return a new span below one of this program; None: at the top of a trace of its own."""
+        """Return a new span below one of this program; None: at the top of a new trace."""
         if parent is None:
             drawn = getrandbits(128) or 1
             return TraceContext(f"{drawn:032x}", new_span_id(), drawn % (1 << _BITS) < self._below)
         return TraceContext(parent.trace_id, new_span_id(), parent.sampled, parent.state, parent.span_id)
 
     def find_trusted_sender(self, sender: TraceContext | None) -> TraceContext | None:
-        """Return the span that a client says a request comes from, if clients are trusted with that."""
+        """Return the span that a client names as a request's origin, if clients are trusted with that."""
         return sender if self._trusts_clients else None
 
     def build_request_context(self, sender: TraceContext | None) -> TraceContext:

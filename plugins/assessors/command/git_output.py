@@ -21,7 +21,7 @@ _FILE: Final = re.compile(
 _COMMITTED_FILE: Final = re.compile(r"[^:]+:[^:]*[^:/]")
 #: The last commits; a hash may be the empty tree, from which everything is a change.
 _NEAR: Final = re.compile(r"(?:HEAD|@)(?:[~^][0-9]?)*")
-#: An object by its hash, which may be a file's: alone, behind a description of it, or with what is asked of it.
+#: An object by its hash, which may be a file's: alone, behind a description of it, or with the requested part of it.
 _HASH: Final = re.compile(r"(?:.*-g)?[0-9a-f]{4,64}(?:[\^~@{].*)?", re.IGNORECASE)
 #: Kinds of objects of which git prints no file.
 _NO_FILES: Final = frozenset({"commit", "tag", "tree"})
@@ -43,7 +43,7 @@ def prints_patches(use: CommandUse) -> bool:
 
 
 def prints_objects(use: CommandUse) -> bool:
-    """Return whether it may print a file by the hash of it, which `git ls-tree` tells.
+    """Return whether it may print a file by its hash, which `git ls-tree` prints.
 
     `show` does so whatever its options are, and beside files that it names; `diff` compares such a file with others.
     """
@@ -63,7 +63,7 @@ def operands_are_near(use: CommandUse) -> bool:
 
 
 def names_files(use: CommandUse) -> bool:
-    """Return whether a command that prints changes prints those of files that it names.
+    """Return whether a command that prints changes prints the changes of files that it names.
 
     In front of the files may stand one commit. `show` takes a word alone for a commit, whatever it looks like.
     """

@@ -24,13 +24,13 @@ from .searches import judge_search
 _MOST_NUMBERS = 1_000_000
 #: As many steps up may end at the root.
 _FAR_UP = 3
-#: Folders of which nobody reads everything that is below them without meeting secrets; homes go by the tilde.
+#: Folders with secrets somewhere below them; homes go by the tilde.
 _WIDE_PLACES = frozenset({"/etc", "/home", "/users", "/var", "/run", "/sys", "/proc", "/mnt", "/media"})
 _GLOB = re.compile(r"[*?\[{]")
 _VARIABLE = re.compile(r"\$[{(]?[A-Za-z_]|\$\(")
-#: Where a command may be, as far as its `cd`s tell; more than this nobody types.
+#: Where a command may be, as far as its `cd`s show; no typed command has more.
 _MOST_FOLDERS = 8
-#: Each path is looked at in each of these folders: more characters than these nobody types.
+#: Each path is looked at in each of these folders: no typed command has more characters.
 _MOST_SPELLED = 1 << 15
 #: Values that are globs for names, also in quotes.
 _GLOBS = options("--include -g --glob --iglob")
@@ -123,7 +123,7 @@ def _judge_contents(reading: ClassifiedCommand) -> None:
 
 
 def _paths(reading: ClassifiedCommand, text: int) -> tuple[Word, ...]:
-    """Return all words that may name a file: operands and the values of options that are no patterns."""
+    """Return all words that may name a file: operands and the values of options that are not patterns."""
     use, listed = reading.use, reading.listed
     if listed.grammar == "find":
         return find_paths(use)
@@ -177,7 +177,7 @@ def _concern(word: Word, folder: str) -> str | None:
 
 
 def _listing_concern(word: Word, folder: str) -> str | None:
-    """Return why a listing command needs a person: it shows names and facts, and those of processes have secrets."""
+    """Return why a listing command needs a person: it shows names and facts, for processes also secrets."""
     place = _join_path(folder, _spelled_out(word))
     parts = remove_dot_segments(place)
     why = folder_concern(place)

@@ -1,7 +1,7 @@
 """Searches through whole folders: under the hardened profile only what finds a few lines runs by itself.
 
 A pattern finds few lines where each of its alternatives holds some letters that must be there. What stays: a line that
-holds a secret beside those letters is printed.
+holds a secret beside these letters is printed.
 """
 
 import re
@@ -34,12 +34,12 @@ _HIDDEN = options("-. --hidden -u -uu -uuu --unrestricted --no-ignore --no-ignor
 _ALTERNATIVES = re.compile(r"[|\n]")
 #: A class ends where every dialect ends it: at the first `]` that does not begin it, and in which nothing is nested.
 _CLASS = r"\[\^?+\]?+(?:\[:[a-z]+:\]|\\[^]\n]|[^][\\\n])*+\]"
-#: Classes, and escapes with all that belongs to them, but for those that are operators to some dialect.
+#: Classes, and escapes with all that belongs to them, but for the ones that are operators to some dialect.
 _ONE_CHARACTER = re.compile(
     rf"{_CLASS}|\\[A-Za-z]\{{[^}}\\]*+\}}|\\x[0-9A-Fa-f]{{0,2}}|\\[0-9]{{1,3}}|\\c.|\\[^(){{}}|?*+\n]"
 )
 _OPERATOR = re.compile(r"\\([(){}|?*+])")
-#: What makes a pattern too hard to read: a group that may be absent, one of Perl's that are no groups, and a class
+#: What makes a pattern too hard to read: a group that may be absent, one of Perl's that are not groups, and a class
 #: that dialects end in different places.
 _HARD = re.compile(r"\)\+*+[*?{]|\(\?[^:]|\(\*(?:[A-Z:]|[a-z_]+:)|[][]")
 #: To a group, which may be empty.

@@ -50,7 +50,7 @@ class Config(BaseModel):
     )
 
 
-class _Doubt(Exception):  # noqa: N818 - a doubt is no error
+class _Doubt(Exception):  # noqa: N818 - a doubt is not an error
     def __init__(self, rule: str, reason: str) -> None:
         super().__init__(rule, reason)
         self.verdict = Verdict("confirm", "default", f"http.{rule}", reason)
@@ -156,7 +156,7 @@ class HttpAssessor:
             self._judge_embedded_urls("", query)
             _carries("", query)
 
-    # What only the hardened profile asks about.
+    # What needs approval only under the hardened profile.
 
     def _hardened_url(self, url: Url) -> None:
         vouched = self._is_listed_host(url.host.name)

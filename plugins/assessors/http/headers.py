@@ -1,4 +1,4 @@
-"""The headers that are harmless in a reading request: an allow-list, and those that carry credentials."""
+"""The headers that are harmless in a reading request: an allow-list, and the headers that carry credentials."""
 
 import re
 

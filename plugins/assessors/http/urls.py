@@ -92,6 +92,6 @@ def pairs(query: str) -> tuple[tuple[str, str], ...]:
 
 
 def embedded_urls(text: str) -> list[str]:
-    """Return the absolute URLs in a decoded query value or a path, also those percent-encoded once more."""
+    """Return the absolute URLs in a decoded query value or a path, also URLs percent-encoded once more."""
     decoded = unquote_plus(text)
     return [each[match.start() :] for each in {text, decoded} if (match := _SCHEME_INSIDE.search(each))]

@@ -4,7 +4,7 @@ The first kind that matches wins (requirement MCP Intent Recognition):
 1. Explicit calls of tools and services.
 2. Trigger keywords of services.
 3. A request about memories.
-4. A request to be asked before anything is done.
+4. A request for approval before each action.
 5. Else normal.
 
 All tools and services that one message names are offered. Answers to pending approvals are recognised before any chain
@@ -103,8 +103,8 @@ def recognise(
 ) -> Intent:
     """Return the intent of `text`. Never raises. Takes linear time in the text, whose first 20,000 characters count.
 
-    The first match decides the rule. The tools are those of all matches, because one message may name several services.
-    `own`: folded names of tools that are no service's. The model has them anyway, so naming one has no effect here.
+    The first match decides the rule. The tools are of all matches, because one message may name several services.
+    `own`: folded names of tools outside of services. The model has them anyway, so naming one has no effect here.
     """
     folded = fold(text)
     index = name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
@@ -210,9 +210,9 @@ def layer(intent: Intent) -> str:
 
 
 def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Service]:
-    """Return the services with the tools that a note may describe: those that the request allows, and does not name.
+    """Return the services with the tools that a note may describe: the ones that the request allows, and does not name.
 
-    Those of services that it names are offered anyway. A tool that has the name of one of the client's gets no call.
+    Tools of services that it names are offered anyway. A tool that has the name of one of the client's gets no call.
     """
     if not may_call_tools(exchange):
         return ()
@@ -248,7 +248,7 @@ def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str 
 
 
 def _describe_service(service: Service, matched: Collection[str], *, limit: int) -> Iterator[str]:
-    """Yield lines for the service and those of its tools that are matched, at most `limit` of them."""
+    """Yield lines for the service and for its matched tools, at most `limit` of them."""
     tools = [tool for tool in service.tools if f"{service.name}.{tool}" in matched]
     if tools and service.description not in ("", service.name):
         yield f"{service.name}: {one_sentence(service.description)}"

@@ -47,7 +47,7 @@ _THEN = re.compile(
     r"[^.!?。！？\n]{0,120}?(?:(?<![a-z0-9_])(?:then|afterwards|after that|followed by)(?![a-z0-9_])"
     r"|然后|然後|接着|接著|随后|隨後|之后再|之後再)\s{0,3}"
 )
-#: "before ...", said behind the name: the call is a condition, not a request. 前 3 条 is "the first 3".
+#: "before ...", behind the name: the call is a condition, not a request. 前 3 条 is "the first 3".
 _PUT_OFF = re.compile(
     rf"{_AFTER_NAME}(?:{_SUFFIX})?\s{{0,2}}[之以]?前(?![端面台后後]|\s?[0-9一二三四五六七八九十几幾两兩])"
 )
@@ -154,7 +154,7 @@ def _also(
 
 
 def _begins_call(text: str, joined: re.Match[str]) -> bool:
-    """Return whether a verb of its own stands between two names: it begins a call, or refuses one."""
+    """Return whether a further verb stands between two names: it begins a call, or refuses one."""
     verbs = _VERB.finditer(text, joined.start(), joined.end())
     return _VERB.match(text, joined.end()) is not None or any(verb[0] not in ("with", "via") for verb in verbs)
 

@@ -98,7 +98,7 @@ class PromptEnhancer:
     def __init__(self, config: Config, host: Host) -> None:
         self._config = config
         self._host = host
-        # Toggles are no part of the key: a stage has one configuration for life.
+        # Toggles are not part of the key: a stage has one configuration for life.
         self._parts: TTLCache[_Key, PromptPart] = TTLCache(
             config.cache_size, config.cache_ttl, timer=host.clock.monotonic
         )
@@ -128,7 +128,7 @@ class PromptEnhancer:
     async def enhance_prompt(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
         """Return the prompt for every plain request of the tenant with this base prompt.
 
-        None: there is no such prompt.
+        None: the prompt does not exist.
         """
         base = await self._host.prompts.text(prompt_id, tenant=tenant)
         if base is None:
@@ -277,7 +277,7 @@ def _get_text(message: Json) -> str:
 
 
 def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
-    """Return the names of our tools that the client gives to tools of its own: the client's win."""
+    """Return the names of gateway tools that the client gives to its own tools: the client's win."""
     return client_tools(body).intersection(tool.name for tool in tools)
 
 

@@ -36,7 +36,7 @@ class ToolText:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The text of the tools that fit, and the names of those that were shortened or left out."""
+    """The text of the tools that fit, and the names of tools that were shortened or left out."""
 
     text: str
     shortened: tuple[str, ...]

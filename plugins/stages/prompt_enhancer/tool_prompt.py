@@ -41,7 +41,7 @@ _LISTED_FIELDS = 20
 _DEEPEST = 2
 _BRANCHES = 6
 _REFERENCES = 4
-# Control characters and what is no character have no place in a prompt; a lone surrogate cannot be sent at all.
+# Control characters and noncharacters have no place in a prompt; a lone surrogate cannot be sent at all.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ENDINGS = (".", "!", "?", "。", "！", "？")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")

@@ -89,7 +89,7 @@ class RedactStage:
         return self._answer(await call_next(replace(exchange, body=body, notes=notes)), known, restored)
 
     def _answer(self, reply: Reply, known: Placeholders, restored: Mapping[str, str]) -> Reply:
-        """Return the reply without the data that the model writes, and with those that it has placeholders of."""
+        """Return the reply without the data that the model writes, and with the data of its placeholders."""
         rules = [*((_PLACEHOLDER,) if restored else ()), *(self._rules if self._config.answers else ())]
         if not rules:
             return reply

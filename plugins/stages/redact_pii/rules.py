@@ -33,7 +33,7 @@ Ends: TypeAlias = Callable[[str, int, int], Iterable[int]]
 
 @dataclass(frozen=True, slots=True)
 class DataRule:
-    """A rule: what `regex` finds is data if `check` says so. An end of the match may lie before the pattern's.
+    """A rule: a match of `regex` is data if `check` accepts it. An end of the match may lie before the pattern's.
 
     Python's engine skips quickly to the first character of a pattern where that is one of a few. So patterns begin with
     what is rare in a text, such as a digit; `behind` characters in front of it belong to the data, too. `needs`: the

@@ -170,7 +170,7 @@ class SqliteThread:
         return settle
 
     def _settle_all(self, *settled: Settle) -> None:
-        with suppress(RuntimeError):  # the event loop is gone, and with it everybody who waited
+        with suppress(RuntimeError):  # the event loop is gone, and with it all waiting tasks
             self._loop.call_soon_threadsafe(_all, settled)
 
     def _error(self, error: Exception) -> Exception:

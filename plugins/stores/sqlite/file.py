@@ -68,7 +68,7 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
 
 
 def keep_blank() -> None:
-    """Make new stores of this process, and of those that it forks, copies of one that is made now.
+    """Make new stores of this process, and of its forks, copies of one that is made now.
 
     For a process that makes many, as tests do: the steps take 20 ms. A gateway makes one, and would hold the memory.
     """
@@ -165,7 +165,7 @@ def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[M
     try:
         application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
     except sqlite3.OperationalError:
-        raise  # locked, unreadable: says nothing about the content
+        raise  # locked, unreadable: proves nothing about the content
     except sqlite3.DatabaseError as error:
         found = str(error)
     if found is None and is_small(place):

@@ -6,8 +6,8 @@
    does not start again.
 3. One process checks: the one that has the lock on that file.
 4. The last process that closes the store ends the mode in which it has a log. So a file in that mode without a log
-   beside it was open when its process ended, or when it was copied, and the log has been lost (docs/decisions/0070).
-   A file in the other mode has no log of its own: one that lies beside it is of another state.
+   beside it was open when its process ended, or when it was copied, and the log has been lost (docs/decisions/0070). A
+   file in the other mode has no log: one that lies beside it is of another state.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ REMEDY = "put a copy back, or move it away to begin anew"
 #: Pages that are held by a connection to check or create a store, which comes to each page once. The memory of more
 #: pages (SQLite's own limit is 2 MB) would stay with the thread.
 FEW_PAGES = 20
-#: The versions of the format for writing and reading, in the head of a file, and those of one that has a log.
+#: The versions of the format for writing and reading, in the head of a file, and the versions of one with a log.
 #: https://www.sqlite.org/fileformat2.html#file_format_version_numbers
 VERSIONS, HAS_LOG = slice(18, 20), b"\x02\x02"
 _WHOLE = b"\x01\x01"
@@ -62,7 +62,7 @@ def note_end(place: str) -> None:
     except FileNotFoundError:
         return
     try:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever has the store open shares a lock (`SqliteWatch`)
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a process with the store open shares a lock (`SqliteWatch`)
         if os.fstat(log).st_size:
             get_mark_path(place).touch(mode=0o600)
     except BlockingIOError:
@@ -74,8 +74,8 @@ def note_end(place: str) -> None:
 def tell_lost_log(place: str, *, pause: Callable[[float], object] = time.sleep) -> None:
     """Log it if the store was not closed in order and its log is gone. To be called before the file is opened.
 
-    Of several processes that open such a store at once, the one tells it that makes the new log. Of a store of an older
-    version it is not known how that was closed.
+    Of several processes that open such a store at once, the one that makes the new log logs it. How a store of an older
+    version was closed is unknown.
     """
     if int.from_bytes(_read_head(place)[_STORE_VERSION]) < _ENDS_IN_ORDER:
         return
@@ -136,7 +136,7 @@ def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str |
 
     Raises sqlite3.OperationalError where the file cannot be read now, which proves nothing about its content.
     """
-    connection.text_factory = _readable  # what it says of a damaged row quotes that row
+    connection.text_factory = _readable  # its error about a damaged row quotes that row
     statement = "PRAGMA quick_check(1)" if table is None else f"""PRAGMA quick_check("{table}")"""
     try:
         connection.execute(f"PRAGMA cache_size = {FEW_PAGES}")
@@ -151,7 +151,7 @@ def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str |
 
 
 class SqliteCheck:
-    """One check in a thread of its own. Each table has its own read transaction, so that the log can begin anew."""
+    """One check in a separate thread. Each table has its own read transaction, so that the log can begin anew."""
 
     def __init__(self, place: str, *, connect: Callable[[], sqlite3.Connection]) -> None:
         self._place = place

@@ -46,7 +46,7 @@ class SqliteWatch:
         self._descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         self._open_database = os.open(self._database, os.O_RDONLY | os.O_CLOEXEC)
         self._seen = _Look(found[0].st_size, found[1].st_size, self._head())
-        fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # somebody has the store open (`sqlite_check.note_end`)
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # another process has the store open (`sqlite_check.note_end`)
         self.is_check_due = read_finding(place) is not None
 
     @property
@@ -126,7 +126,7 @@ class SqliteWatch:
     def _look(self) -> _Look:
         """Return the state as it is now.
 
-        Raises SqliteError if the files are not those that were opened, or cannot be looked at.
+        Raises SqliteError if the files are not the opened ones, or cannot be looked at.
         """
         try:
             return self._look_at_files()

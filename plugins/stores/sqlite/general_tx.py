@@ -65,7 +65,7 @@ def secret(connection: sqlite3.Connection, name: str) -> bytes:
 
 
 def end_session(connection: sqlite3.Connection, digest: str, *, until_s: float, now_s: float) -> None:
-    """Store that a session has ended, and delete the rows of those whose time is over."""
+    """Store that a session has ended, and delete the rows of sessions whose time is over."""
     connection.execute(FORGET_SESSIONS, (now_s,))
     connection.execute(END_SESSION, (digest, until_s))
 
@@ -105,7 +105,7 @@ def put_definitions(connection: sqlite3.Connection, definitions: Iterable[Row]) 
 
 
 def report_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:
-    """Replace the reports of a worker. They are no changes that a process must notice, so the generation stays."""
+    """Replace the reports of a worker. They are not changes that a process must notice, so the generation stays."""
     connection.execute(FORGET_TOLD, (worker,))
     connection.executemany(TELL, rows)
 

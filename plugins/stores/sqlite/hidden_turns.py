@@ -1,7 +1,7 @@
 """The hidden turns of the SQLite store: the methods of `Store` for them, on the threads of the store.
 
 Most answers have no hidden part, and each of them is recorded. A write by itself would cost a request a tenth of its
-time. So those of 50 milliseconds are written together, and who looks for one of them has them written at once.
+time. So the turns of 50 milliseconds are written together, and a search for one of them writes them at once.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ def _hidden(
 
 
 def _read_turns(connection: sqlite3.Connection, tenant: str, keys: Sequence[str]) -> Mapping[str, Row | None]:
-    """Return the rows of hidden turns by the keys that mean one, and None for those that mean two.
+    """Return the rows of hidden turns by the keys that mean one, and None for keys that mean two.
 
     Each turn is read once.
     """

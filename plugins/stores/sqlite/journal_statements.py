@@ -87,7 +87,7 @@ FREE_KEY = """UPDATE runs SET holds_key = NULL WHERE tenant = ? AND caller = ? A
     AND (id = ? OR (effects = 0 AND (state = 'failed' OR state = 'interrupted' OR state = 'cancelled')))"""
 HOLD_KEY = "UPDATE OR IGNORE runs SET holds_key = 1 WHERE tenant = ? AND id = ?"
 
-#: A row whose run was pruned is in nobody's way.
+#: A row whose run was pruned does no harm.
 ADD_UNDELIVERED = """INSERT INTO undelivered VALUES (?, ?, ?, ?) ON CONFLICT (tenant, fingerprint) DO UPDATE
     SET run_id = excluded.run_id, created_s = excluded.created_s WHERE NOT EXISTS
     (SELECT 1 FROM runs WHERE runs.tenant = undelivered.tenant AND runs.id = undelivered.run_id)"""
@@ -104,7 +104,7 @@ _UNASKED = "(pending = 0 OR state <> 'awaiting_approval')"
 _WANTED = "state IN (SELECT value FROM json_each(?1))"
 #: The time of the lease is over, or so far ahead that the clock was set back since. At 0 none is over.
 _OVER = f"(lease_s < ?2 OR (?2 > 0 AND lease_s > ?2 + {FAR_S}))"
-#: Runs that nobody has, longest untouched first, and runs of those who did not renew their lease, some of each.
+#: Runs without an owner, longest untouched first, and runs whose owner did not renew the lease, some of each.
 CLAIMABLE = f"""SELECT tenant, id FROM (
     SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_free
         WHERE {_WANTED} AND owner IS NULL AND {ALIVE} AND {_UNASKED} ORDER BY updated_s LIMIT ?3)
@@ -118,7 +118,7 @@ CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant 
 #: Also shortens it: a clock that was set back must not leave a lease of hours behind.
 RENEW = f"""UPDATE runs SET lease_s = ?
     WHERE owner = ? AND id IN (SELECT value FROM json_each(?)) AND {ALIVE} RETURNING id"""
-#: As far as these runs have not ended, they are the next one's who wants them. Nothing drives those that are named.
+#: As far as these runs have not ended, the next worker may claim them. Nothing drives the named ones.
 RELEASE = f"""UPDATE runs SET owner = NULL, lease_s = 0, fence = fence + (?2 IS NULL)
     WHERE owner = ?1 AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2))) AND {ALIVE}"""
 NEXT_FENCE = "UPDATE runs SET fence = fence + 1 WHERE tenant = ? AND id = ?"
@@ -150,7 +150,7 @@ _URGENCY = "expires_s, created_s, id"
 APPROVALS_BY: Mapping[ApprovalOrder, tuple[str, str, str]] = {
     "oldest": (APPROVALS, _BEHIND.format(key="created_s, rowid", than=">"), OLDEST_FIRST),
     "newest": (APPROVALS, _BEHIND.format(key="created_s, rowid", than="<"), NEWEST_FIRST),
-    # All pending ones of a tenant are fewer than those of a conversation may be.
+    # All pending approvals of a tenant are fewer than a conversation's approvals may be.
     "urgency": (
         f"""SELECT {", ".join(APPROVAL)} FROM approvals INDEXED BY approvals_by_urgency
             WHERE state = 'pending' AND tenant = ?""",
@@ -170,7 +170,7 @@ _NARROWED: Mapping[str, str] = {
     "until_s": "created_s < ?",
 }
 _GROUPED: Mapping[ApprovalGrouping, str] = {"tool": "tool", "caller": "caller", "call": f"tool, {_WAITING}"}
-#: With one `min`, the other columns are those of its row: `id` is that of the approval that expires first.
+#: With one `min`, the other columns are from its row: `id` is the approval that expires first.
 _GROUPS = f"""SELECT id, count(*), count(DISTINCT tool || char(10) || {_WAITING}), min(expires_s) FROM approvals
     INDEXED BY approvals_by_urgency WHERE state = 'pending' AND tenant = ?"""
 
@@ -231,7 +231,7 @@ ENDORSE = f"""UPDATE approvals SET given = ?, edited = ?
 NOTE = f"""UPDATE approvals SET assigned = CASE WHEN ?1 IS NULL THEN assigned ELSE nullif(?1, '') END,
         notes = CASE WHEN ?2 IS NULL THEN notes ELSE json_insert(notes, '$[#]', json(?2)) END
     WHERE tenant = ?3 AND id = ?4 AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
-#: Those whose calls will not run any more.
+#: The ones whose calls will not run any more.
 CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled'
     WHERE tenant = ? AND run_id = ? AND (state = 'pending' OR state = 'approved') RETURNING {", ".join(APPROVAL)}"""
 _RETURNING = f"RETURNING {', '.join(APPROVAL)}"
@@ -278,7 +278,7 @@ ADD_ASK = f"""{_insert("asks", ASK)}
 _ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ?"
 ASK_BY_ID = f"{_ASKS} AND id = ?"
 _VALID_ASKS = f"{_ASKS} AND expires_s > ?"
-#: The table has no rowid: of those of the same moment the order is that of their conversations.
+#: The table has no rowid: rows of the same moment are in the order of their conversations.
 _ASKS_ORDER = "created_s, caller, conversation, id"
 ASKS = f"{_VALID_ASKS} ORDER BY {_ASKS_ORDER} LIMIT ?"
 ASKS_BEHIND = f"""{_VALID_ASKS} AND ({_ASKS_ORDER}) > (SELECT {_ASKS_ORDER} FROM asks WHERE tenant = ? AND id = ?)
@@ -316,7 +316,7 @@ PRUNE_OLD = tuple(
         ("asks", "tenant, id", "expires_s"),
         ("undelivered", "tenant, fingerprint", "created_s"),
         ("awaited", "tenant, run_id, waiter", "until_s"),
-        # What workers that are long gone said of services.
+        # Reports on services from workers that are long gone.
         ("worker_services", "worker, name", "updated_s"),
     )
 )

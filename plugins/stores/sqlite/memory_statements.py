@@ -3,7 +3,7 @@
 1. A memory is found by its words. Triggers maintain an index of them (`memory_words`). They count how many memories of
    an owner have each word (`memory_word_counts`). So the cost of a look does not grow with the number of memories.
 2. Work that grows with it, such as forgetting all of an owner, is done in steps of `STEP` memories. Each step is a
-   transaction of its own, and runs are written in between.
+   separate transaction, and runs are written in between.
 3. `number` orders memories by age. `words` is a JSON list; NULL: they are not indexed yet.
 4. Triggers count the changes of memories. Memories that were read stay good while other rows of the store change,
    whichever process changes them.
@@ -123,7 +123,7 @@ _READ_WORDS = "UPDATE memories SET words = ? WHERE number = ?"
 
 
 def versions(connection: sqlite3.Connection, asked: Sequence[None]) -> list[int]:
-    """Return the number that changes with each change of a memory, for each who asked."""
+    """Return the number that changes with each change of a memory, for each caller."""
     return [int(connection.execute(VERSION).fetchone()[0])] * len(asked)
 
 

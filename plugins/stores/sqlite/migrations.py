@@ -111,7 +111,7 @@ MIGRATIONS: Sequence[Migration] = (
         """CREATE TABLE asks (
             tenant TEXT NOT NULL, caller TEXT NOT NULL, conversation TEXT NOT NULL, created_s REAL NOT NULL,
             PRIMARY KEY (tenant, caller, conversation)) WITHOUT ROWID""",
-        # AUTOINCREMENT: a number is not given again after its event was pruned, so nobody waits behind it for ever.
+        # AUTOINCREMENT: a number is not given again after its event was pruned, so no reader waits behind it for ever.
         """CREATE TABLE events (
             tenant TEXT NOT NULL, run_id TEXT NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL,
             created_s REAL NOT NULL, seq INTEGER PRIMARY KEY AUTOINCREMENT)""",
@@ -135,7 +135,7 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX worker_services_by_age ON worker_services (updated_s)",
     ),
     (
-        # A prompt was everybody's: each tenant that the store has seen gets it as its own.
+        # A prompt was common to all tenants: each tenant that the store has seen gets it as its own.
         "ALTER TABLE prompts RENAME TO prompts_of_all",
         """CREATE TABLE prompts (
             tenant TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL,
@@ -146,11 +146,11 @@ MIGRATIONS: Sequence[Migration] = (
         "DROP TABLE prompts_of_all",
     ),
     (
-        # What the model said of the risk, whether strangers wrote the result, what came after the run was lost.
+        # The model's risk level, whether the result is untrusted, what came after the run was lost.
         "ALTER TABLE steps ADD COLUMN risk_level TEXT",
         "ALTER TABLE steps ADD COLUMN tainted INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE steps ADD COLUMN late TEXT",
-        # A kept turn of before says nothing of who wrote its results: it counts as a stranger's.
+        # An older kept turn does not record who wrote its results: it counts as untrusted.
         "ALTER TABLE hidden ADD COLUMN tainted INTEGER NOT NULL DEFAULT 1",
         # What is remembered for a conversation ends; what was remembered before, thirty days after it began.
         "ALTER TABLE grants ADD COLUMN expires_s REAL",
@@ -180,7 +180,7 @@ MIGRATIONS: Sequence[Migration] = (
         "UPDATE approvals SET secret = lower(hex(randomblob(16)))",
     ),
     (
-        # Whether the same call is asked for already.
+        # Whether the same call already waits for approval.
         "CREATE INDEX approvals_by_call ON approvals (tenant, sha256, state, created_s)",
     ),
     (
@@ -205,7 +205,7 @@ MIGRATIONS: Sequence[Migration] = (
     ),
     MEMORIES_OF_USERS,
     (
-        # The end user who asked; of what waits it stands in the request of its run.
+        # The end user of the request; for a waiting run it stands in the request of the run.
         "ALTER TABLE approvals ADD COLUMN user TEXT",
         """UPDATE approvals SET user = (SELECT json_extract(CAST(request AS TEXT), '$.user') FROM requests
             WHERE requests.tenant = approvals.tenant AND requests.run_id = approvals.run_id
@@ -224,7 +224,7 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX asks_by_end ON asks (expires_s)",
         # UNIQUE: otherwise SQLite looks for an id in the next index, through all rows of the tenant.
         "CREATE UNIQUE INDEX asks_by_id ON asks (tenant, id)",
-        # With all columns: a list passes over those that have expired without a look at the table.
+        # With all columns: a list passes over expired ones without a look at the table.
         "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, expires_s, id)",
         "CREATE INDEX grants_by_begin ON grants (tenant, created_s)",
     ),
@@ -261,7 +261,7 @@ MIGRATIONS: Sequence[Migration] = (
     ),
     (
         # A response is usually written once, when it has ended: it stands in one index only, and `number`, the order in
-        # which they were stored, is that in which they grow old. Small columns come before those that may be large.
+        # which they were stored, is also their order of age. Small columns come before ones that may be large.
         """CREATE TABLE responses (
             number INTEGER PRIMARY KEY, id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL,
             state TEXT NOT NULL, created_s REAL NOT NULL, run_id TEXT NOT NULL, previous_id TEXT, conversation TEXT,
@@ -269,7 +269,7 @@ MIGRATIONS: Sequence[Migration] = (
             UNIQUE (tenant, id))""",
         """CREATE INDEX responses_open ON responses (tenant, run_id, created_s)
             WHERE state = 'queued' OR state = 'in_progress'""",
-        # The logs of background answers, and the items of conversations, each beside those of the same one.
+        # The logs of background answers, and the items of conversations, each beside the others of the same one.
         """CREATE TABLE answer_chunks (
             response INTEGER NOT NULL, number INTEGER NOT NULL, chunk BLOB NOT NULL,
             PRIMARY KEY (response, number)) WITHOUT ROWID""",
@@ -283,20 +283,20 @@ MIGRATIONS: Sequence[Migration] = (
     ),
     COUNTED_CHANGES,
     (
-        # Calls of MCP clients: their tool, the client, and the parts of a result that are no text.
+        # Calls of MCP clients: their tool, the client, and the parts of a result other than text.
         "ALTER TABLE runs ADD COLUMN tool TEXT",
         "ALTER TABLE runs ADD COLUMN client TEXT",
         "ALTER TABLE approvals ADD COLUMN client TEXT",
         "ALTER TABLE steps ADD COLUMN answer BLOB",
         "CREATE INDEX runs_of_tools ON runs (tenant, created_s, id, caller, state, kind) WHERE kind = 'tool'",
-        # Those that a person was asked about, until their client has the result: the same call joins such a run.
+        # Runs whose approval a person saw, until their client has the result: the same call joins such a run.
         """CREATE TABLE undelivered (
             tenant TEXT NOT NULL, fingerprint TEXT NOT NULL, run_id TEXT NOT NULL, created_s REAL NOT NULL,
             PRIMARY KEY (tenant, fingerprint)) WITHOUT ROWID""",
         "CREATE INDEX undelivered_by_age ON undelivered (created_s)",
     ),
     (
-        # One run has an Idempotency-Key: of those that had the same one before, the newest.
+        # One run has an Idempotency-Key: of runs that had the same one before, the newest.
         "ALTER TABLE runs ADD COLUMN holds_key INTEGER",
         """UPDATE runs SET holds_key = 1 WHERE idempotency_key IS NOT NULL AND rowid = (SELECT r.rowid FROM runs r
             WHERE r.tenant = runs.tenant AND r.caller = runs.caller AND r.idempotency_key = runs.idempotency_key
@@ -318,7 +318,7 @@ MIGRATIONS: Sequence[Migration] = (
             DELETE FROM conversation_decisions WHERE conversation = OLD.number; END""",
     ),
     (
-        # The requests of MCP clients that wait for the run of a call, each until then unless it says so again.
+        # The requests of MCP clients that wait for the run of a call, each until then unless it is renewed.
         """CREATE TABLE awaited (
             tenant TEXT NOT NULL, run_id TEXT NOT NULL, waiter TEXT NOT NULL, until_s REAL NOT NULL,
             PRIMARY KEY (tenant, run_id, waiter)) WITHOUT ROWID""",
@@ -346,7 +346,8 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX keys_by_end ON keys (coalesce(revoked_s, expires_s))",
     ),
     (
-        # How often the usage of a day has changed, whoever changed it. The triggers are per row: SQLite has no others.
+        # How often the usage of a day has changed, whoever changed it. The triggers are per row: SQLite has no other
+        # kind.
         "CREATE TABLE usage_days (day TEXT PRIMARY KEY, changes INTEGER NOT NULL) WITHOUT ROWID",
         """CREATE TRIGGER usage_additions_are_counted AFTER INSERT ON usage BEGIN
             INSERT INTO usage_days VALUES (NEW.day, 1) ON CONFLICT (day) DO UPDATE SET changes = changes + 1; END""",
@@ -379,7 +380,7 @@ MIGRATIONS: Sequence[Migration] = (
             FROM asks_without_users""",
         "DROP TABLE asks_without_users",
         "CREATE INDEX asks_by_end ON asks (expires_s)",
-        # With all columns: a list passes over those that have expired without a look at the table.
+        # With all columns: a list passes over expired ones without a look at the table.
         "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, id, expires_s, user)",
     ),
     (

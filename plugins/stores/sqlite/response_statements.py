@@ -2,8 +2,8 @@
 
 1. Rows that belong to a response or a conversation name it by its number. They are deleted before it, in the same
    transaction as the last of them: a number that is given again never leads to rows of another tenant.
-2. Work that grows with the length of a chain, of a log or of a conversation is done in steps. Each step is a
-   transaction of its own, and others read and write in between.
+2. Work that grows with the length of a chain, of a log or of a conversation is done in steps. Each step is a separate
+   transaction, and others read and write in between.
 """
 
 # ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
@@ -129,7 +129,7 @@ def _check_key(connection: sqlite3.Connection, response: StoredResponse, *, take
 def response_chain(
     connection: sqlite3.Connection, response_id: str | None, *, tenant: str, limit: int
 ) -> list[StoredResponse]:
-    """Return a response before those that it continues, newest first, up to `limit` of them."""
+    """Return a response before the ones that it continues, newest first, up to `limit` of them."""
     found: list[StoredResponse] = []
     while response_id is not None and len(found) < limit:
         row = connection.execute(RESPONSE, (tenant, response_id)).fetchone()

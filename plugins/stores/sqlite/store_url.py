@@ -86,7 +86,7 @@ class SqliteBeside:
 
 
 def _text(content: bytes) -> str:
-    """Decode bytes. Bytes that are no text come from another program, and must not end the reading."""
+    """Decode bytes. Bytes that are not text come from another program, and must not end the reading."""
     return content.decode("utf-8", "surrogateescape")
 
 

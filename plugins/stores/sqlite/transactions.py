@@ -6,7 +6,7 @@
 2. If that fails, too, the state after a crash is unknown. This is reported as `SqliteUncertainError`, and nothing more
    is written until it is settled.
 3. After a failed fsync, data counts as on disk only once it has been written again.
-4. Nothing is written to files that are not those that were opened.
+4. Nothing is written to files other than the opened ones.
 """
 
 import ctypes
@@ -22,9 +22,9 @@ log = logging.getLogger("gateway")
 
 #: About a thousand pages of four kilobytes, SQLite's own measure: in commits, and in rows that were changed.
 CHECKPOINT_COMMITS, CHECKPOINT_ROWS = 100, 1000
-#: A log of so many pages begins anew as soon as nobody reads it; whoever would write waits so long for that.
+#: A log of so many pages begins anew as soon as it has no readers; a writer waits so long for that.
 LONG_PAGES, ANEW_MS = 4000, 20
-#: So long the last process waits for those that are closing the store, too.
+#: So long the last process waits for other processes that are closing the store.
 LEAVE_MS = 1000
 #: The size to which a log is cut once it begins anew, if a long read made it grow.
 LOG_BYTES = 64 << 20
@@ -34,8 +34,8 @@ class Lasts(IntEnum):
     """The events that a transaction outlives once it is committed."""
 
     AS_LONG_AS_THE_SYSTEM = 0  # `kill -9`, and no power cut
-    ON_DISK = 1  # a power cut, too; others may see it before that is sure, and where it fails nobody knows
-    FOR_SURE = 2  # the same; nobody sees it before, and where it fails it is undone
+    ON_DISK = 1  # a power cut, too; others may see it before that is sure, and after a failure it is unknown
+    FOR_SURE = 2  # the same; no reader sees it before, and a failure undoes it
 
 
 class SqliteUncertainError(Exception):
@@ -134,7 +134,7 @@ class LoggedTransactions(PlainTransactions):
         try:
             try:
                 self._watch.sync_log()
-            except OSError:  # written once more, it is there, or nobody knows
+            except OSError:  # written once more, it is there, or it is unknown
                 self._is_settled = False
                 self._settle()
             self._watch.check()
@@ -151,7 +151,7 @@ class LoggedTransactions(PlainTransactions):
                 _, pages, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 if pages >= LONG_PAGES:
                     self._begin_log_anew()
-            except SqliteError:  # the next transaction says so
+            except SqliteError:  # the next transaction reports it
                 self._is_settled = False
             except sqlite3.Error as error:  # no transaction would say so: they go on, with the log alone
                 self._is_settled = False

@@ -27,7 +27,7 @@ _PRUNE: Final = "DELETE FROM usage WHERE day < ?"
 _PRUNE_DAYS: Final = "DELETE FROM usage_days WHERE day < ?"
 
 
-#: Gateways at work stand among the duties, each under a name of its own, which no process takes as a duty.
+#: Gateways at work stand among the duties, each under a unique name, which no process takes as a duty.
 _ATTEND: Final = "INSERT OR REPLACE INTO duties (name, owner, until_s) VALUES ('gateway ' || ?1, ?1, ?2)"
 _FORGET: Final = "DELETE FROM duties WHERE name >= 'gateway ' AND name < 'gateway!' AND until_s < ?"
 _LEAVE: Final = "DELETE FROM duties WHERE name = 'gateway ' || ?"

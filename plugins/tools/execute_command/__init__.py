@@ -4,7 +4,7 @@ A plain command, one program with its arguments, runs without a shell. Every oth
 which texts are judged, in the same sandbox and environment.
 
 A command that runs only because it was judged harmless runs read-only, where it can have no effect, whatever `sandbox`
-says of the others. Where this machine cannot confine it so, it asks.
+sets for the others. Where this machine cannot confine it so, it needs approval.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from .workflow_command import build_command
 _DEFAULT_CWD: Final = Path("work")
 #: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
 _COMMAND_BYTES: Final = 100_000
-#: A command that prints more than this is ended: nobody reads it, and reading it costs the gateway.
+#: A command that prints more than this is ended: no model reads so much, and reading it costs the gateway.
 _FLOOD_BYTES: Final = 64 << 20
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
 #: The operator's next step where commands cannot run read-only.
@@ -91,14 +91,14 @@ class Config(ToolConfig):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way a command runs: the words to execute, and its environment. No words: there is no shell to read it."""
+    """The way a command runs: the words to execute, and its environment. No words: no shell can read it."""
 
     argv: tuple[str, ...]
     settings: Settings
 
 
 class ExecuteCommand:
-    """The source of this tool: it runs each command as a process of its own, and leaves none behind."""
+    """The source of this tool: it runs each command as a separate process, and leaves none behind."""
 
     def __init__(self, config: Config, *, cwd: Path) -> None:
         self._config = config
@@ -121,7 +121,7 @@ class ExecuteCommand:
         return (_spec(self._config),)
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
-        """Return why the call cannot run: it is no command, no shell can read it, or nothing confines it."""
+        """Return why the call cannot run: it is not a command, no shell can read it, or nothing confines it."""
         if problem := _problem(call.arguments.get("command")):
             return f"The command was not run: {problem}."
         if not way_to_run(call.arguments["command"]).argv:

@@ -34,7 +34,7 @@ HARMLESS: Final[Settings] = (
     ("PIP_NO_INPUT", "1"),
     ("PIP_NO_CACHE_DIR", "1"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
-    # pip freeze asks hg and brz about editable installs: they would run extensions that a repository or HOME names.
+    # pip freeze runs hg and brz for editable installs: they would run extensions that a repository or HOME names.
     ("HGRCPATH", "/dev/null"),
     ("HGRCSKIPREPO", "1"),
     ("HGPLAIN", "1"),

@@ -10,7 +10,7 @@ from typing import Literal
 from gateway.plugin.templates import TemplateValue
 
 _Place = Literal["outside", "single", "double", "comment"]
-#: What begins a language within the language, in which quotes mean something else. `$'` is no quote to every shell.
+#: What begins a language within the language, in which quotes mean something else. `$'` is not a quote to every shell.
 _OPENERS = ("`", "$(", "${", "$[", "$'", '$"', "<<", "((")
 
 
@@ -55,7 +55,7 @@ class _Reader:
         self.escaped = False
         self.in_word = False  # so that `#` begins no comment
         self.nested: str | None = None  # what began another language
-        self._last, self._last_mark = " ", " "  # the last character, and the last one that is no blank
+        self._last, self._last_mark = " ", " "  # the last character, and the last one that is not a blank
         self.behind_dollar = False  # `$` and a quote are `$'...'` to some shells, where a backslash escapes
 
     @property

@@ -2,7 +2,7 @@
 
 1. The connection decides whether something can be written (read-only file, read-only transaction, authorizer, role),
    never the words of the statement.
-2. One statement a call, on a connection of its own. Only committed changes remain.
+2. One statement a call, on a separate connection. Only committed changes remain.
 3. Time, rows and bytes are bounded. A call that is cancelled or late is rolled back.
 4. A statement that runs because it was judged harmless does so only while the database itself agrees.
 """
@@ -156,7 +156,7 @@ class ExecuteSql:
         """
         statement = _statement(call)
         if isinstance(statement, str):
-            return None  # it fails, whoever lets it run
+            return None  # it fails, with or without approval
         try:
             doubt = await self._engine.doubt(statement)
         except StatementError:
@@ -195,7 +195,7 @@ def _place(address: str) -> list[str]:
 def _engine(config: Config) -> Engine:
     if not config.address.startswith(POSTGRES):
         return Sqlite(config.address.removeprefix(SQLITE), read_only=config.read_only)
-    from .postgres import Postgres  # asyncpg is an optional dependency, of those who have PostgreSQL
+    from .postgres import Postgres  # asyncpg is an optional dependency, for PostgreSQL
 
     return Postgres(
         config.address,

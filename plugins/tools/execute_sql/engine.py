@@ -31,7 +31,7 @@ class EngineDoubt:
 
 
 class Engine(Protocol):
-    """One database. Each statement has a connection of its own, and only its committed changes remain."""
+    """One database. Each statement has a separate connection, and only its committed changes remain."""
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         """Fill `table`. Raises StatementError. After the end of this method, the statement changes nothing any more."""

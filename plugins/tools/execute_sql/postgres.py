@@ -32,7 +32,7 @@ ROWS_AT_ONCE: Final = 10  # few, as each can be large
 POWERS: Final = """SELECT EXISTS (SELECT FROM pg_roles r WHERE pg_has_role(session_user, r.oid, 'MEMBER')
     AND (r.rolsuper
         OR r.rolname IN ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')))"""
-#: Of each transaction: how the server reads quotes, whatever its configuration or the role's says.
+#: Of each transaction: how the server reads quotes, whatever its configuration or the role's.
 _READING: Final = {
     "standard_conforming_strings": "on",
     "backslash_quote": "safe_encoding",
@@ -48,7 +48,7 @@ _LOOKING: Final = {
     "idle_in_transaction_session_timeout": str(LOOK_S * 5000),
     "plan_cache_mode": "force_generic_plan",
 }
-#: Where each of our questions is a transaction of its own.
+#: Where each of the gateway's queries is a separate transaction.
 _ALONE: Final = {"default_transaction_read_only": "on", "default_transaction_isolation": "read committed"}
 #: Settings that not every supported server has, and what they hold off: a table of another server, however it is
 #: reached (14.13, 15.8, 16.4, 17).
@@ -63,7 +63,7 @@ _ANALYZES: Final = re.compile(r"\banaly[sz]e\b(?!\s++(?:off|false|0)\b)", re.IGN
 _PLANNED: Final = re.compile(r"(?:insert|update|delete|merge)\b", re.IGNORECASE)
 #: A query that names a column, table, function or operator that is not there (SQLSTATE): it fails in any form.
 _NAMES_NOTHING: Final = ("42703", "42P01", "42883")
-#: The class of an error that says nothing about the statement: a lock or time that ran out, a server that ends.
+#: The class of an error that proves nothing about the statement: a lock or time that ran out, a server that ends.
 _NOT_OF_THE_TEXT: Final = ("08", "25", "40", "53", "55", "57", "58", "XX")
 _CURSOR: Final = "DECLARE looked_at CURSOR FOR "
 _KEPT, _KEPT_CHARS = 1000, 2000  # so many statements are remembered, none longer
@@ -106,9 +106,9 @@ class _ProbeConnection:
 
 
 class Postgres:
-    """The engine of one database. The connection that looks stays open. Each statement has one of its own.
+    """The engine of one database. The connection that looks stays open. Each statement has a separate one.
 
-    `extensions`: those whose functions a harmless statement may call.
+    `extensions`: the ones whose functions a harmless statement may call.
     """
 
     def __init__(self, url: str, *, read_only: bool, timeout_s: float, extensions: Sequence[str] = ()) -> None:
@@ -221,8 +221,8 @@ class Postgres:
     ) -> EngineDoubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
 
-        `asked` ends our questions and begins the statement's own names. `again`: a text that the server has analysed
-        in the same state is not analysed again.
+        `asked` ends the gateway's queries and begins the statement's own names. `again`: a text that the server has
+        analysed in the same state is not analysed again.
         """
         sql = statement.sql
         doubt = doubt_of_values(sql, statement.params)
@@ -259,7 +259,7 @@ class Postgres:
     ) -> EngineDoubt | None:
         """Return the doubt about a statement of which something has changed since the look.
 
-        To prepare it waits for whoever changes its tables and views, and keeps them as they are until it ends.
+        To prepare it waits for transactions that change its tables and views, and keeps them as they are until it ends.
         """
         if _SHOW.fullmatch(statement.sql):
             return None
@@ -293,7 +293,7 @@ def _build_begin_sql(
 
     `where_known`: settings only if the server has them.
     """
-    # A serializable transaction that reads marks what it has read, and so makes those of others fail.
+    # A serializable transaction that reads marks what it has read, and so makes other transactions fail.
     commands = ["BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY" if reading else "BEGIN READ WRITE"]
     commands += [f"SET LOCAL {name} = '{value}'" for name, value in settings.items()]
     commands += [

@@ -1,8 +1,9 @@
 """The possible meanings of a statement's words to PostgreSQL: functions, operators, types, relations, by its catalogue.
 
-1. Any word of the text counts, also one in a comment or a quote: nothing here relies on how we would split the text.
-2. A harmless function is one of the server's own on our list, by identity (`postgres_functions`). Any other asks,
-   however a statement reaches it (`postgres_facts`).
+1. Any word of the text counts, also one in a comment or a quote: nothing here relies on how the gateway would split the
+   text.
+2. A harmless function is one of the server's own on the list, by identity (`postgres_functions`). Any other needs
+   approval, however a statement reaches it (`postgres_facts`).
 """
 
 import re
@@ -58,7 +59,7 @@ _PLANNED: Final = """
     UNION ALL SELECT conbin::text, conrelid FROM pg_constraint WHERE $3 AND conbin IS NOT NULL AND conrelid <> 0
     UNION ALL SELECT ev_action::text, ev_class FROM pg_rewrite WHERE $3 AND ev_type <> '1'
 """
-_OF_USERS: Final = "~ ':(funcid|opfuncid|opno) [0-9]{5,}'"  # of a tree: it calls a function of theirs
+_OF_USERS: Final = "~ ':(funcid|opfuncid|opno) [0-9]{5,}'"  # of a tree: it calls a user's function
 #: Of a relation `c`: its own storage, an index or a partition key is not the server's.
 _STORED: Final = """(c.relam >= 16384
     OR EXISTS (SELECT FROM pg_index i, unnest(i.indclass::oid[]) k WHERE i.indrelid = c.oid AND k >= 16384)
@@ -79,7 +80,7 @@ _FOLLOWED: Final = f"""(c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhass
 STATE: Final = """pg_catalog.concat(pg_catalog.txid_current_snapshot(), ' ',
     extract(epoch FROM pg_catalog.pg_postmaster_start_time()),
     CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.concat(' ', pg_catalog.pg_last_wal_replay_lsn()) END)"""
-#: $1 all words; $2 those that are called; $3 it explains. Returns kind, name, number, source, extension.
+#: $1 all words; $2 the called ones; $3 it explains. Returns kind, name, number, source, extension.
 _WORDS_MEAN: Final = f"""
 SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 THEN (
         SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
@@ -90,7 +91,7 @@ UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
     WHERE c.oid >= 16384 AND c.relname = ANY($1::text[]::name[]) AND {_FOLLOWED}
 UNION ALL SELECT 'snapshot', {STATE}, 0, '', NULL
 """  # noqa: S608 - as above
-#: The same for a text $4 with a double quote: only there can a name stand that is no word, with its quotes doubled.
+#: The same for a text $4 with a double quote: only there can a name stand that is not a word, with its quotes doubled.
 _NAMES_MEAN: Final = f"""{_WORDS_MEAN}
 UNION ALL SELECT 'function', p.proname, p.oid, '', NULL FROM pg_proc p
     WHERE p.oid >= 16384 AND p.proname ~ '[^[:alnum:]_$]' AND position(replace(p.proname, '"', '""') IN $4) > 0
@@ -145,7 +146,7 @@ _LISTS: Final = """SELECT DISTINCT v.attname::text FROM pg_attribute v JOIN pg_t
 
 @dataclass(slots=True)
 class FactsCache:
-    """The answers of the catalogue, as far as they cannot have changed since: those of one snapshot of the server."""
+    """The answers of the catalogue, as far as they cannot have changed since, of one snapshot of the server."""
 
     facts: DatabaseFacts = field(default_factory=DatabaseFacts)
 
@@ -153,14 +154,14 @@ class FactsCache:
 class Catalogue:
     """The catalogue of one database, as one connection sees it. `known` is filled, and may outlive a look.
 
-    `extensions`: those whose functions the operator trusts.
+    `extensions`: the ones whose functions the operator trusts.
     """
 
     def __init__(self, fetch: Fetch, known: FactsCache, extensions: Sequence[str]) -> None:
         self._fetch = fetch
         self._known = known
         self._extensions = extensions
-        #: Of the catalogue, at the beginning of the last look (`STATE`), and what it says to it.
+        #: Of the catalogue, at the beginning of the last look (`STATE`), and its answer to it.
         self.state = ""
         self.facts = known.facts
 

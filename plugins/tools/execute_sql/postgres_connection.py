@@ -33,7 +33,7 @@ class _Cursor(Protocol):
 
 
 class PreparedStatement(Protocol):
-    """The part of asyncpg's prepared statement that is used here. asyncpg has no types of its own."""
+    """The part of asyncpg's prepared statement that is used here. asyncpg itself has no type hints."""
 
     def get_attributes(self) -> Sequence[Column]: ...
 
@@ -67,7 +67,7 @@ class Connection(Protocol):
 
 
 class _TypeLookupConnection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection of asyncpg, which asks the catalogue itself about each type that it has not seen.
+    """A connection of asyncpg, which looks up each unknown type in the catalogue itself.
 
     It writes names there that the database's path may lead elsewhere.
     """

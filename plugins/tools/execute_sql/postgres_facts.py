@@ -16,7 +16,7 @@ from .engine import EngineDoubt
 from .postgres_functions import SOURCE, listed_numbers, load_listed_functions
 from .postgres_trees import TreeObjects, parse_trees
 
-FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
+FIRST_OF_USERS: Final = 16384  # lower numbers belong to the server's own objects
 
 #: Operators that a statement uses without writing them: IN, BETWEEN, LIKE, SIMILAR TO, USING, DISTINCT, ORDER BY.
 _IMPLIED: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", "~", "!~"))
@@ -42,7 +42,7 @@ _ANY_ARRAY: Final = 2277  # the type of columns that hold values of any type
 
 
 def foreign(function: str) -> str:
-    """Return the condition that the number `function` is that of a foreign function. $1: those that are trusted."""
+    """Return the condition that the number `function` is a foreign function's. $1: the trusted ones."""
     return f"({function} >= 16384 AND {function} <> ALL($1::oid[]))"
 
 
@@ -121,8 +121,8 @@ UNION ALL SELECT 'search', p.prsname, 0, {_extension("pg_ts_parser", "p.oid")}
     FROM pg_ts_parser p WHERE {" OR ".join(foreign(f"p.{part}::oid") for part in _PARSED_BY)}
 UNION ALL SELECT 'domain', k.conbin::text, k.contypid, NULL
     FROM pg_constraint k WHERE k.contypid <> 0 AND k.oid >= 16384
-"""  # noqa: S608 - pieces of our own
-#: The types $1 and whatever holds one of them: domains, lists, ranges, rows of tables. An index says which objects
+"""  # noqa: S608 - pieces of this module
+#: The types $1 and whatever holds one of them: domains, lists, ranges, rows of tables. An index lists the objects that
 #: depend on a type, in a large database, too. Returns name, number, the type of $1, and whether it is a table's row.
 _HOLDING: Final = """
 WITH RECURSIVE holding(acting, number) AS (
@@ -133,7 +133,7 @@ WITH RECURSIVE holding(acting, number) AS (
             AND d.classid IN ('pg_type'::regclass, 'pg_class'::regclass) OFFSET 0) w)
 SELECT t.typname, t.oid, h.acting, EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
     FROM holding h JOIN pg_type t ON t.oid = h.number"""
-#: Of the functions $2 and those behind the operators $3: name, number, source, whether volatile, whether foreign,
+#: Of the functions $2 and the ones behind the operators $3: name, number, source, whether volatile, whether foreign,
 #: extension.
 _BY_NUMBER: Final = f"""
 SELECT p.proname, p.oid, {SOURCE}, p.provolatile = 'v', {foreign("p.oid")}, {_extension("pg_proc", "p.oid")} FROM (
@@ -145,7 +145,7 @@ SELECT p.proname, p.oid, {SOURCE}, p.provolatile = 'v', {foreign("p.oid")}, {_ex
 
 
 class Fetch(Protocol):
-    """The function that runs one query of ours."""
+    """The function that runs one query of the gateway."""
 
     def __call__(self, sql: str, *params: object) -> Awaitable[Sequence[Sequence[Any]]]: ...
 
@@ -210,7 +210,7 @@ class DatabaseFacts:
 
 
 async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> DatabaseFacts:
-    """Return what the catalogue says now. `extensions`: those whose functions are trusted."""
+    """Return the catalogue's facts now. `extensions`: the ones whose functions are trusted."""
     trusted = [row[0] for row in await fetch(_TRUSTED, extensions)] if extensions else []
     facts = DatabaseFacts(snapshot, trusted)
     acting: dict[int, str | None] = {}

@@ -1,7 +1,7 @@
 """The functions of PostgreSQL itself that a harmless statement may call, by identity.
 
 `postgres_functions.txt` names them: number, name with types, source. Numbers below 10,000 are fixed by PostgreSQL's own
-catalogue, in all versions and databases. A test compares the list with real servers and says what it does not know.
+catalogue, in all versions and databases. A test compares the list with real servers and reports what it does not know.
 """
 
 from functools import cache

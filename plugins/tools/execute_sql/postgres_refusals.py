@@ -18,7 +18,7 @@ def refused_by_postgres(sql: str, *, read_only: bool) -> str | None:
         tokens = tokens[1:]
     if not tokens or tokens[0].kind != "word" or tokens[-1].kind in ("error", "unterminated"):
         return None
-    # The body of a function, or of a rule, has semicolons of its own.
+    # The body of a function, or of a rule, contains further semicolons.
     if tokens[0].text != "create" and _several(tokens):
         return "cannot insert multiple commands into a prepared statement"
     tag = _tag(tokens) if read_only else None

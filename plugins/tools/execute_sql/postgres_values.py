@@ -53,7 +53,7 @@ def _text(value: object) -> str:
 def _integer(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return int(str(value))  # the texts of a fraction and of a truth value are no integers
+    return int(str(value))  # the texts of a fraction and of a truth value are not integers
 
 
 def _truth(value: object) -> bool:

@@ -84,7 +84,7 @@ class Sqlite:
                 with suppress(sqlite3.ProgrammingError):  # it is closed by now
                     for connection in running:
                         connection.interrupt()  # sooner than after the next `STEPS`
-            # The thread says that it commits before it looks at `stop`: one of the two always sees the other.
+            # The thread announces its commit before it looks at `stop`: one of the two always sees the other.
             await asyncio.wait((ended,), timeout=None if committing.is_set() else GRACE_S)
             raise
         if error is not None:
@@ -198,7 +198,7 @@ class _Steps:
     """The steps of one statement, which end where it has to stop, or where it has taken too much.
 
     `most` bounds the steps, and `most_bytes` what the statement writes into temporary files, as it does to sort. None:
-    there is no bound. It belongs to the thread that runs the statement.
+    it has no bound. It belongs to the thread that runs the statement.
     """
 
     def __init__(self, stop: threading.Event, most: int | None, most_bytes: int | None = None) -> None:

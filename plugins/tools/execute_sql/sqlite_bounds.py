@@ -1,7 +1,8 @@
 """The bounds of a statement's values, so that one step of SQLite's machine takes about a second and no more.
 
-SQLite is interrupted between two steps only. Most functions take time in proportion to their values. Those below
-compare each place of one value with each place of another. Seconds are of one core, SQLite 3.40, measured in 0032.
+SQLite is interrupted between two steps only. Most functions take time in proportion to their values. The functions
+below compare each place of one value with each place of another. Seconds are of one core, SQLite 3.40, measured in
+0032.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ class ValueLimit:
 
 
 def compute_value_limit(steps: Sequence[tuple[object, ...]], *, harmless: bool = False) -> ValueLimit:
-    """Return the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them.
+    """Return the bound of a statement whose rows of EXPLAIN are `steps`, the rows of its triggers among them.
 
     A row lies in the gateway's own memory, a value for each step at most: `harmless` bounds it as a whole.
     """

@@ -20,7 +20,7 @@ _PIECE: Final = re.compile(
     r"|(?P<word>[\w$\u0080-\U0010ffff]++)|(?P<sign>[().,*])",
     re.DOTALL,
 )
-#: A query begins with one of these, and what has a name of its own has one, too. A text may have them in other places.
+#: A query begins with one of these, and a named part contains one, too. A text may have them in other places.
 _QUERIES: Final = re.compile("select|values|table|with|window", re.IGNORECASE)
 #: Two queries in so many characters stay below all bounds: a name is mentioned as often as there are characters, and
 #: each is at most three mentions; but `(a).*` is many.
@@ -137,7 +137,7 @@ def _split_definitions(words: Sequence[str], bodies: dict[str, list[str]]) -> li
             if name := _find_defined_name(words, opening):
                 bodies.setdefault(name, []).extend(inside)
                 while around and around.pop() != name:
-                    pass  # the name that is defined is no mention of it
+                    pass  # the name that is defined is not a mention of it
             else:
                 around.extend(inside)
         else:
@@ -168,7 +168,7 @@ def _size(words: Sequence[str], bodies: Mapping[str, Sequence[str]], known: dict
         raise TooLargeError("its common table expressions or views are nested too deep: use a table instead")
     total = len(words)
     for index, word in enumerate(words):
-        # `name.column` is no mention of a table, and neither is the column.
+        # `name.column` does not mention a table, and neither does the column.
         if word not in bodies or words[index - 1 : index] == ["."] or words[index + 1 : index + 2] == ["."]:
             continue
         if word not in known:

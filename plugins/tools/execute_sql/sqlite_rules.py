@@ -28,11 +28,11 @@ _PRAGMAS: Final = words("""
     table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check
     collation_list function_list
 """)
-#: SQLite's full-text search asks for these by itself.
+#: SQLite's full-text search uses these by itself.
 _INNER_PRAGMAS: Final = words("page_size data_version")
 
 #: Functions of SQLite that compute, or look at this connection; their results are bounded by its limits. Not among
-#: them: `load_extension`, `fts3_tokenizer`, `sqlite_log`, `optimize` (it rewrites an index), and those of the shell.
+#: them: `load_extension`, `fts3_tokenizer`, `sqlite_log`, `optimize` (it rewrites an index), and the shell's functions.
 FUNCTIONS: Final = words("""
     -> ->> abs acos acosh asin asinh atan atan2 atanh avg bm25 ceil ceiling changes char coalesce concat concat_ws cos
     cosh count cume_dist current_date current_time current_timestamp date datetime degrees dense_rank exp first_value
@@ -74,7 +74,7 @@ def runs(*, read_only: bool) -> Authorize:
 def reads(modules: Collection[str], denied: list[str]) -> Authorize:
     """Return the rules of a statement that runs without approval: it reads tables, and calls only pure functions.
 
-    `modules` are those of the connection, in lower case. Each denied action is added to `denied`, in words.
+    `modules` are the connection's, in lower case. Each denied action is added to `denied`, in words.
     """
 
     def authorize(action: int, first: str | None = None, second: str | None = None, *_: str | None) -> int:

@@ -29,7 +29,7 @@ _COMPUTED: Final = "SELECT count(*) FROM pragma_table_xinfo(?) WHERE hidden IN (
 
 
 class DamagedError(sqlite3.DatabaseError):
-    """A file whose virtual tables would run what somebody else wrote."""
+    """A file whose virtual tables would run SQL from another source."""
 
 
 def check_virtual(connection: sqlite3.Connection) -> Sequence[str]:
@@ -64,7 +64,7 @@ def _places(name: str, sql: str) -> Iterator[str]:
     module = _MODULE.search(sql)
     for part in _OWN.get(module[1].lower(), _ANY) if module else _ANY:
         place = f"{name}_{part}".lower()
-        if part != "content" or place not in sql.lower():  # FTS5 may read a view of that name, if it is told so
+        if part != "content" or place not in sql.lower():  # FTS5 may read a view of that name, if an option names it
             yield place
 
 

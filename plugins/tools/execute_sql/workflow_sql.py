@@ -12,8 +12,8 @@ from gateway.plugin.templates import TemplateValue
 
 Dialect = Literal["sqlite", "postgres"]
 
-#: What is no plain SQL, up to its end or that of the text. Strings that a dialect reads in another way than `'...'` are
-#: `other`, as are names; nested comments of PostgreSQL are found by `_comment_end`.
+#: What is not plain SQL, up to its end or that of the text. Strings that a dialect reads in another way than `'...'`
+#: are `other`, as are names; nested comments of PostgreSQL are found by `_comment_end`.
 _PIECES = {
     "sqlite": re.compile(
         r"""(?P<string>'(?:[^']++|'')*+(?:'|\Z))|(?P<other>"[^"]*+(?:"|\Z)|`[^`]*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)|--[^\n]*+)"""

@@ -167,7 +167,7 @@ class FileOperations:
     def _target(self, path: str) -> tuple[Folder, tuple[str, ...]]:
         """Return where a write puts its file."""
         candidates = self._candidates(path)
-        # A file that is there is replaced; a new one goes where the path says, or beneath the first root.
+        # A file that is there is replaced; a new one goes where the path leads, or beneath the first root.
         existing = [(folder, names) for folder, names in candidates if folder.find(names) is not None]
         spelled = candidates[len(self._folders) :] if not path.startswith("/") else []
         return (existing or spelled or candidates)[0]

@@ -20,11 +20,11 @@ from .safe_open import PathRefusedError, open_beneath
 Kind = Literal["file", "folder", "link", "other"]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
-#: Where files are no files: proc, sysfs, debugfs, tracefs, securityfs, cgroup, cgroup2, bpf, nsfs, devpts.
+#: Where files are not ordinary files: proc, sysfs, debugfs, tracefs, securityfs, cgroup, cgroup2, bpf, nsfs, devpts.
 _SPECIAL: Final = frozenset(
     (0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x73636673, 0x27E0EB, 0x63677270, 0xCAFE4A11, 0x6E736673, 0x1CD1)
 )
-#: What the kernel says of the descriptors of this process.
+#: The kernel's facts about the descriptors of this process.
 _DESCRIPTORS, _FACTS = Path("/proc/self/fd"), Path("/proc/self/fdinfo")
 
 
@@ -211,8 +211,8 @@ def _ordinary(facts: os.stat_result) -> None:
 def _not_locked_here(facts: os.stat_result) -> None:
     """Raise RefusedError for a file on which this process has POSIX locks, such as the database of the gateway's store.
 
-    A process loses such locks as soon as it closes any descriptor of the file (fcntl(2)), whoever opened it. Another
-    process then takes the database for unused, and ends its log.
+    A process loses such locks as soon as it closes any descriptor of the file (fcntl(2)), whichever code opened it.
+    Another process then takes the database for unused, and ends its log.
     """
     for descriptor in _DESCRIPTORS.iterdir():
         with suppress(OSError):  # closed since

@@ -25,7 +25,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES: Final = 64
 #: What Linux accepts (PATH_MAX, NAME_MAX).
 _PATH_BYTES, _NAME_BYTES = 4095, 255
-#: Deeper than anybody builds by hand.
+#: Deeper than any tree built by hand.
 _DEPTH: Final = 64
 #: Spellings that mean something to other programs, and never a file here.
 _FOREIGN: Final = re.compile(r"~|\$|[A-Za-z][A-Za-z0-9+.-]*:/|.*(?:\\|%(?:2e|2f|5c|00))", re.IGNORECASE | re.DOTALL)
@@ -33,7 +33,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class PathRefusedError(Exception):
-    """A path that lies outside, leads through a link or is no ordinary file. The text is for the caller of the tool."""
+    """A path that lies outside, leads through a link or is not a plain file. The text is for the caller of the tool."""
 
 
 def components(path: str) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def open_by_kernel(root: int, names: Sequence[str], flags: int) -> int:
             if error.errno in (errno.ELOOP, errno.EXDEV):
                 raise _through_link() from None
             if error.errno == errno.ENOTDIR and flags & os.O_DIRECTORY:
-                os.close(open_by_kernel(root, names, os.O_PATH))  # a link at the end is told as what it is
+                os.close(open_by_kernel(root, names, os.O_PATH))  # a link at the end is reported as what it is
             raise
     raise PathRefusedError("the folder changes too fast to be read safely")
 

@@ -230,7 +230,7 @@ class HttpRequest:
 
 
 def _with_trace(headers: Mapping[str, str], trace: Mapping[str, str]) -> CIMultiDict[str]:
-    """Return the headers with those of our own trace context, if it is sent, in place of the model's."""
+    """Return the headers with the gateway's own trace context, if it is sent, in place of the model's."""
     ours = TRACE_HEADERS if trace else ()
     kept = [(name, value) for name, value in headers.items() if name.lower() not in ours]
     return CIMultiDict([*kept, *trace.items()])

@@ -28,7 +28,7 @@ _REFUSED_HEADERS = frozenset(
 )
 #: What follows a redirect to another origin; any other may be a credential (RFC 9110, section 15.4).
 _CARRIED_HEADERS = frozenset(("accept", "accept-encoding", "accept-language", "content-type", "user-agent"))
-#: Charsets of the web, as Python names them; of its other codecs some are no charsets and some take quadratic time.
+#: Charsets of the web, as Python names them; of its other codecs some are not charsets and some take quadratic time.
 _CHARSETS = frozenset(
     (
         *("ascii", "big5", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),

@@ -1,7 +1,7 @@
-"""The output of a response: what a run tells, put together to items, with the events of each change.
+"""The output of a response: the chunks of a run, assembled to items, with the events of each change.
 
-One item takes pieces at a time, such as the message that is being said. It ends when the next item begins. Calls of the
-gateway's tools stand beside it: several may be under way (gateway/dialects/responses/output/gateway_calls.py).
+One item takes pieces at a time, such as the message that the model is writing. It ends when the next item begins. Calls
+of the gateway's tools stand beside it: several may be under way (gateway/dialects/responses/output/gateway_calls.py).
 """
 
 from typing import Final
@@ -48,7 +48,7 @@ class Output:
         self.part: TextPart | None = None  # the last one of `_open`, if that consists of parts: it takes pieces
         self._call_index: object = None  # the upstream's, of `_open` if that is a call
         self._known: set[str] = set()  # ids of the client's calls
-        self._said_chars = 0  # of texts, those of `_open` excepted
+        self._said_chars = 0  # of texts, without `_open`
         self._of_gateway = GatewayCalls(facts)
         self._opaque = OpaqueFields()
 
@@ -113,7 +113,7 @@ class Output:
             self._of_gateway.tell(event, self)
 
     def _resume(self, said: str) -> None:
-        """Go on with a run that a crash cut, and that has told `said` as far as it is on record.
+        """Go on with a run that a crash cut, and whose recorded text is `said`.
 
         A text beyond this, or thoughts, came of an answer of the model that is lost. It follows again, as another one.
         """
@@ -179,7 +179,7 @@ class Output:
         self.part = None
 
     def _annotate(self, annotation: Json) -> None:
-        """Add a citation to the text that is being said."""
+        """Add a citation to the text that the model is writing."""
         part = self.part
         if part is None or part.kind is not TEXT or (citation := _citation(annotation)) is None:
             return
@@ -223,7 +223,7 @@ class Output:
         self.items.append(item)
 
     def end_item(self, index: int) -> None:
-        """Tell that an item is whole."""
+        """Emit the event that an item is whole."""
         self.events.add("response.output_item.done", {"output_index": index, "item": self.items[index].view()})
 
     def close(self, status: Status = "completed") -> None:
@@ -265,13 +265,13 @@ class Output:
         goes_on = isinstance(call, ClientCall) and index == self._call_index and call_id in ("", call.call_id)
         if not goes_on or not isinstance(call, ClientCall):
             if call_id in self._known or not isinstance(name, str) or not name:
-                return  # told before a crash, or a piece of such a call
+                return  # shown before a crash, or a piece of such a call
             call = self._begin_call(name, call_id, index)
         if isinstance(arguments := function.get("arguments"), str) and arguments:
             self._take_piece(call, arguments)
 
     def _take_piece(self, call: ClientCall, arguments: str) -> None:
-        """Add a piece of arguments. Blanks are told with what follows: they may be all that there is."""
+        """Add a piece of arguments. Blanks wait for what follows: they may be all that there is."""
         call.pieces.append(arguments)
         if call.streams and (call.is_told or not is_blank(arguments)):
             delta = arguments if call.is_told else call.arguments
@@ -290,7 +290,7 @@ class Output:
         return call
 
     def _close_call(self, call: ClientCall, status: Status) -> None:
-        """Tell the arguments of a call that is whole. One whose arguments decide what it is begins now."""
+        """Emit the arguments of a call that is whole. One whose arguments decide what it is begins now."""
         if not call.streams:
             self.add(call)
         call.status = status
@@ -338,7 +338,7 @@ def _objects(value: object) -> list[Json]:
 
 
 def _image(part: Json) -> str | None:
-    """Return the image that a part consists of, in Base64. None: it is no image, or stands elsewhere."""
+    """Return the image that a part consists of, in Base64. None: it is not an image, or stands elsewhere."""
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
     head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")

@@ -1,7 +1,6 @@
-"""Calls of the gateway's tools as items of an output, made of the events that a run tells: lists of tools, calls, and
-questions whether a call may run.
+"""Calls of the gateway's tools as items of an output: lists of tools, calls, and questions whether a call may run.
 
-A run that goes on after a crash tells its steps again, so each call and each question is shown once.
+A run that goes on after a crash emits its steps again, so each call and each question is shown once.
 """
 
 from typing import Protocol
@@ -29,12 +28,12 @@ class Items(Protocol):
         ...
 
     def end_item(self, index: int) -> None:
-        """Tell that an item is whole."""
+        """Emit the event that an item is whole."""
         ...
 
 
 class GatewayCalls:
-    """The calls of one response. They are told of its output, and do not keep it: that would be a cycle."""
+    """The calls of one response. Their methods take its output and do not keep it: that would be a cycle."""
 
     def __init__(self, facts: ResponseFacts) -> None:
         self._calls: dict[str, GatewayCall] = {}

@@ -1,4 +1,4 @@
-"""The Response object: what a client asked for, with OpenAI's defaults, and what has come of it so far.
+"""The Response object: what a client requested, with OpenAI's defaults, and the results so far.
 
 Each lifecycle event holds all of it. What does not change, such as tools and instructions, is therefore written once.
 """

@@ -82,7 +82,7 @@ def _retell_part(part: Json, place: Json, number: int, events: ResponseEvents, *
 
 
 def _without_content(item: Json) -> Json:
-    """Return an item as it was before anything of it was said."""
+    """Return an item as it was before any of its content."""
     begun = {**item, **_EMPTY.get(item["type"], {})}
     if "status" in item:
         begun["status"] = "in_progress"
