@@ -1,9 +1,9 @@
 """The access of others to files: one rule for the configuration, the files that it names, and stores.
 
 A file that is writable by all users is refused. A file that its group may write gets a warning, since volumes of
-containers are like that. So does a file whose folder others may write, because another file can be put in its place,
-and a file that only seems writable by all: one that is mounted read-only, or whose file system keeps no modes. Code has
-a stricter rule (`gateway/config/trusted_file.py`).
+containers are like that. So does a file whose folder others may write, because another file can be put in its place. So
+does a file that only seems writable by all: one that is mounted read-only, or whose file system keeps no modes. Code
+has a stricter rule (`gateway/config/trusted_file.py`).
 """
 
 import os

@@ -96,7 +96,7 @@ def _flat(tool: Schema) -> Schema:
 
 
 def _long_words(text: str) -> frozenset[str]:
-    """Return the words of a text or a name that are long enough to say what it is about."""
+    """Return the words of a text or a name that are long enough to show its subject."""
     return frozenset(word.casefold() for word in _LONG_WORD.findall(_CAMEL_SEAM.sub(" ", text)))
 
 

@@ -1,4 +1,4 @@
-"""Tokens of all model calls of a turn; what a model does not say is estimated (UTF-8 bytes / 4) and marked.
+"""Tokens of all model calls of a turn; what a model does not state is estimated (UTF-8 bytes / 4) and marked.
 
 Details (cached and reasoning tokens, a price) are summed, whatever their names are.
 """

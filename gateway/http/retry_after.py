@@ -14,7 +14,7 @@ _NUMBER: Final = re.compile(rb"[0-9]{1,60}(?:\.[0-9]{1,6})?")
 
 
 def wanted_pause_s(head: ResponseHead, *, now: datetime | None = None) -> float | None:
-    """Return the seconds for which the sender wants no further request, or None: it does not say.
+    """Return the seconds for which the sender wants no further request, or None: it names none.
 
     `retry-after-ms` is OpenAI's, and read first, as its SDKs do. A date counts from the answer's own `Date`, so that no
     two clocks are compared. An answer without a `Date` leaves only the clock of this machine; `now` replaces it.

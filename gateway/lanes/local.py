@@ -6,8 +6,8 @@ default is to close. A page that answers 101 keeps the connection: with that ans
 
 Theory of operation. aiohttp's RequestHandler expects to own a transport. Our connection must outlive it: the next
 request on it may be a passthrough. So the handler gets a `Facade`, which looks like a transport that serves one request
-and is then closed. Two grammars read each request, ours first. The handler's reading must never decide where the
-message ends.
+and is then closed. Two grammars read each request, the gateway's first. The handler's reading must never decide where
+the message ends.
 
 1. `start` connects the handler to a new facade and feeds it the head as our grammar wrote it (`origin_form`), and in
    the same piece what is here of the body.

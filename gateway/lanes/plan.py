@@ -54,14 +54,14 @@ class Plan:
     The upstream head is `before` + digits + `after`, where the digits of Content-Length stand at `cut` in the client's
     head; with `cut` -1 the head is `before` alone and the body has `length` bytes. `plain`: nothing about the request
     needs more than copying the answer. `key` is that of `caller`, if it has one; `watched`: it is looked at before each
-    use of the plan (`KeyRing.still_is`). `sharing`: fields of the gateway's own errors, for browsers; `shared`: a page
-    of an origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions:
-    what a configuration adds to passthrough is a separate class, and costs nothing where the router does not choose it.
-    `endpoint` is the name of the endpoint in its upstream, and `ways` lead to all of them; None: the request can go to
-    this one only. `by_model`: the body decides the ways; the plan itself then only describes how to read the request.
-    `gathers`: its requests take places that others want, so a body of at most so many bytes is whole before one begins;
-    None: they take none. `meter` is for the usage, and `unread` are the answers that wait to be read for it; None:
-    answers to this request do not wait. `admission` is for the limits, `trace` for traces.
+    use of the plan (`KeyRing.still_is`). `sharing`: fields of the gateway's own errors, for browsers; `shared`: the
+    request is from a page of an origin in `cors`, so the upstream's answer gets them, too. `splice` is the class of its
+    transactions: what a configuration adds to passthrough is a separate class, and costs nothing where the router does
+    not choose it. `endpoint` is the name of the endpoint in its upstream, and `ways` lead to all of them; None: the
+    request can go to this one only. `by_model`: the body decides the ways; the plan itself then only describes how to
+    read the request. `gathers`: its requests take places that others want, so a body of at most so many bytes is whole
+    before one begins; None: they take none. `meter` is for the usage, and `unread` are the answers that wait to be read
+    for it; None: answers to this request do not wait. `admission` is for the limits, `trace` for traces.
     """
 
     splice: "type[Splice]"

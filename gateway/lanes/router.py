@@ -18,9 +18,9 @@ A head with another key, another path or another order of fields has another pla
    door (for every request only where there are no keys), and lane. Then, for the gateway's own pages, door and method,
    and for a passthrough, route and caller. Every refusal is a GatewayError.
 3. `route` returns None for our own pages and for the context lane. They are never planned: aiohttp serves them. But a
-   head of the context lane is remembered as it was read (`Heads`), cut in the same way, if its key is one of the
-   gateway's. `head` returns it again for an equal one. What follows from its fields is found out once
-   (`RequestHead.once`). Whether its key may be used now is checked each time (`KeyRing.recognise`, `identify`).
+   head of the context lane is remembered as it was read (`Heads`), cut in the same way, if its key is known. `head`
+   returns it again for an equal one. What follows from its fields is found out once (`RequestHead.once`). Whether its
+   key may be used now is checked each time (`KeyRing.recognise`, `identify`).
 4. A passthrough request is planned (`_plan`): caller, upstream, and the head for the upstream in two parts around the
    digits. `Plans` stores it within bounded memory, and drops the oldest first.
 
@@ -301,7 +301,7 @@ class Router:
         return make(groups[-1], groups[-1].members[0])
 
     def _meter(self, caller: Caller, head: RequestHead, path: bytes) -> Meter | None:
-        """Return the meter of requests whose tokens are recorded, or count for limits; None: no one uses them."""
+        """Return the meter of requests whose tokens are recorded, or count for limits; None: they have no use."""
         recorded = self._recorded
         if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
             recorded = _nowhere

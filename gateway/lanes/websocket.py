@@ -5,7 +5,7 @@ the connection is its handler's, both ways, until one side ends it; the connecti
 client's FIN counts as leaving, as everywhere but in a tunnel. Many frames take several turns of the event loop, and
 small ones without end close the WebSocket with 1008.
 
-Heartbeats are ours and not aiohttp's, which ends a connection whose reading is paused.
+Heartbeats are the gateway's and not aiohttp's, which ends a connection whose reading is paused.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ log = logging.getLogger("gateway")
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Coroutine[Any, Any, None]]
 
-#: Fields of an answer that belong to the connection, which is ours.
+#: Fields of an answer that belong to the connection, which is the gateway's.
 _OURS: Final = frozenset((b"connection", b"content-length", b"transfer-encoding", b"keep-alive"))
 #: Streams have no events that could be sent again: such a request opens a stream as any other.
 _RESUMED: Final = b"last-event-id"

@@ -78,7 +78,7 @@ class McpEndpoint:
             max_sessions=sessions or None,
             session_idle_timeout=idle_s,
         )
-        app = cast("Application", self._manager.asgi_app.app)  # behind the SDK's limit of a body: ours is whole by then
+        app = cast("Application", self._manager.asgi_app.app)  # behind the SDK's limit of a body: it is whole by then
         if sessions:
             app = SessionShares(app, most=sessions, idle_s=idle_s, ending=calling.ending, forget=changes.forget)
         self._bridge = Bridge(app)

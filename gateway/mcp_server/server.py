@@ -130,7 +130,7 @@ def build_server(
 
 
 def complete(handler: Handler) -> Handler:
-    """Return a handler whose results say that they are complete, as the era of 2026-07-28 wants; others ignore it."""
+    """Return a handler whose results state that they are complete, as the era of 2026-07-28 wants; others ignore it."""
 
     async def handle(ctx: Any, params: Any) -> Any:
         result = await handler(ctx, params)

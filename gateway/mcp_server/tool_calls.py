@@ -1,9 +1,8 @@
 """Calls by MCP clients, from the request to its result, also where a person must decide in between.
 
 A held call goes to the client's user where the client can put questions. In the era of 2026-07-28 the question is a
-separate, sealed answer, so that any worker of the same store can take up what the client sends back. In the older era
-it is a request on the stream of the call. A client that cannot put questions waits, and then learns how to get the
-result.
+separate, sealed answer: any worker of the same store can take up what the client sends back. In the older era it is a
+request on the stream of the call. A client that cannot put questions waits, and then learns how to get the result.
 """
 
 import asyncio

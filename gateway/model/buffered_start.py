@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.contracts.exchange import ANSWER_CHARS, PARSED_BYTES, Chunk, Emit, Pause
 
-#: Most chunks that say nothing and are held back: behind so many the answer has begun.
+#: Most empty chunks that are held back: behind so many the answer has begun.
 MOST_EMPTY: Final = 64
 #: So many chunks are passed on in a turn of the event loop: each goes through all stages.
 AT_ONCE: Final = 64

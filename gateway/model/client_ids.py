@@ -1,4 +1,4 @@
-"""The header fields of a client that say who and where it is: models do not get them, unless their upstream may."""
+"""The header fields of a client that identify and locate it: models do not get them, unless their upstream may."""
 
 from functools import lru_cache
 

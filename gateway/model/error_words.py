@@ -21,7 +21,7 @@ _WORDS: Final = (
 )
 _CODES: Final = ("code", "error_code", "errorCode")
 _CODE = re.compile(r"[A-Za-z][\w.:/-]*")
-#: What servers say when the conversation is longer than their model reads. Agents shorten it on this one code.
+#: The words of servers about a conversation that is longer than their model reads. Agents shorten it on this one code.
 TOO_LONG: Final = "context_length_exceeded"
 _TOO_LONG = re.compile(
     r"exceed_context_size_error|(?:maximum|max(?:imum)? (?:model|allowed)|model's) context (?:length|window|size)"

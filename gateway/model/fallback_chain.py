@@ -188,7 +188,7 @@ class FallbackCall:
     def _is_ours(self) -> bool:
         """Return whether the last failure is about our own key, our name of a model, or a wait: no client can mend it.
 
-        Other 4xx say that the request is wrong, for whichever model.
+        Other 4xx mean that the request is wrong for every model.
         """
         if self._try.reason in KEY_REFUSED:
             return self._try.target.pool.endpoint.api_key is not None

@@ -26,7 +26,7 @@ def compile_pattern(name: str, pattern: str) -> Pattern:
     """Return the rule of a pattern. Case does not count. Raises ValueError, which names the pattern and the reason.
 
     Refused are patterns that match nothing or more than `WIDTH_CHARS`, look ahead, behind or back (`\\1`), or anchor
-    anything but words (`\\b`), and patterns with so many ways to match that a text could make them slow.
+    anything but words (`\\b`). So are patterns with so many ways to match that a text could make them slow.
     """
     try:
         return _compile_pattern(name, pattern)

@@ -180,7 +180,7 @@ def _folder(document: Document) -> Path | None:
 
 
 def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
-    """Report and yield the names that the operator's plugins share with ours, used or not: they conflict."""
+    """Report and yield the names that the operator's plugins share with built-in ones, used or not: they conflict."""
     for kind in OWN_KINDS:
         for name in sorted(set(list_plugin_names(folder, kind)) & get_reserved_names(kind)) if is_own(folder) else ():
             if is_copy_of_ours(kind, name, folder):

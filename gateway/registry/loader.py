@@ -115,7 +115,7 @@ def _home() -> Path:
 
 
 def is_own(folder: Path) -> bool:
-    """Return whether it is a folder of the operator's: in a checkout it may be ours."""
+    """Return whether it is a folder of the operator's: in a checkout it may be the gateway's."""
     try:
         return not folder.samefile(_home())
     except OSError:

@@ -238,7 +238,7 @@ class RunRecorder:
             await self._write_ahead("running", effects=True)
 
     async def confirm(self) -> None:
-        """Renew the lease if writing took longer than it, so that the run is ours now. Raises GatewayError."""
+        """Renew the lease if writing took longer than it, so that this worker has the run now. Raises GatewayError."""
         while self._age.has_expired():
             await self._write_ahead("running")
 

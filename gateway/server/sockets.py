@@ -78,7 +78,7 @@ def reachable(host: str) -> str:
 
 
 def steer_to_successor(sock: socket.socket, *, ours: int) -> None:
-    """Steer new connections to the first gateway that joined the port after us, so that ours can end.
+    """Steer new connections to the first gateway that joined the port after this one, so that this one can end.
 
     The kernel runs a classic BPF program to choose which of the port's sockets takes a connection. It numbers the
     sockets in the order in which they began to listen. `ours` of them belong to this gateway and come first, so the

@@ -102,7 +102,7 @@ class Worker:
         await self._gateway.close()
 
     async def _share(self, sockets: list[socket.socket]) -> None:
-        """Wait for the stop; then steer connections to the successor, and accept ours for `HAND_OVER_S`."""
+        """Wait for the stop; then steer connections to the successor, and accept waiting ones for `HAND_OVER_S`."""
         while not self._stopping.is_set():
             for sock in sockets:
                 stop_steering(sock)

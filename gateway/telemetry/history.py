@@ -31,9 +31,9 @@ class HistoryClock(Protocol):
 class Point:
     """The figures of the `span_s` seconds before `at_s` (Unix time).
 
-    `errors` are answers with 500 or more. `overhead_ms` is the mean time that the gateway itself added before the
-    first byte, `approval_wait_s` the mean time from asking a person to the decision; None: there was none. `pending`
-    is the number of pending approvals at `at_s`.
+    `errors` are answers with 500 or more. `overhead_ms` is the mean time that the gateway itself added before the first
+    byte, `approval_wait_s` the mean time from the question to the decision; None: there was none. `pending` is the
+    number of pending approvals at `at_s`.
     """
 
     at_s: float

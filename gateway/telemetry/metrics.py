@@ -152,7 +152,7 @@ class UpstreamTally:
     """The counts of one upstream. Outcomes: ok, error (5xx), connect, timeout, reset, truncated, invalid, cancelled.
 
     `refused`: why a request was not sent (again): open, pausing, busy, wait, budget. `ejections` are by endpoint and
-    reason, `tries` by endpoint and what they say of it: ok, failed, or none (the client left, or the request may be at
+    reason, `tries` by endpoint and their verdict on it: ok, failed, or none (the client left, or the request may be at
     fault), and `answers` by endpoint and status.
     """
 

@@ -20,7 +20,7 @@ _LONG: Final = 100_000
 ODD: Final[tuple[Any, ...]] = (None, True, -1, 10**40, 1e308, [], [None], {}, {"a": {"b": []}})
 #: Texts that a parser may stumble over.
 TEXTS: Final = ("", " ", "\0", "\n", "\ud800", "\u202e", "'", '"', "\\", "$(", "../..", "%s", "{}", "x" * _LONG)
-#: Python's audit events of reading, writing, asking and starting something.
+#: Python's audit events of reading, writing, looking up and starting something.
 _EFFECTS: Final = ("open", "os.", "shutil.", "socket.", "sqlite3.", "subprocess.", "urllib.", "ctypes.dlopen")
 
 

@@ -1,7 +1,7 @@
 """A plugin under check: how it is found and built, the rules of its `Config`, and the error of a broken rule.
 
-A check stops at the first broken rule. Its error names the rule, the place in the plugin and the next step, so that a
-test of a plugin needs no separate assertion for what every plugin must do.
+A check stops at the first broken rule. Its error names the rule, the place in the plugin and the next step. So a test
+of a plugin needs no assertion for what every plugin must do.
 """
 
 import asyncio

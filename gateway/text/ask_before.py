@@ -42,7 +42,7 @@ _WITHOUT = ("未经", "未經", "没有", "沒有")
 _PERMITTED = re.compile(
     r"(?:(?<!不)可以?|(?<!不)允许|(?<!不)允許|(?<!不)能够?|(?<!不)准许?)(?:\s|在|去|直接|就|也|您|你|我){0,6}\Z"
 )
-#: Every way to say it has one of these; most texts have none, and looking for them takes a hundredth of the time.
+#: Every phrase for it has one of these; most texts have none, and looking for them takes a hundredth of the time.
 _HINTS = (
     "ask",
     "with me",

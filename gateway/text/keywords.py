@@ -21,7 +21,7 @@ _EMPTY_WORD = re.compile(
 
 
 def extract_keywords(text: str) -> frozenset[str]:
-    """Return the words of `text` that say something, without a plural's s; of CJK, each pair of characters."""
+    """Return the words of `text` that carry meaning, without a plural's s; of CJK, each pair of characters."""
     found: set[str] = set()
     for match in _WORD.finditer(fold(text[:COMPARED_CHARS]).text):
         word = match[0]

@@ -1,4 +1,4 @@
-"""The places where a message only shows text instead of saying it: code blocks, quotations, quoted lines."""
+"""The places where a message only shows text instead of meaning it: code blocks, quotations, quoted lines."""
 
 import re
 from bisect import bisect_left

@@ -12,7 +12,7 @@ How a lane sends a request: make one `Tries` (attempts.py) for the client's requ
         if the head of the answer is good:
             tries.answered()                    # from now on it goes to the client
             ...
-            tries.ended(failed=False)           # True: it was cut; None: the client left, or it says nothing
+            tries.ended(failed=False)           # True: it was cut; None: the client left, or it proves nothing
             break
         if not tries.again("503"):              # or "connect", "reset", "timeout"; gives the place back
             break                               # the client gets this answer, or this error

@@ -19,9 +19,9 @@ from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
 from gateway.upstream.status_verdict import KEY_REFUSED
 
-#: An answer below this is good whatever others say.
+#: An answer below this is good whatever the others' answers.
 WELL_BELOW: Final = 400
-#: An answer from this on fails a check whatever others say.
+#: An answer from this on fails a check whatever the others' answers.
 FAILS_FROM: Final = 500
 #: How long the rest of an answer may take, so that its connection can be used again, in seconds.
 REST_S: Final = 1.0

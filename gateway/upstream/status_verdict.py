@@ -10,11 +10,11 @@ from gateway.upstream.endpoint import Endpoint
 
 #: Statuses of an endpoint that fails, whatever the caller.
 FAILING: Final = frozenset(("502", "503", "504", "529"))
-#: Statuses that say that nothing was done. They may ask for a pause, too.
+#: Statuses that mean that nothing was done. They may ask for a pause, too.
 NOTHING_DONE: Final = frozenset(("429", "503", "529"))
 #: Statuses that refuse a key: it is revoked, without rights, or without money.
 KEY_REFUSED: Final = frozenset(("401", "402", "403"))
-#: Statuses that may be the endpoint's fault (`is_suspect`), and others that never say that something was done.
+#: Statuses that may be the endpoint's fault (`is_suspect`), and others that never mean that something was done.
 SUSPECT: Final = frozenset(("404", "408", "429", "500")) | KEY_REFUSED
 #: Of these, the ones after which the same endpoint gets no second request: its answer would be the same.
 ELSEWHERE: Final = SUSPECT - {"429"}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 #: No upstream counts so many in one answer.
 MOST: Final = 1 << 31
-#: UTF-8 bytes of a token, where an upstream does not say its tokens.
+#: UTF-8 bytes of a token, where an upstream does not state its tokens.
 BYTES_A_TOKEN: Final = 4
 _WRONG: Final = -1
 
@@ -109,7 +109,7 @@ def _by_other_names(told: dict[str, object]) -> TokenCounts | None:
     found = _tokens(asked, cached, written, answered, _part(made, "reasoning_tokens"))
     if written and (long := _part(told.get("cache_creation"), "ephemeral_1h_input_tokens")):
         found = found._replace(written_1h=min(long, written))
-    # Transcriptions say `input_token_details`.
+    # Transcriptions have `input_token_details`.
     details = told.get("input_tokens_details") or told.get("input_token_details")
     return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
 

@@ -17,7 +17,7 @@ Profile = Literal["literal", "standard", "hardened"]
 _LONGEST_PATH = 4096
 _READING = frozenset({"read", "list", "exists"})
 _NUMBER = (int, float)
-#: Arguments that say how to read, with their types; `content` is ignored by a read and odd on it.
+#: Arguments that control how to read, with their types; `content` is ignored by a read and odd on it.
 _BESIDE: dict[str, tuple[type, ...]] = {
     "binary": (bool,),
     "content": (str,),

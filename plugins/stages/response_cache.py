@@ -39,7 +39,7 @@ _ANSWER_BYTES: Final = 1 << 20
 _ENTRY_BYTES: Final = 512
 #: Chunks of a kept answer that are emitted before others get their turn.
 _TURN: Final = 256
-#: Fields of a request that say how the client wants its answer sent, and nothing about the answer.
+#: Fields of a request that control how its answer is sent, and do not change the answer.
 _FORM: Final = frozenset(("stream", "stream_options"))
 _DIRECTIVE: Final = re.compile(rb"(?:\A|,)\s*(no-cache|no-store|max-age)\s*(?:=\s*\"?([0-9]{1,9})\"?)?\s*(?=,|\Z)")
 _NO_TOKENS: Final[Json] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}

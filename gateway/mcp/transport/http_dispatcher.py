@@ -4,8 +4,8 @@ Each request is one POST, and its answer is read where it comes, by the task tha
 has two tasks and five streams between a request and its answer: three tenths of what a call took (decision 0057).
 
 1. A request that fails ends one call and not the connection.
-2. The connection ends when the server's address accepts no connection any more, when the server ended the session, or
-   when it does not take a message other than a request.
+2. The connection ends when the server's address accepts no connection any more, or when the server ended the session.
+   It also ends when the server does not take a message other than a request.
 3. A request that is cancelled is over: its connection is closed. In the older era a message reports it, too.
 4. What a server sends of itself goes to the SDK's `JSONRPCDispatcher`. Notifications pass the session's intercept in
    the order in which they come, before the answer that comes behind them.

@@ -6,8 +6,8 @@
 3. If the issuer fails, the known keys serve until `TRUSTED_S` after they were read. Then no token is accepted, since
    the issuer may have withdrawn a key.
 
-`jwt.PyJWKClient` would read keys, too. It blocks the event loop meanwhile, requests the keys again for each unknown
-one, and has no end of its trust in an issuer that is away.
+`jwt.PyJWKClient` would read keys, too. It blocks the event loop meanwhile, reads the keys again for each unknown one,
+and trusts an unreachable issuer for ever.
 """
 
 import asyncio

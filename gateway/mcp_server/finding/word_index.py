@@ -26,7 +26,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CREATE: Final = "create virtual table tools using fts5(name, description, tokenize = 'porter unicode61')"
 _INSERT: Final = "insert into tools (rowid, name, description) values (?, ?, ?)"
 _FIND: Final = f"select rowid from tools where tools match ? order by bm25(tools, {_NAME_WEIGHT}, 1), rowid"  # noqa: S608
-#: Words that say nothing about what a person wants.
+#: Words that do not show what a person wants.
 _FILLER_LINES: Final = (
     "a about after all also am an and any are as at be been but by can could did do does for from get give had has",
     "have he help her hey hi his how i if in into is it its just let like may me might my need no not of off on or our",
@@ -100,7 +100,7 @@ def split_words(text: str) -> list[str]:
 
 
 def wanted_words(query: str) -> list[str]:
-    """Return the different words of a query that say what a person wants; all of them if none does."""
+    """Return the different words of a query that show what a person wants; all of them if none does."""
     words = list(dict.fromkeys(split_words(query)))
     return [word for word in words if word not in _FILLERS] or words
 

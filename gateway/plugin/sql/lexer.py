@@ -153,7 +153,7 @@ class _Lexer:
             kind = piece.lastgroup
             if kind == "space":
                 self._at = piece.end()
-            elif kind == "word" and plain:  # most of a text: as `_word`, without asking after look-alikes
+            elif kind == "word" and plain:  # most of a text: as `_word`, without a check for look-alikes
                 self._word_end = end = piece.end()
                 self._at = end + sql.startswith(" ", end)
                 add(token(("word", piece[0].lower())))

@@ -1,4 +1,4 @@
-"""The words of SQL that decide whether a statement is harmless: allow-lists, except where a comment says otherwise."""
+"""The words of SQL that decide whether a statement is harmless: allow-lists, except where noted."""
 
 import re
 

@@ -101,7 +101,7 @@ def paths_apart(settings: Settings) -> Sequence[str]:
 
 
 def _serve_paths(settings: Settings) -> frozenset[bytes]:
-    """Return what the endpoint for MCP clients answers at: ours, whatever an upstream has there."""
+    """Return what the endpoint for MCP clients answers at: the gateway's, whatever an upstream has there."""
     if settings.mcp.serve is None:
         return frozenset()
     path = settings.mcp.serve.path

@@ -9,7 +9,7 @@ class LaterPages(web.PlainResource):
     """The resource of all of them. aiohttp tries it last, since its own path is `/`. `router` returns their routes.
 
     It takes each request, and finds the page when the request is handled: the guard in front of all pages has seen it
-    then, so unknown callers have nothing made, and an error has an answer as any other.
+    then. So an unknown caller has nothing made, and an error has an answer as any other.
     """
 
     def __init__(self, router: Callable[[], Awaitable[web.UrlDispatcher]]) -> None:

@@ -4,7 +4,7 @@ from aiohttp import web
 
 from gateway.api.ops_pages import Site, page_log
 
-#: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
+#: aiohttp's own bounds of a head, out of the way: the gateway's were applied before a handler sees it.
 HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
 
 

@@ -23,7 +23,7 @@ AUDIT_TRIGGERS: Mapping[str, str] = {
             SELECT raise(ABORT, 'a line of the audit log is never changed'); END""",
     "audit_is_not_deleted": """CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN
             SELECT raise(ABORT, 'a line of the audit log is never deleted'); END""",
-    # INSERT OR REPLACE deletes without asking a trigger.
+    # INSERT OR REPLACE deletes without a trigger.
     "audit_grows_at_its_end": """CREATE TRIGGER audit_grows_at_its_end BEFORE INSERT ON audit
             WHEN NEW.seq <> 1 + (SELECT coalesce(max(seq), 0) FROM audit) BEGIN
             SELECT raise(ABORT, 'a line of the audit log comes right behind the last one'); END""",

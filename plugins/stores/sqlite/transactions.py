@@ -153,7 +153,7 @@ class LoggedTransactions(PlainTransactions):
                     self._begin_log_anew()
             except SqliteError:  # the next transaction reports it
                 self._is_settled = False
-            except sqlite3.Error as error:  # no transaction would say so: they go on, with the log alone
+            except sqlite3.Error as error:  # no transaction would report it: they go on, with the log alone
                 self._is_settled = False
                 self._tell(error)
             else:

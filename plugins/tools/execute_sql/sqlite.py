@@ -232,7 +232,7 @@ class _Steps:
 
 
 def _written_bytes() -> int:
-    """Return how many bytes this thread has written; 0: the system does not say it."""
+    """Return how many bytes this thread has written; 0: the system does not report it."""
     with suppress(OSError), Path("/proc/thread-self/io").open("rb") as file:
         return next(int(line[6:]) for line in file if line.startswith(b"wchar:"))
     return 0

@@ -64,7 +64,7 @@ def _may_name(text: str, name: str) -> bool:
 
 
 def is_small(texts: Sequence[str]) -> bool:
-    """Return whether these together are too little to expand far, whatever they say."""
+    """Return whether these together are too little to expand far, whatever they contain."""
     n_queries = sum(len(_QUERIES.findall(text)) for text in texts)
     if n_queries > 2 or sum(text.count("(") for text in texts) > MOST_DEPTH:
         return False

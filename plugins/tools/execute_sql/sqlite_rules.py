@@ -52,7 +52,7 @@ FUNCTIONS: Final = words("""
 _COMPUTED_TABLES: Final = words("json_each json_tree jsonb_each jsonb_tree generate_series dbstat sqlite_stmt")
 #: Both, by their names in a statement.
 READABLE: Final = tuple(sorted(_COMPUTED_TABLES | {f"pragma_{name}" for name in _PRAGMAS}))
-#: Steps of SQLite's machine that act without asking the authorizer.
+#: Steps of SQLite's machine that act without the authorizer.
 ACTING_STEPS: Final = frozenset(("Vacuum", "IncrVacuum", "JournalMode", "Checkpoint", "AutoCommit", "Savepoint"))
 
 

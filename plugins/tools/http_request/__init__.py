@@ -1,8 +1,8 @@
 """The tool `http_request`: one request to a web server that the model names, and its answer as text.
 
 1. The target of a connection is judged by the address of its socket, at connect, for every connection. This covers
-   names that change their address, spellings of an address and redirects.
-   A call that runs because it was judged harmless follows a redirect only where a judge would say the same again.
+   names that change their address, spellings of an address and redirects. A call that runs because it was judged
+   harmless follows a redirect only where a judge would decide the same again.
 2. Nothing is reused from one request to the next: no connections, cookies, or addresses of names.
 3. Time and decoded size are bounded. Every failure is a text for the model.
 """

@@ -116,7 +116,7 @@ def build_error(error: GatewayError, message: str) -> Json:
 
 
 def _echo_fields(fields: Json) -> Json:
-    """Return the fields that say how the response is made."""
+    """Return the fields that state how the response is made."""
     sent = {name: value for name, value in fields.items() if value is not None and name in _REPEATED}
     reasoning = fields.get("reasoning") or {}
     conversation = fields.get("conversation")
