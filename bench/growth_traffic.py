@@ -9,7 +9,7 @@ from bench.run import compile_programs
 from bench.systems import UPSTREAM_KEY, Running, System, free_port
 from bench.workloads import SATURATED
 
-#: Connections of the client; heads beyond so many kinds are parsed anew (`gateway.lanes.plans`).
+#: Connections of the client; heads beyond so many kinds are parsed anew (`gateway.lanes.passthrough.plan_cache`).
 CONNECTIONS = 16
 SCRAPES = 40
 

@@ -10,7 +10,7 @@ from upstream.groups import group
 
 from gateway.cli.commands import EXAMPLES
 from gateway.contracts.errors import CODES
-from gateway.lanes.gauges import gauges
+from gateway.lanes.upstream_metrics import gauges
 from gateway.registry.loader import find_plugin
 from gateway.telemetry.exposition import Exposition
 from gateway.testing.clock import ManualClock

@@ -13,7 +13,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.loader import load_dialect
 from gateway.dialects.registry import STATELESS, build_paths
-from gateway.lanes.local import get_head
+from gateway.lanes.aiohttp_adapter import get_head
 from gateway.model.listing import ListingClient
 
 MODEL_PATHS = ("/context/models", "/context/v1/models")

@@ -28,7 +28,7 @@ from gateway.dialects.chat_request import wants_text
 from gateway.dialects.dialect import ParsedRequest
 from gateway.http.request_head import RequestHead
 from gateway.jsontext.strict_json import RepeatedKeyError, check_keys
-from gateway.lanes.local import get_head, note
+from gateway.lanes.aiohttp_adapter import get_head, note
 from gateway.model.call import ModelCall
 from gateway.runs.idempotency_key import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gateway.auth.host_guard import HostGuard
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import Facade
+from gateway.lanes.aiohttp_adapter import Facade
 
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 #: How long a browser may keep the answer to a preflight.

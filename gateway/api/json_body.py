@@ -14,7 +14,7 @@ from gateway.aio.cooperative import in_turns
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.jsontext.value_count import PIECE_BYTES, more_values
-from gateway.lanes.local import Facade
+from gateway.lanes.aiohttp_adapter import Facade
 
 #: The codings of a body that are read, for `Accept-Encoding` of a 415 (RFC 9110 section 12.5.3).
 ACCEPTED_CODINGS: Final = "gzip, identity"

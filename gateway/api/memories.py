@@ -12,7 +12,7 @@ from gateway.context.context_headers import parse_context_headers
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json, Memory, Store, memory_owner
-from gateway.lanes.local import get_head
+from gateway.lanes.aiohttp_adapter import get_head
 
 MEMORIES = "/context/memories"
 _SCOPES = ("context", "admin")

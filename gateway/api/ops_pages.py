@@ -1,6 +1,6 @@
 """Our own pages: liveness, readiness, metrics, and the guard in front of all of them.
 
-`lanes/door.py` checks host names and origins before.
+`lanes/host_guard.py` checks host names and origins before.
 """
 
 import logging
@@ -22,8 +22,8 @@ from gateway.contracts.tools import TOOL_HEADER
 from gateway.contracts.trace_context import CURRENT
 from gateway.dialects.loader import ERRORS
 from gateway.http.error_response import error_body, new_request_id
-from gateway.lanes.local import Facade, note, take_back
-from gateway.lanes.wrong_keys import WrongKeys
+from gateway.lanes.aiohttp_adapter import Facade, note, take_back
+from gateway.lanes.auth_failures import WrongKeys
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text"

@@ -14,7 +14,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Via
 from gateway.contracts.storage.store import Json
 from gateway.jsontext import strict_json
-from gateway.lanes.local import get_head
+from gateway.lanes.aiohttp_adapter import get_head
 
 #: What looking takes: one of these scopes.
 VIEWING: Final = ("context", "approve")

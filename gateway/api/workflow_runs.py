@@ -18,7 +18,7 @@ from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import get_head
+from gateway.lanes.aiohttp_adapter import get_head
 from gateway.model.call import ModelCall
 from gateway.runs.idempotency_key import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun

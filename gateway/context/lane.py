@@ -32,8 +32,7 @@ from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json, UntoldError
 from gateway.dialects.dialect import AnswerStream, DialectAnswer, Wishes
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import Facade, note
-from gateway.limits.holds import end
+from gateway.lanes.aiohttp_adapter import Facade, note
 from gateway.limits.limiter import Limiter
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
@@ -231,14 +230,14 @@ class ContextLane:
         if (limiter := self.limiter) is None or not (rules := limiter.of_caller(exchange.caller)):
             return begin()
         exceeded: list[str] = []
-        hold = limiter.admit(rules, tokens=1 if calls_model else None, reserves=False, exceeded=exceeded)
+        reservation = limiter.reserve(rules, tokens=1 if calls_model else None, reserves=False, exceeded=exceeded)
         try:
             run = begin()
         except BaseException:
-            end(hold)
+            reservation.close()
             raise
         run.answer.over_limit = exceeded[0] if exceeded else None
-        run.add_done_callback(lambda: end(hold))
+        run.add_done_callback(reservation.close)
         return run
 
     def find_loop_handler(self, chain: str) -> Handler | None:

@@ -7,9 +7,9 @@ from typing import Literal
 from gateway.contracts.errors import GatewayError
 from gateway.dialects.registry import COLLECTIONS, ENDPOINTS
 from gateway.http.request_head import RequestHead
-from gateway.lanes.generating import generates
+from gateway.lanes.billable_paths import generates
+from gateway.lanes.path_normalization import may_make
 from gateway.lanes.routes import get_path
-from gateway.lanes.spelling import may_make
 
 Mode = Literal["own", "context", "passthrough"]
 

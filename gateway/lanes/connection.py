@@ -15,7 +15,7 @@ is taken) and `blocked_since` (the client does not read). `data_received` checks
 The end of a transaction is `turn_done`. With `keep`, held bytes are the next request (pipelining, RFC 9112 section
 9.3.2). Without it, `close` ends the connection. `cut` ends it in the middle of an answer instead.
 
-Pausing. `_paused` is a set of bits, one for each reason in `gateway.lanes.transaction`: HELD (too much is buffered for
+Pausing. `_paused` is a set of bits, one for each reason in `gateway.lanes.client`: HELD (too much is buffered for
 later), SENDING (the upstream or handler does not keep up), YIELDED (the rest waits for the next turn of the loop). Each
 reason is removed by the code that set it. `turn_done` with `keep` and a lingering `close` remove all of them.
 
@@ -54,18 +54,12 @@ from typing import cast
 from gateway.contracts.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead, check_beginning
-from gateway.lanes.local import LocalTransaction
-from gateway.lanes.plan import Plan
+from gateway.lanes.aiohttp_adapter import LocalTransaction
+from gateway.lanes.client import HELD, HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, YIELDED, Transaction
+from gateway.lanes.listener_state import ListenerState
+from gateway.lanes.passthrough.exchange import PassthroughExchange
+from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.routes import get_path
-from gateway.lanes.transaction import (
-    HELD,
-    HIGH_WATER_BYTES,
-    LOW_WATER_BYTES,
-    SENDING,
-    YIELDED,
-    ListenerState,
-    Transaction,
-)
 from gateway.upstream.connection import reset
 
 #: The kernel shows reading in pieces only: on loopback a window opens by up to 95 KB at once. So a client that reads
@@ -125,7 +119,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
         listener = self.listener
-        self._expect("connect", listener.router.timeouts.head_s)
+        self._expect("connect", listener.timeouts.head_s)
         listener.connections.add(self)
         listener.inner += self.is_inner
         if listener.has_ended:
@@ -168,7 +162,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked_since = self.listener.clock()
-        self._patience_s = max(self._patience_s, self.listener.router.timeouts.write_s)
+        self._patience_s = max(self._patience_s, self.listener.timeouts.write_s)
         self._unread = -1  # not looked at yet
         if self.transaction is not None:
             self.transaction.client_full()
@@ -264,7 +258,7 @@ class ClientConnection(asyncio.Protocol):
             self.resume(HELD | SENDING | YIELDED)
             self.transport.write_eof()
         else:
-            self._expect("close", self.listener.router.timeouts.write_s)
+            self._expect("close", self.listener.timeouts.write_s)
             self.transport.close()
 
     def abort(self) -> None:
@@ -280,7 +274,7 @@ class ClientConnection(asyncio.Protocol):
         ):
             return
         if self._since is None:
-            self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
+            self._expect("keepalive", self.listener.timeouts.keepalive_s)
         elif now - self._since > idle_s:
             self.close(linger=False)
 
@@ -295,7 +289,7 @@ class ClientConnection(asyncio.Protocol):
         elif transaction is not None:
             transaction.sweep(now)
         elif self._since is None:
-            self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
+            self._expect("keepalive", self.listener.timeouts.keepalive_s)
         elif now > self.deadline:
             self._overdue()
 
@@ -308,7 +302,7 @@ class ClientConnection(asyncio.Protocol):
         if unread < self._unread:
             read_s = min(self._unread - unread, SHOWN_AT_ONCE_BYTES) / LEAST_READ_RATE
             left_s = self.blocked_since + self._patience_s - now
-            self._patience_s = min(left_s + read_s, max(self.listener.router.timeouts.write_s, read_s))
+            self._patience_s = min(left_s + read_s, max(self.listener.timeouts.write_s, read_s))
             self.blocked_since = now
         self._unread = unread
         return now - self.blocked_since > self._patience_s
@@ -319,7 +313,7 @@ class ClientConnection(asyncio.Protocol):
         if self.closing:
             self.abort()
         elif self.deadline_name == "head":
-            seconds = self.listener.router.timeouts.head_s
+            seconds = self.listener.timeouts.head_s
             self._refuse(
                 GatewayError(
                     "request_timeout",
@@ -350,34 +344,32 @@ class ClientConnection(asyncio.Protocol):
         if found is None or listener.full:
             self._read_anew(data, end, began)
         else:
-            self._splice(*found, data[end + 4 :], began)
+            self._relay(*found, data[end + 4 :], began)
 
-    def _splice(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
+    def _relay(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
         self.listener.inflight += 1
-        self.transaction = transaction = plan.splice(self, plan, began)
+        self.transaction = transaction = PassthroughExchange(self, plan, began)
         transaction.start(digits, body)
 
     def _read_anew(self, data: bytes, end: int, began: float) -> None:
         """Parse a head and act on it."""
-        entry, rest = self.listener.router, data[end + 4 :]
+        listener, rest = self.listener, data[end + 4 :]
         try:
-            head, known = entry.head(data, end, self.transport)
+            decision = listener.router.decide(data, end, self.transport)
         except GatewayError as error:
             self._refuse(error)
             return
-        try:
-            found = None if known else entry.route(head, data[:end])
-            if found is not None:
-                self.listener.admit()
-        except GatewayError as error:
-            self._decline(error, head, rest)
-            return
-        if found is None:
-            self.listener.inflight += 1
-            self.transaction = transaction = LocalTransaction(self, head)
-            transaction.start(rest)
+        plan, refusal = decision.plan, decision.error
+        if plan is not None:
+            refusal = listener.overload()
+        if refusal is not None:
+            self._decline(refusal, decision.head, rest)
+        elif plan is not None:
+            self._relay(plan, decision.digits, rest, began)
         else:
-            self._splice(*found, rest, began)
+            listener.inflight += 1
+            self.transaction = transaction = LocalTransaction(self, decision.head)
+            transaction.start(rest)
 
     def _decline(self, error: GatewayError, head: RequestHead, rest: bytes) -> None:
         """Answer a well-formed request with an error; the connection goes on if the request's body is all here."""
@@ -387,7 +379,7 @@ class ClientConnection(asyncio.Protocol):
         if not keep:
             self.close(linger=True)
             return
-        self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
+        self._expect("keepalive", self.listener.timeouts.keepalive_s)
         if length < len(rest):
             # One answer by the gateway a turn of the loop, and none while the client does not read: others wait, too.
             self.hold(rest[length:])
@@ -410,7 +402,7 @@ class ClientConnection(asyncio.Protocol):
             method = path = b"-"
             self.write(error_answer(error, request_id=request_id, close=close))
         else:
-            method, path, sharing = head.method, get_path(head.target), listener.router.door.get_cors_fields(head)
+            method, path, sharing = head.method, get_path(head.target), listener.sharing(head)
             is_head = method == b"HEAD"
             self.write(error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing))
         peer = self.transport.get_extra_info("peername")
@@ -424,8 +416,8 @@ class ClientConnection(asyncio.Protocol):
         except GatewayError as error:
             self._refuse(error)
         else:
-            if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line does not begin one
-                self._expect("head", self.listener.router.timeouts.head_s)
+            if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line is no beginning of one
+                self._expect("head", self.listener.timeouts.head_s)
 
     def _without_empty_lines(self, data: bytes) -> bytes:
         """Empty lines before a request are skipped, within reason (RFC 9112 section 2.2)."""

@@ -6,23 +6,25 @@ import os
 import resource
 import select
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from aiohttp.web import RequestHandler
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.auth.keyring import get_peer_address
+from gateway.auth.keyring import Key, get_peer_address
 from gateway.contracts.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.auth_failures import WrongKeys
+from gateway.lanes.client import AccessLog, ClientTimeouts
 from gateway.lanes.connection import ClientConnection
-from gateway.lanes.gauges import gauges
-from gateway.lanes.passthrough.accounting import address_of
-from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.access_record import address_of
+from gateway.lanes.passthrough.exchange import PassthroughExchange
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.router import Router
-from gateway.lanes.transaction import AccessLog
+from gateway.lanes.upstream_metrics import gauges
 from gateway.lanes.websocket import WebSocketTransaction
-from gateway.lanes.wrong_keys import WrongKeys
 from gateway.telemetry.metrics import Metrics, counter
+from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -100,6 +102,24 @@ class Listener:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
 
     @property
+    def timeouts(self) -> ClientTimeouts:
+        """Return the times that a client may take, by the configuration in use."""
+        return self.router.timeouts
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """Return the maker of traces of the configuration in use; None: there is none."""
+        return self.router.tracer
+
+    def allows(self, key: Key, peer: str | None) -> bool:
+        """Return whether a key with which a request began may still be used, from the address `peer`."""
+        return self.router.keys.allows(key, peer)
+
+    def sharing(self, head: RequestHead) -> Mapping[str, str]:
+        """Return the header fields with which a page of another origin may read an answer of ours."""
+        return self.router.door.get_cors_fields(head)
+
+    @property
     def clients(self) -> int:
         """Return how many clients are connected."""
         return len(self.connections) - self.inner
@@ -140,10 +160,11 @@ class Listener:
     def full(self) -> bool:
         return self.room == 0
 
-    def admit(self) -> None:
-        """Raise GatewayError when no further request may begin."""
-        if self.full:
-            raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
+    def overload(self) -> GatewayError | None:
+        """Return the error for a request when no further one may begin; None: it may."""
+        if not self.full:
+            return None
+        return GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
 
     def admit_own(self) -> None:
         """Raise GatewayError, as `admit` does, for a transaction of our own that has begun and counts already."""
@@ -195,7 +216,11 @@ class Listener:
         """
         self.draining = True
         await self._wait_while(lambda: bool(self.connections), limit_s)
-        told = {one for one in list(self.connections) if isinstance(turn := one.transaction, Splice) and turn.stop()}
+        told = {
+            one
+            for one in list(self.connections)
+            if isinstance(turn := one.transaction, PassthroughExchange) and turn.stop()
+        }
         if self.connections and end_answers is not None and await end_answers():
             await self._wait_while(lambda: "context" in self._modes, FAREWELL_S)
         await self._wait_while(lambda: not told.isdisjoint(self.connections), FAREWELL_S)

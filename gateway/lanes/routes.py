@@ -7,7 +7,7 @@ under it, however its dots and slashes are written.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.lanes.spelling import climbs
+from gateway.lanes.path_normalization import climbs
 
 #: Names behind `/v1/` in the API's paths: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
 COLLECTIONS = frozenset(

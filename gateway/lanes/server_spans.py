@@ -6,10 +6,10 @@ from typing import Final
 
 from gateway.contracts.trace_context import TraceContext
 from gateway.http.request_head import RequestHead
-from gateway.lanes.own_routes import find_page
-from gateway.lanes.passthrough.accounting import CLIENT_LEFT
+from gateway.lanes.client import Client
+from gateway.lanes.page_labels import find_page
+from gateway.lanes.passthrough.access_record import CLIENT_LEFT
 from gateway.lanes.routes import get_path
-from gateway.lanes.transaction import Client
 from gateway.telemetry.tracing.tracer import Attributes, Record, Tracer
 from gateway.telemetry.tracing.w3c import TRACEPARENT, TRACESTATE, parse_parent
 
@@ -104,7 +104,7 @@ def start_trace(client: Client, head: RequestHead, *, route: str, lane: str) -> 
     Requests of monitors and of the console have none, nor has any other look at a page, unless its client traces it:
     programs look again and again.
     """
-    tracer = client.listener.router.tracer
+    tracer = client.listener.tracer
     if tracer is None or route in _UNTRACED or client.is_inner:
         return None
     sender = tracer.find_trusted_sender(find_sender(head))

@@ -20,9 +20,9 @@ from aiohttp import ClientConnectionResetError, WSCloseCode, hdrs, web
 from gateway.contracts.errors import GatewayError
 from gateway.http.client_frames import ClientFrames
 from gateway.http.request_head import RequestHead
-from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
+from gateway.lanes.client import HELD, Client
+from gateway.lanes.passthrough.access_record import CLIENT_LEFT, address_of
 from gateway.lanes.routes import get_path
-from gateway.lanes.transaction import HELD, Client
 
 log = logging.getLogger("gateway")
 

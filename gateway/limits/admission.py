@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from gateway.limits.holds import BYTES_A_TOKEN, Hold, Reservation, Share
+from gateway.limits.limit_rule import LimitMeter, LimitRule
 from gateway.limits.limiter import Limiter
-from gateway.limits.rule import LimitRule
+from gateway.limits.reservation import BYTES_A_TOKEN, Reservation, RulePlaces, SharedReservation
 
 #: So many further rules are remembered: those of the upstreams and the models that requests go to.
 MORE: Final = 64
@@ -19,7 +19,18 @@ class Admission:
     `takes_tokens`: a model answers the requests.
     """
 
-    __slots__ = ("_clock", "_counts", "_is_new", "_may_share", "_more", "_usual", "limiter", "rules", "takes_tokens")
+    __slots__ = (
+        "_clock",
+        "_counts",
+        "_is_new",
+        "_looks",
+        "_may_share",
+        "_more",
+        "_usual",
+        "limiter",
+        "rules",
+        "takes_tokens",
+    )
 
     def __init__(self, limiter: Limiter, rules: tuple[LimitRule, ...], *, takes_tokens: bool) -> None:
         self.limiter = limiter
@@ -27,7 +38,8 @@ class Admission:
         self.takes_tokens = takes_tokens
         self._clock = limiter.clock
         #: The places of a request for which there were some ahead in all rules: requests like it may share them.
-        self._usual: Share | None = None
+        self._usual: SharedReservation | None = None
+        self._looks: tuple[tuple[LimitMeter, RulePlaces], ...] = ()  # at the meter of each of its places
         self._more: dict[tuple[LimitRule, ...], Admission] = {}
         # Whether a rule counts the tokens of these requests, and whether perhaps none has told yet what it used.
         self._counts = self._is_new = takes_tokens and any(rule.most_tokens for rule in rules)
@@ -48,46 +60,47 @@ class Admission:
             found = self._more[rules] = Admission(self.limiter, rules, takes_tokens=self.takes_tokens)
         return found
 
-    def share(self, length: int) -> Share | None:
+    def share(self, length: int) -> SharedReservation | None:
         """Take places that are ahead in all rules, for a request whose body has so many bytes; None: look for room."""
         usual, clock = self._usual, self._clock
         if usual is None:
             return None
         now_s = clock()
-        for places in usual:
-            meter = places.meter
+        for meter, places in self._looks:
             if (
                 not meter.ahead
                 or places is not meter.usual
                 or now_s >= meter.ends_s
                 or not places.least_bytes <= length <= places.most_bytes
             ):
-                for taken in usual[: usual.index(places)]:
-                    taken.meter.ahead += 1
+                for taken, _ in self._looks[: usual.places.index(places)]:
+                    taken.ahead += 1
                 return None
             meter.ahead -= 1
         return usual
 
-    def admit(self, body: bytes, length: int) -> Hold:
+    def reserve(self, body: bytes, length: int) -> Reservation:
         """Take a place in all rules for a request with what is here of its body, and its length in bytes.
 
-        Raises GatewayError as `Limiter.admit`.
+        Raises GatewayError as `Limiter.reserve`.
         """
         if not self._counts:
-            hold = self.limiter.admit(self.rules)
+            reservation = self.limiter.reserve(self.rules)
         else:
             if self._is_new:
                 self._look()
             guess = estimate_request_tokens(body, length) if self._is_new else None
-            hold = self.limiter.admit(self.rules, length // BYTES_A_TOKEN, guess=guess)
-        if self._may_share and all(map(_is_usual, hold, self.rules)):
-            self._usual = tuple(hold)
-        return hold
+            reservation = self.limiter.reserve(self.rules, length // BYTES_A_TOKEN, guess=guess)
+        places = reservation.places
+        if self._may_share and all(map(_is_usual, places, self.rules)):
+            self._usual = SharedReservation(places)
+            self._looks = tuple(zip((rule.meter for rule in self.rules), places, strict=True))
+        return reservation
 
 
-def _is_usual(places: Reservation, rule: LimitRule) -> bool:
+def _is_usual(places: RulePlaces, rule: LimitRule) -> bool:
     """Return whether there are more such places ahead, by the figures of the rule."""
-    meter = places.meter
+    meter = rule.meter
     return meter.ahead > 0 and places is meter.usual and meter.looked_by is rule.most
 
 

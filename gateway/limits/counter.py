@@ -2,7 +2,7 @@
 
 Each request counts, so what stays the same within a tick is kept: its bounds, its place, and the sums of the window.
 Where a lot of room is left, a busy worker takes some places ahead, so that the next requests need not look
-(`Limiter.admit`). What is left of them is given back before this worker looks at the sums. Others see them as taken:
+(`Limiter.reserve`). What is left of them is given back before this worker looks at the sums. Others see them as taken:
 all of them together are at most half a percent of the room, so nobody is refused for more than that.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from gateway.contracts.allowance import LIMITS, Limit
-from gateway.limits.shared import (
+from gateway.limits.shared_memory import (
     BEFORE,
     HELD,
     LAST,

@@ -6,8 +6,8 @@ from typing import TypeAlias
 from gateway.contracts.allowance import Allowance, Limit
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Kind
-from gateway.limits.meters import Meters
-from gateway.limits.rule import LimitMeter
+from gateway.limits.counter_registry import Meters
+from gateway.limits.limit_rule import LimitMeter
 
 #: A scope, the name under which something is counted in it, and its limits.
 Limited: TypeAlias = tuple[Scope, str, Allowance]

@@ -1,8 +1,8 @@
 """The limits of one worker: which rules a request has, whether they have room for it, and what it used.
 
 1. `of_caller`, `of_model` and `of_upstream` return the rules of a request, the same ones each time.
-2. `admit` takes a place in all rules, or in none and raises. The hold gives the places back, once (`holds.py`).
-3. Tokens are reserved at the beginning, by an estimate, and corrected at the end.
+2. `reserve` takes a place in all rules, or in none and raises. `Reservation.close` gives the places back, once.
+3. Tokens are reserved at the beginning, by an estimate, and corrected at the end (`reservation.py`).
 
 Limits fail closed: where a rule cannot be counted, its requests are refused.
 """
@@ -19,11 +19,11 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.model_names import MODEL_CHARS, is_model_match
 from gateway.contracts.plugin import Counters
 from gateway.limits.budgets import Budgets, Scope
-from gateway.limits.holds import Hold, Reservation, unreserve, withdraw
-from gateway.limits.meters import Meters
+from gateway.limits.counter_registry import Meters
+from gateway.limits.limit_rule import LimitRule, Over, do_nothing, key_id
+from gateway.limits.limit_status import LimitUsage, list_rule_usage
 from gateway.limits.refusal import build_ratelimit_fields, refusal
-from gateway.limits.rule import LimitRule, Over, do_nothing, key_id
-from gateway.limits.usage import LimitUsage, list_rule_usage
+from gateway.limits.reservation import LIMITED, Reservation, RulePlaces
 
 log = logging.getLogger("gateway")
 
@@ -38,7 +38,7 @@ class Limiter:
     """The limits of one configuration; those of keys come with their callers. What `meters` counted outlives it.
 
     `clock` is that of all workers (monotonic). `has_ledger`: usage is recorded, so that budgets can be counted.
-    `catch_up` ends the holds of requests that are over, and whose tokens are not read yet; None: there are none.
+    `catch_up` closes the reservations of requests whose tokens are not read yet; None: there are none.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Limiter:
         allowance = self._upstreams.get(upstream)
         return () if allowance is None else (self._rule("upstream", upstream, allowance),)
 
-    def admit(
+    def reserve(
         self,
         rules: Sequence[LimitRule],
         tokens: int | None = None,
@@ -119,7 +119,7 @@ class Limiter:
         reserves: bool = True,
         exceeded: list[str] | None = None,
         guess: int | None = None,
-    ) -> Hold:
+    ) -> Reservation:
         """Take a place in all rules. Raises GatewayError, and takes none.
 
         The code is `rate_limit_exceeded` or `insufficient_quota`, or `overloaded` where a rule cannot be counted.
@@ -129,9 +129,9 @@ class Limiter:
         Without `reserves` tokens are only looked at: the calls of models that it makes take them. `exceeded` takes the
         soft limits that are exceeded, such as `requests_per_minute; scope=key`.
         """
-        clock = self.clock  # first, because a call of an attribute looks for a method
-        now_s = clock()
-        hold: Hold = []
+        now_s = self.clock()
+        reservation = Reservation([])
+        places = reservation.places
         try:
             for rule in rules:
                 meter, wanted = rule.meter, 0
@@ -151,41 +151,41 @@ class Limiter:
                 ):
                     meter.ahead -= requests
                     meter.ahead_spare = spare
-                    hold.append(meter.places(wanted, requests))
+                    places.append(meter.places(wanted, requests))
                     continue
                 sums = meter.take(requests, wanted, now_s, rule.bounds)
-                places = meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)
-                meter.have(places)
-                hold.append(places)
+                taken = meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)
+                meter.have(taken)
+                places.append(taken)
                 if sums is not None and (over := rule.find_exceeded(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
                     if not rule.allowance.soft:
-                        withdraw(hold)
+                        reservation.close(LIMITED)
                         self._catch_up()  # it says how much room is left
                         raise refusal(over, rules, now_s)
                     if exceeded is not None:
                         exceeded.append(f"{over.limit}; scope={rule.scope}")
         except GatewayError:
-            withdraw(hold)
+            reservation.close(LIMITED)
             raise
         if not reserves:
-            unreserve(hold)
-        return hold
+            reservation.drop_tokens()
+        return reservation
 
-    def reserve(self, hold: Hold, rules: Sequence[LimitRule], tokens: int) -> None:
-        """Reserve so many tokens for a request that turns out to be longer than was known. Its places are in `hold`.
+    def reserve_more(self, reservation: Reservation, rules: Sequence[LimitRule], tokens: int) -> None:
+        """Reserve so many tokens for a request that turns out to be longer than was known.
 
-        Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, for `withdraw`.
+        Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, until the reservation is closed.
         """
-        now_s = self.clock()
-        for number, (rule, places) in enumerate(zip(rules, hold, strict=True)):
+        now_s, places = self.clock(), reservation.places
+        for number, (rule, before) in enumerate(zip(rules, places, strict=True)):
             meter, wanted = rule.meter, min(tokens, rule.most_tokens)
-            if not places.reserved or wanted <= places.reserved:
+            if not before.reserved or wanted <= before.reserved:
                 continue
-            meter.correct(0, wanted - places.reserved, places.tick)
-            if places.is_held:
-                meter.hold(wanted - places.reserved)
-            hold[number] = Reservation(meter, places.tick, wanted, places.made, is_held=places.is_held)
+            meter.correct(0, wanted - before.reserved, before.tick)
+            if before.is_held:
+                meter.hold(wanted - before.reserved)
+            places[number] = RulePlaces(meter, before.tick, wanted, before.made, is_held=before.is_held)
             if not rule.allowance.soft and (over := rule.over_grown(wanted, now_s)) is not None:
                 self._note(over, now_s)
                 raise refusal(over, rules, now_s)

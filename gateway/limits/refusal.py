@@ -7,7 +7,7 @@ from typing import Final
 from gateway.contracts.allowance import BUDGETS
 from gateway.contracts.errors import GatewayError
 from gateway.limits.counter import KINDS
-from gateway.limits.rule import LimitRule, Over
+from gateway.limits.limit_rule import LimitRule, Over
 
 #: Longest wait that SDKs take from `Retry-After`.
 RETRY_AFTER_S: Final = 60.0

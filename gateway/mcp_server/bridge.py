@@ -18,7 +18,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from gateway.contracts.storage.store import Json
-from gateway.lanes.local import Facade
+from gateway.lanes.aiohttp_adapter import Facade
 from gateway.mcp_server.client_request import CURRENT, SCOPE_KEY, ClientRequest
 from gateway.mcp_server.media import Message, Send, adapt_answer, get_event_data, is_answer
 

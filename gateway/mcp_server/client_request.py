@@ -13,7 +13,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from gateway.auth.keyring import Identity
 from gateway.context.context_headers import read_end_user
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import note
+from gateway.lanes.aiohttp_adapter import note
 from gateway.mcp_server.media import MediaTypes, read_accept
 
 #: The key of a visit in the scope that the SDK passes on.

@@ -18,7 +18,7 @@ from gateway.auth.keyring import Identity
 from gateway.contracts.errors import GatewayError, not_allowed
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import Facade, get_head
+from gateway.lanes.aiohttp_adapter import Facade, get_head
 from gateway.mcp.sdk_import import silence
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.changes import Changes

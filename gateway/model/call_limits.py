@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import orjson
 
 from gateway.contracts.exchange import Exchange
-from gateway.limits.holds import BYTES_A_TOKEN, Hold, end, withdraw
+from gateway.limits.limit_rule import LimitRule
 from gateway.limits.limiter import Limiter
-from gateway.limits.rule import LimitRule
+from gateway.limits.reservation import BYTES_A_TOKEN, LIMITED, Reservation
 
 
 class CallLimits:
@@ -18,10 +18,10 @@ class CallLimits:
         self._limiter = limiter
         self._body = exchange.body
         self._least: int | None = None
-        self._model: Hold | None = None
-        self._upstream: Hold | None = None
-        self._has_entered = False  # an upstream had room, since the model was chosen
-        # The tokens of all tries, of the model's tries, and of the upstream's.
+        self._model: Reservation | None = None
+        self._upstream: Reservation | None = None
+        self._has_entered = False  # an upstream had room, since the model was asked for
+        # The tokens of all tries, of those at the model, and of those at the upstream.
         self._used = self._used_of_model = self._used_there = 0
         self._caller = self._reserve(limiter.of_caller(exchange.caller), requests=0)
 
@@ -34,7 +34,7 @@ class CallLimits:
         """Take the places at an upstream, in place of the places at the one before. Raises as the constructor."""
         before, self._upstream = self._upstream, self._reserve(self._limiter.of_upstream(upstream))
         if before is not None:
-            end(before, self._used_there)
+            before.close(tokens=self._used_there)
         self._used_there = 0
         self._has_entered = True
 
@@ -48,23 +48,23 @@ class CallLimits:
         """Give the places back, with the tokens that were used. Idempotent."""
         self._leave()
         if self._caller is not None:
-            end(self._caller, self._used)
+            self._caller.close(tokens=self._used)
 
     def _leave(self) -> None:
         """Give the places at the model and the upstream back; a call that was never sent does not count."""
         if self._model is not None and not self._has_entered:
-            withdraw(self._model)
-        for hold, tokens in ((self._model, self._used_of_model), (self._upstream, self._used_there)):
-            if hold is not None:
-                end(hold, tokens)
+            self._model.close(LIMITED)
+        for reservation, tokens in ((self._model, self._used_of_model), (self._upstream, self._used_there)):
+            if reservation is not None:
+                reservation.close(tokens=tokens)
         self._model = self._upstream = None
         self._used_of_model = self._used_there = 0
         self._has_entered = False
 
-    def _reserve(self, rules: Sequence[LimitRule], *, requests: int = 1) -> Hold | None:
+    def _reserve(self, rules: Sequence[LimitRule], *, requests: int = 1) -> Reservation | None:
         if not rules:
             return None
-        return self._limiter.admit(rules, tokens=self._tokens(), requests=requests, guess=self._guess())
+        return self._limiter.reserve(rules, tokens=self._tokens(), requests=requests, guess=self._guess())
 
     def _tokens(self) -> int:
         if self._least is None:

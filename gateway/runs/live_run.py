@@ -159,7 +159,7 @@ class LiveRun:
         self._task.add_done_callback(lambda _: self._end())
         self._task.add_done_callback(lambda _: over(self))
 
-    def add_done_callback(self, done: Callable[[], None]) -> None:
+    def add_done_callback(self, done: Callable[[], object]) -> None:
         """Call `done` once the run has ended here, however it ends."""
         assert self._task is not None
         self._task.add_done_callback(lambda _: done())

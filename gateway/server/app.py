@@ -20,13 +20,13 @@ from gateway.config.prices import follow_usage
 from gateway.context.resumption import Resumption
 from gateway.contracts.storage.store import Store, StoreError
 from gateway.http.request_head import RequestHead
+from gateway.lanes.aiohttp_adapter import get_head
+from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.listener import Listener
-from gateway.lanes.local import get_head
 from gateway.lanes.router import Router
-from gateway.lanes.wrong_keys import WrongKeys
-from gateway.limits.meters import Meters
-from gateway.limits.reading import BudgetReader
+from gateway.limits.budget_reader import BudgetReader
+from gateway.limits.counter_registry import Meters
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import OwedAnswers
 from gateway.server.console import ActiveConfig, ConsoleEntry
@@ -170,8 +170,8 @@ class Gateway:
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
         self._share(store)
-        self._stack.callback(self._shared.unread.finish)
-        self._process.metrics.late.append(self._shared.unread.read)
+        self._stack.callback(self._shared.usage_batch.finish)
+        self._process.metrics.late.append(self._shared.usage_batch.read)
         await self._shared.keys.refresh()
         follow_usage(settings, self._shared.usage)
         await self._follow_services()
@@ -192,7 +192,7 @@ class Gateway:
         self._process.metrics.sources += [listener.families, *further]
         self._process.metrics.further += [
             state.counters.collect_counts,
-            self._shared.unread.undecoded.collect_counts,
+            self._shared.usage_batch.undecoded.collect_counts,
         ]
         if admin is not None:
             entry = build_admin_entry(settings, metrics=self._process.metrics)
@@ -369,7 +369,7 @@ class Gateway:
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._state.lent,
             recorded=self._shared.usage.record,
-            unread=self._shared.unread,
+            usage_batch=self._shared.usage_batch,
             stored=self._shared.keys.accepted,
             limiter=build_shared_limiter(settings, self._shared),
             now_s=self._process.clock.time,

@@ -18,8 +18,8 @@ from gateway.contracts.caller import LOCAL
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Store
-from gateway.lanes.local import get_head
-from gateway.lanes.wrong_keys import WrongKeys
+from gateway.lanes.aiohttp_adapter import get_head
+from gateway.lanes.auth_failures import WrongKeys
 from gateway.server.console_ipc import SocketFolder, remove_left_folders
 from gateway.server.lazy_service import FirstUse, import_in_thread
 from gateway.server.worker_services import WorkerServices

@@ -30,11 +30,11 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits
 from gateway.contracts.service import ManagedService
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Store, StoreError
-from gateway.lanes.passthrough.unread import Unread
+from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.limits.budgets import Budgets
+from gateway.limits.counter_registry import Meters
 from gateway.limits.limiter import Limiter
-from gateway.limits.meters import Meters
-from gateway.limits.shared import SharedCounters
+from gateway.limits.shared_memory import SharedCounters
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
@@ -141,13 +141,13 @@ def build_shared(
     leases = Leases(store, clock=clock, resume=resume, room=room)
     keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
-    unread = Unread()
-    ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=unread.read)
+    usage_batch = UsageBatch()
+    ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=usage_batch.read)
     meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
     ledger.storing = meters.used_until_now
     budgets = Budgets(lambda: ledger.prices.currency, guess=partial(cost_of_token, ledger))
     once = (leases, counters, clock, servers, ActiveEquipment(equipment), Results(), ledger, keys, meters, budgets)
-    return WorkerServices(store, runs, EventFeed(store), *once, tracer, unread)
+    return WorkerServices(store, runs, EventFeed(store), *once, tracer, usage_batch)
 
 
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:

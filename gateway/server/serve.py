@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
-from gateway.limits.meters import Meters
-from gateway.limits.shared import SharedCounters
+from gateway.limits.counter_registry import Meters
+from gateway.limits.shared_memory import SharedCounters
 from gateway.runs.undelivered_answers import OwedAnswers, SharedAnswers
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner

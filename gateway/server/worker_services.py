@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from gateway.auth.active_keys import KeysInUse
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
-from gateway.lanes.passthrough.unread import Unread
+from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.limits.budgets import Budgets
-from gateway.limits.meters import Meters
+from gateway.limits.counter_registry import Meters
 from gateway.mcp.servers import McpServers
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
@@ -36,4 +36,4 @@ class WorkerServices:
     meters: Meters
     budgets: Budgets
     tracer: Tracer | None = None
-    unread: Unread = field(default_factory=Unread)
+    usage_batch: UsageBatch = field(default_factory=UsageBatch)

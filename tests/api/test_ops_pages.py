@@ -10,7 +10,7 @@ from gateways import key
 from gateway.api.ops_pages import Readiness, Site
 from gateway.auth.host_guard import HostGuard
 from gateway.contracts.errors import GatewayError
-from gateway.lanes.wrong_keys import WrongKeys
+from gateway.lanes.auth_failures import WrongKeys
 from gateway.testing.clock import ManualClock
 from tests.e2e.models import says
 from tests.e2e.talking import talking

@@ -9,7 +9,7 @@ import pytest
 from functional.through import get, post
 from gateways import Usage, config, exchange, fetch, in_parallel, scrape, until_sample
 
-from gateway.lanes.plans import PLAN_BYTES, PLANS_BYTES
+from gateway.lanes.passthrough.plan_cache import PLAN_BYTES, PLANS_BYTES
 from gateway.testing.raw_connection import PEER_LEFT, connect
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream

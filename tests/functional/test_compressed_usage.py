@@ -74,7 +74,7 @@ async def test_others_are_answered_meanwhile(count: int) -> None:
     """Turn by turn of the event loop: their answers come between the steps of decoding."""
     long = growing(70, 80.0 / count)
     async with through(says(long), usage={"enabled": True}) as (gateway, _), client_of(gateway) as other:
-        undecoded = gateway.gateway._shared.unread.undecoded
+        undecoded = gateway.gateway._shared.usage_batch.undecoded
         asked = [asyncio.create_task(ask(gateway, LONG)) for _ in range(count)]
         answered = 0
         while not (all(one.done() for one in asked) and undecoded.size == 0):
@@ -91,7 +91,7 @@ async def test_no_more_is_read_than_can_be_decoded_soon(framing: str) -> None:
     long = growing(20, 200.0)
     assert len(long.body) > 2 * LATE_OF_ONE_BYTES
     async with through(says(long, framing=framing), usage={"enabled": True}) as (gateway, _):
-        undecoded = gateway.gateway._shared.unread.undecoded
+        undecoded = gateway.gateway._shared.usage_batch.undecoded
         asked, most = asyncio.create_task(ask(gateway, LONG)), 0
         while not asked.done():
             await asyncio.sleep(0)
@@ -129,7 +129,7 @@ async def test_what_is_not_decoded_at_an_orderly_end_is_counted(tmp_path: Path) 
         }
         async with LocalGateway(settings) as gateway:
             assert (await ask(gateway, LONG)).payload == long.body
-            assert gateway.gateway._shared.unread.undecoded.size
+            assert gateway.gateway._shared.usage_batch.undecoded.size
         async with LocalGateway(settings) as gateway:
             assert await rows(gateway) == {MODEL: told(1)}
 

@@ -13,12 +13,16 @@ from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import Key, KeyRing
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead, parse_request_head
+from gateway.lanes.aiohttp_adapter import take_back
+from gateway.lanes.auth_failures import WrongKeys
+from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.listener import Listener
-from gateway.lanes.local import take_back
-from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.router import AcceptLimits, ClientTimeouts, Router
+from gateway.lanes.passthrough.observers.features import features_of
+from gateway.lanes.passthrough.observers.observer import Feature
+from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
+from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
-from gateway.lanes.wrong_keys import WrongKeys
+from gateway.limits.limiter import Limiter
 from gateway.telemetry.metrics import Metrics, UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.raw_connection import PendingConnection, connect
@@ -56,9 +60,20 @@ def keyring(*texts: str, scopes: Sequence[str] = ("passthrough",)) -> KeyRing:
     return KeyRing(Key(hashlib.sha256(t.encode()).digest(), Caller(t, t, frozenset(scopes))) for t in texts)
 
 
-def router(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) -> Router:
-    """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on."""
+def router(
+    *endpoints: Endpoint,
+    keys: KeyRing | None = None,
+    recorded: Recorded | None = None,
+    usage_batch: UsageBatch | None = None,
+    limiter: Limiter | None = None,
+    further: Sequence[Feature] = (),
+    **more: object,
+) -> Router:
+    """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on. `further` are features of the test."""
+    batch = usage_batch or UsageBatch()
     facts: dict[str, object] = {
+        "features": (*features_of(recorded=recorded, batch=batch, limiter=limiter, tracer=None), *further),
+        "limiter": limiter,
         "routes": [Route(b"/v%d/" % (i + 1), i) for i in range(len(endpoints))],
         "groups": [alone(Pool(one, clock=ManualClock())) for one in endpoints],
         "keys": keys or KeyRing(()),
@@ -92,7 +107,7 @@ class Lane:
     metrics: Metrics
     port: int = 0
     log: list[dict[str, object]] = field(default_factory=list)
-    unread: Unread = field(default_factory=Unread)
+    usage_batch: UsageBatch = field(default_factory=UsageBatch)
 
     def client(self, **options: int) -> PendingConnection:
         return connect(HOST, self.port, **options)  # type: ignore[arg-type]
@@ -111,7 +126,7 @@ class Lane:
     async def until_idle(self) -> None:
         """And all that ended is recorded."""
         await until(lambda: not (self.listener.connections or self.listener.inflight))
-        self.unread.read()
+        self.usage_batch.read()
 
 
 @asynccontextmanager
@@ -124,6 +139,7 @@ async def assembled(
     keys: KeyRing | None = None,
     rcvbuf: int | None = None,
     recorded: Recorded | None = None,
+    further: Sequence[Feature] = (),
     **facts: object,
 ) -> AsyncIterator[Lane]:
     """`facts` are the endpoint's. The once-a-second sweep does not run: `Lane.later` is the clock."""
@@ -135,8 +151,8 @@ async def assembled(
     await runner.setup()
     assert runner.server is not None
     async with FakeUpstream(*scripts, rcvbuf=rcvbuf) as upstream:
-        metrics, unread = Metrics(), Unread()
-        metrics.late.append(unread.read)
+        metrics, batch = Metrics(), UsageBatch()
+        metrics.late.append(batch.read)
         pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
         way_in = router(
             pool.endpoint,
@@ -147,12 +163,13 @@ async def assembled(
             limits=limits or AcceptLimits(),
             timeouts=timeouts or ClientTimeouts(),
             recorded=recorded,
-            unread=unread,
+            usage_batch=batch,
+            further=further,
         )
         listener = Listener(
             loop=loop, router=way_in, metrics=metrics, new_handler=runner.server, wrong_keys=WrongKeys(clock=loop.time)
         )
-        lane = Lane(listener, upstream, pool, metrics, unread=unread)
+        lane = Lane(listener, upstream, pool, metrics, usage_batch=batch)
         listener.access_log = lambda **facts: lane.log.append(facts)
         server = await loop.create_server(listener.connection, HOST, 0)
         lane.port = server.sockets[0].getsockname()[1]
@@ -161,5 +178,5 @@ async def assembled(
         finally:
             server.close()
             listener.stop()
-            unread.read()
+            batch.read()
             await runner.cleanup()

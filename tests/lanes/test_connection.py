@@ -9,8 +9,9 @@ from gateways import until
 
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits
+from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
-from gateway.lanes.router import AcceptLimits, ClientTimeouts
+from gateway.lanes.router import AcceptLimits
 from gateway.testing.raw_connection import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, ok, serve
 

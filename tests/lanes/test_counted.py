@@ -10,7 +10,7 @@ from gateway.telemetry.metrics import REQUESTS
 from gateway.testing.raw_connection import Peer
 
 from .assembled import Lane, assembled
-from .test_local import GET, pages
+from .test_aiohttp_adapter import GET, pages
 
 
 def codes(lane: Lane) -> Counter[str]:

@@ -12,8 +12,8 @@ from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import chunk, head, ok, serve
 
 from .assembled import Lane, assembled, endpoint, keyring, router
-from .test_local import GET as OWN
-from .test_local import pages
+from .test_aiohttp_adapter import GET as OWN
+from .test_aiohttp_adapter import pages
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
-from gateway.lanes.plan import Plan
-from gateway.lanes.plans import HEAD_LIMIT_BYTES
+from gateway.lanes.head_cache import HEAD_LIMIT_BYTES
+from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.router import Router
 
 from .assembled import HERE, From, endpoint, keyring, read, router
@@ -26,17 +26,19 @@ def decided(way_in: Router, raw: bytes) -> tuple[Plan, bytes]:
 def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
     """All that a plan makes of a request."""
     plan, digits = found
-    length = int(digits) if digits else plan.length
+    head, target, policy = plan.head, plan.target, plan.policy
+    length = int(digits) if digits else head.length
     traits = (
-        plan.chunked,
-        plan.minor,
-        plan.keep_alive,
-        plan.expects_continue,
-        plan.websocket,
-        plan.repeatable,
-        plan.plain,
+        head.minor,
+        head.keep_alive,
+        head.expects_continue,
+        head.websocket,
+        policy.repeatable,
+        policy.plain,
     )
-    return plan.before + digits + plan.after, length, plan.method, plan.path, plan.caller, plan.pool.endpoint, traits
+    before, after = target.head
+    caller, up = target.identity.caller, target.member.pool.endpoint
+    return before + digits + after, length, head.method, head.path, caller, up, traits
 
 
 def test_an_equal_head_finds_its_plan() -> None:
@@ -44,7 +46,7 @@ def test_an_equal_head_finds_its_plan() -> None:
     way_in = router(endpoint())
     assert way_in.find_plan(HEAD + b"\r\n\r\n", len(HEAD), HERE) is None
     plan, digits = decided(way_in, HEAD)
-    assert (plan.before + digits + plan.after).startswith(
+    assert digits.join(plan.target.head).startswith(
         b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1"
     )
     for body in (b"", b"x" * 12, b"\r\n\r\n"):
@@ -240,7 +242,10 @@ def test_own_paths_are_no_passthrough() -> None:
     raw = b"GET /own HTTP/1.1\r\nHost: gw"
     assert way_in.route(read(raw + b"\r\n\r\n"), raw) is None
     plan, _ = decided(way_in, b"GET /chat/completions?a HTTP/1.1\r\nHost: gw")
-    assert plan.before.startswith(b"GET /v1/chat/completions?a HTTP/1.1\r\n") and plan.path == b"/v1/chat/completions"
+    assert (
+        plan.target.head[0].startswith(b"GET /v1/chat/completions?a HTTP/1.1\r\n")
+        and plan.head.path == b"/v1/chat/completions"
+    )
 
 
 def test_each_prefix_has_its_pool() -> None:
@@ -248,8 +253,8 @@ def test_each_prefix_has_its_pool() -> None:
     way_in = router(endpoint(name="a"), endpoint(name="b", base_path=b"/base"))
     one, _ = decided(way_in, b"GET /v1/x HTTP/1.1\r\nHost: gw")
     two, _ = decided(way_in, b"GET /v2/x HTTP/1.1\r\nHost: gw")
-    assert (one.pool.endpoint.name, two.pool.endpoint.name) == ("a", "b")
-    assert two.before.startswith(b"GET /base/x HTTP/1.1\r\n")
+    assert (one.target.member.pool.endpoint.name, two.target.member.pool.endpoint.name) == ("a", "b")
+    assert two.target.head[0].startswith(b"GET /base/x HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize("method", [b"CONNECT", b"TRACE"])

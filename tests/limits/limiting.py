@@ -7,10 +7,10 @@ from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller, KeyBounds
 from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.counter import Counter
+from gateway.limits.counter_registry import Meters
+from gateway.limits.limit_rule import key_id
 from gateway.limits.limiter import Limiter
-from gateway.limits.meters import Meters
-from gateway.limits.rule import key_id
-from gateway.limits.shared import SharedCounters
+from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 
 BEGAN_S = 5000.0

@@ -8,8 +8,7 @@ from gateway.contracts.allowance import Allowance
 from gateway.contracts.errors import GatewayError
 from gateway.limits.admission import Admission, estimate_request_tokens
 from gateway.limits.counter import AHEAD, BUSY
-from gateway.limits.holds import end
-from gateway.limits.meters import UNUSED_S
+from gateway.limits.counter_registry import UNUSED_S
 
 from .limiting import Workers, caller
 
@@ -52,12 +51,12 @@ def test_requests_share_places_while_a_lot_of_room_is_left_and_their_use_is_know
     limiter = Workers(workers, tenants={"team": TEAM}).limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(tenant=tenant, **limits)), takes_tokens=tokens)
     for _ in range(BUSY + 2):
-        end(admission.admit(b"{}", 2), 100 if told else None)
+        admission.reserve(b"{}", 2).close(tokens=100 if told else None)
     ahead = [rule.meter.ahead for rule in admission.rules]
     share = admission.share(2)
     assert (share is not None) is (workers == 1 if shares is None else shares)
     if share is not None:
-        assert [places.meter for places in share] == [rule.meter for rule in admission.rules]
+        assert [places.counter for places in share.places] == [rule.meter for rule in admission.rules]
     assert [rule.meter.ahead for rule in admission.rules] == [before - (share is not None) for before in ahead]
 
 
@@ -66,7 +65,7 @@ def test_a_request_that_one_of_its_rules_has_no_place_for_takes_none() -> None:
     limiter = Workers(tenants={"team": TEAM}).limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=10**6)), takes_tokens=False)
     for _ in range(BUSY + 2):
-        end(admission.admit(b"{}", 2))
+        admission.reserve(b"{}", 2).close()
     of_key, of_team = (rule.meter for rule in admission.rules)
     ahead = of_key.ahead
     of_team.give_back_ahead()
@@ -79,19 +78,19 @@ def test_lower_figures_are_looked_at_by_requests_that_share() -> None:
     limiter = Workers().limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=10**6)), takes_tokens=False)
     for _ in range(BUSY + 2):
-        end(admission.admit(b"{}", 2))
+        admission.reserve(b"{}", 2).close()
     assert admission.share(2) is not None
     lower = Admission(limiter, limiter.of_caller(caller(requests_per_minute=BUSY + 90)), takes_tokens=False)
     assert admission.share(2) is None
     for one in (lower, admission, lower):  # a run of the older key may go on for long
-        end(one.admit(b"{}", 2))
+        one.reserve(b"{}", 2).close()
     assert admission.share(2) is lower.share(2) is None
     for _ in range(90):
-        end(admission.admit(b"{}", 2))
+        admission.reserve(b"{}", 2).close()
     assert admission.share(2) is not None
     assert lower.share(2) is None
     with pytest.raises(GatewayError):
-        lower.admit(b"{}", 2)
+        lower.reserve(b"{}", 2)
 
 
 @pytest.mark.parametrize("used", [10, 200, 300])
@@ -100,11 +99,12 @@ def test_a_place_suits_requests_that_reserve_the_same(used: int) -> None:
     limiter = Workers().limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(tokens_per_minute=10**9)), takes_tokens=True)
     for _ in range(AHEAD + 1):
-        end(admission.admit(b"{}", 800), used)
+        admission.reserve(b"{}", 800).close(tokens=used)
     meter = admission.rules[0].meter
     assert meter.ahead
     for now_used in (used, 900, 1):
-        end(admission.admit(b"{}", 0), now_used)  # from what is ahead, so the place is the same, and the mean another
+        # From what is ahead, so the place is the same, and the mean another.
+        admission.reserve(b"{}", 0).close(tokens=now_used)
         place = meter.usual
         assert place is not None
         for length in range(1400):
@@ -118,7 +118,7 @@ def test_meters_that_nobody_uses_are_gone_at_once() -> None:
     limiter, meters = workers.limiters[0], []
     for number in range(9):
         rules = limiter.of_caller(caller(f"key {number}", tokens_per_minute=1000))
-        end(limiter.admit(rules, 10), 5)
+        limiter.reserve(rules, 10).close(tokens=5)
         meters.append(weakref.ref(rules[0].meter))
     del rules
     workers.clock.advance(UNUSED_S + 1)

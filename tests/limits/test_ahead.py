@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.errors import GatewayError
 from gateway.limits.counter import AHEAD, BUSY
-from gateway.limits.holds import Hold, end, leave, owe, settle, withdraw
 from gateway.limits.limiter import Limiter
-from gateway.limits.shared import TICK_S
+from gateway.limits.reservation import LATER, LIMITED, Reservation
+from gateway.limits.shared_memory import TICK_S
 from gateway.testing.clock import ManualClock
 
 from .limiting import Workers, caller
@@ -28,15 +28,15 @@ class Worker:
         self.workers = Workers(places, tenants={"team": TEAM})
         self.limiter = self.workers.limiters[0]
         self.rules = self.limiter.of_caller(caller(**KEY))
-        self.open: list[Hold] = []
-        self.left: list[Hold] = []
+        self.open: list[Reservation] = []
+        self.left: list[Reservation] = []
 
     def admits(self, requests: int, tokens: int | None) -> list[str]:
         """Admit so many requests. Return "admitted", or why not, of each."""
         became = []
         for _ in range(requests):
             try:
-                self.open.append(self.limiter.admit(self.rules, tokens))
+                self.open.append(self.limiter.reserve(self.rules, tokens))
             except GatewayError as error:
                 became.append(error.message)
             else:
@@ -47,17 +47,17 @@ class Worker:
         """End the oldest requests, or settle those that have left already."""
         if how == "settle":
             for hold in self.left:
-                settle(owe(hold, used))
+                hold.close(tokens=used)
             self.left.clear()
             return
         for hold in self.open[:requests]:
             if how == "leave":
-                leave(hold)
+                hold.close(tokens=LATER)
                 self.left.append(hold)
             elif how == "withdraw":
-                withdraw(hold)
+                hold.close(LIMITED)
             else:
-                end(hold, used)
+                hold.close(tokens=used)
         del self.open[:requests]
 
     def seen(self) -> Sequence[tuple[str, float]]:
@@ -96,7 +96,7 @@ def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
     admitted = 0
     for _ in range(30_000):
         try:
-            limiter.admit(rules)
+            limiter.reserve(rules)
         except GatewayError:
             break
         admitted += 1
@@ -112,7 +112,7 @@ def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
 def test_workers_beside_each_other_admit_nearly_all_that_fit_and_no_more(
     count: int, limits: dict[str, int], bursts: list[tuple[int, int]]
 ) -> None:
-    """Places ahead of a worker that stops are kept from the others: half a percent at most, of all together."""
+    """RulePlaces ahead of a worker that stops are kept from the others: half a percent at most, of all together."""
     workers = Workers(count)
     rules = [limiter.of_caller(caller(**limits)) for limiter in workers.limiters]
     admitted = 0
@@ -120,11 +120,11 @@ def test_workers_beside_each_other_admit_nearly_all_that_fit_and_no_more(
         limiter, its_rules = workers.limiters[place % count], rules[place % count]
         for _ in range(burst):
             try:
-                hold = limiter.admit(its_rules, 20)
+                hold = limiter.reserve(its_rules, 20)
             except GatewayError:
                 break
             if "tokens_per_minute" in limits:
-                end(hold, 20)
+                hold.close(tokens=20)
             admitted += 1
     assert 19_900 <= admitted <= 20_000
 
@@ -154,11 +154,11 @@ def test_a_worker_that_was_stopped_within_a_look_sees_what_others_did() -> None:
     def fill() -> None:
         for _ in range(10):
             clock.advance(TICK_S)
-            other.admit(other.of_caller(who))
+            other.reserve(other.of_caller(who))
 
     clock.meanwhile = fill
     with pytest.raises(GatewayError):
-        stopped.admit(stopped.of_caller(who))
+        stopped.reserve(stopped.of_caller(who))
 
 
 def test_a_worker_that_stops_gives_back_what_it_has_ahead() -> None:
@@ -167,7 +167,7 @@ def test_a_worker_that_stops_gives_back_what_it_has_ahead() -> None:
     who = caller(requests_per_minute=200_000, concurrent=200_000)
     first, second = workers.limiters
     for _ in range(BUSY + 2):
-        first.admit(first.of_caller(who))
+        first.reserve(first.of_caller(who))
     seen = {one.limit: one.used for one in second.list_usage(second.of_caller(who))}
     assert min(seen.values()) > BUSY + 2
     workers.clock.advance(TICK_S)
@@ -184,7 +184,7 @@ def test_what_a_dead_worker_had_made_stays_made() -> None:
     limiter = workers.limiters[0]
     rules = limiter.of_caller(who)
     for _ in range(AHEAD + 3):
-        limiter.admit(rules)
+        limiter.reserve(rules)
     successor = workers.limiter(0)
     (requests,) = (
         one.used for one in successor.list_usage(successor.of_caller(who)) if one.limit == "requests_per_minute"
@@ -199,9 +199,9 @@ def test_a_busy_tick_takes_places_ahead_for_the_next_one(requests: int, ticks: i
     limiter = workers.limiters[0]
     rules = limiter.of_caller(caller(requests_per_minute=20_000))
     for _ in range(requests):
-        end(limiter.admit(rules))
+        limiter.reserve(rules).close()
     workers.clock.advance(ticks * TICK_S)
-    end(limiter.admit(rules))
+    limiter.reserve(rules).close()
     assert bool(rules[0].meter.ahead) is at_once
 
 
@@ -211,10 +211,10 @@ def test_lower_figures_count_from_the_next_request() -> None:
     limiter = workers.limiters[0]
     rules = limiter.of_caller(caller(requests_per_minute=20_000))
     for _ in range(AHEAD + 3):
-        limiter.admit(rules)
+        limiter.reserve(rules)
     lower = limiter.of_caller(caller(requests_per_minute=AHEAD + 4))
-    limiter.admit(lower)
-    limiter.admit(rules)  # for a request that began before the change, and has waited
+    limiter.reserve(lower)
+    limiter.reserve(rules)  # for a request that began before the change, and has waited
     with pytest.raises(GatewayError) as refused:
-        limiter.admit(lower)
+        limiter.reserve(lower)
     assert refused.value.code == "rate_limit_exceeded"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.limits.counter import BUSY, MOST, Counter
-from gateway.limits.shared import LAST, TICK_S, TICKS, SharedCounters
+from gateway.limits.shared_memory import LAST, TICK_S, TICKS, SharedCounters
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, counters

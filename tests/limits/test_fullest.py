@@ -2,10 +2,10 @@
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.budgets import BudgetSums
+from gateway.limits.counter_registry import UNUSED_S, Meters
 from gateway.limits.fullest import Limited, fullest
-from gateway.limits.meters import UNUSED_S, Meters
-from gateway.limits.rule import key_id
-from gateway.limits.shared import SharedCounters
+from gateway.limits.limit_rule import key_id
+from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 from tests.limits.limiting import BEGAN_S, in_dollars
 

@@ -5,10 +5,10 @@ import pytest
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.errors import GatewayError
 from gateway.limits.budgets import Budgets, BudgetSums
-from gateway.limits.holds import Hold, end, give_back, let_go, owe, settle, unreserve, withdraw
+from gateway.limits.counter_registry import Meters
+from gateway.limits.limit_rule import key_id
 from gateway.limits.limiter import Limiter
-from gateway.limits.meters import Meters
-from gateway.limits.rule import key_id
+from gateway.limits.reservation import LATER, LIMITED, NEVER, Reservation, Settlement
 
 from .limiting import NAMES, Counted, Workers, caller
 
@@ -17,14 +17,14 @@ CI = ("key", key_id("team", "ci"))
 LIMITS = {"tokens_per_day": 100}
 
 
-def taken(workers: Workers, place: int = 0, *, tokens: int = 10, **limits: object) -> Hold:
+def taken(workers: Workers, place: int = 0, *, tokens: int = 10, **limits: object) -> Reservation:
     limiter = workers.limiters[place]
-    return limiter.admit(limiter.of_caller(caller(**(limits or LIMITS))), tokens, guess=tokens)
+    return limiter.reserve(limiter.of_caller(caller(**(limits or LIMITS))), tokens, guess=tokens)
 
 
-def fill(workers: Workers, place: int = 0, *, most: int = 99, **limits: object) -> list[Hold]:
+def fill(workers: Workers, place: int = 0, *, most: int = 99, **limits: object) -> list[Reservation]:
     """The places of all requests that get in, `most` at most."""
-    holds: list[Hold] = []
+    holds: list[Reservation] = []
     refused: GatewayError | None = None
     while len(holds) < most and refused is None:
         try:
@@ -55,11 +55,19 @@ def test_requests_under_way_hold_their_part_in_all_workers() -> None:
     workers = Workers(2)
     holds = fill(workers, 0, most=6) + fill(workers, 1)
     assert len(holds) == 10
-    end(holds.pop(), 0)
+    holds.pop().close(tokens=0)
     assert len(fill(workers, 1)) == 1
 
 
-@pytest.mark.parametrize("ending", [withdraw, unreserve, end, let_go, lambda hold: give_back(hold, "limited")])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda hold: hold.close(LIMITED),
+        Reservation.drop_tokens,
+        Reservation.close,
+        lambda hold: hold.close(tokens=NEVER),
+    ],
+)
 def test_places_that_come_back_hold_nothing(ending: object) -> None:
     """However they do."""
     workers = Workers()
@@ -72,16 +80,16 @@ def test_what_was_used_counts_until_it_is_stored_and_read() -> None:
     """Neither twice nor not at all, in any worker."""
     workers = Workers(2)
     for hold in fill(workers, most=4):
-        end(hold, 10)
+        hold.close(tokens=10)
     kept = fill(workers, 1)
     assert len(kept) == 6
     for hold in kept:
-        withdraw(hold)
+        hold.close(LIMITED)
     store(workers)
     kept = fill(workers, 1)
     assert len(kept) == 6
     for hold in kept:
-        withdraw(hold)
+        hold.close(LIMITED)
     read(workers, 40)
     assert len(fill(workers, 1)) == 6
 
@@ -90,7 +98,7 @@ def test_a_read_takes_what_was_stored_before_it() -> None:
     """What is stored while it reads may be in the sums or not, and counts."""
     workers = Workers(2)
     for hold in fill(workers, most=4):
-        end(hold, 10)
+        hold.close(tokens=10)
     noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
     store(workers)
     workers.budgets.replace({}, names=NAMES, currency="USD")
@@ -103,7 +111,10 @@ def test_what_ends_together_is_settled_together() -> None:
     """As answers that are read a little later."""
     workers = Workers()
     holds = fill(workers, most=5)
-    settle([places for hold in holds for places in owe(hold, 20)])
+    together = Settlement()
+    for hold in holds:
+        together.close(hold.close(tokens=LATER), 20)
+    together.settle()
     with pytest.raises(GatewayError):
         taken(workers)
 
@@ -112,7 +123,7 @@ def test_a_worker_that_is_killed_holds_nothing() -> None:
     """What it had used and not stored is lost with it."""
     workers = Workers(2)
     holds = fill(workers, most=8)
-    end(holds.pop(), 10)
+    holds.pop().close(tokens=10)
     assert len(fill(workers, 1)) == 2
     workers.limiter(0)
     assert len(fill(workers, 1)) == 8
@@ -125,11 +136,11 @@ def test_gateways_leave_each_other_their_parts() -> None:
     holds = fill(workers)
     assert len(holds) == 5
     for hold in holds:
-        withdraw(hold)
+        hold.close(LIMITED)
     read(workers, 80)
     holds = fill(workers)
     assert len(holds) == 1
-    withdraw(holds[0])
+    holds[0].close(LIMITED)
     read(workers, 95)
     assert len(fill(workers)) == 1
 
@@ -149,10 +160,10 @@ def test_a_request_that_uses_no_tokens_holds_nothing() -> None:
     workers = Workers()
     fill(workers)
     limiter = workers.limiters[0]
-    assert limiter.admit(limiter.of_caller(caller(**LIMITS)))
+    assert limiter.reserve(limiter.of_caller(caller(**LIMITS))).places
     read(workers, 100)
     with pytest.raises(GatewayError) as refused:
-        limiter.admit(limiter.of_caller(caller(**LIMITS)))
+        limiter.reserve(limiter.of_caller(caller(**LIMITS)))
     assert (refused.value.code, refused.value.settled) == ("insufficient_quota", True)
 
 
@@ -168,11 +179,11 @@ def test_a_body_that_grows_holds_more() -> None:
     limiter = workers.limiters[0]
     before = taken(workers, **plain)
     rules = limiter.of_caller(caller(**plain, **LIMITS))
-    hold = limiter.admit(rules, 10, guess=10)
-    limiter.reserve(hold, rules, 60)
+    hold = limiter.reserve(rules, 10, guess=10)
+    limiter.reserve_more(hold, rules, 60)
     assert len(fill(workers, **plain, **LIMITS)) == 4
-    end(before, 10)
-    withdraw(hold)
+    before.close(tokens=10)
+    hold.close(LIMITED)
     assert len(fill(workers, **plain, **LIMITS)) == 6
 
 
@@ -181,14 +192,14 @@ def test_a_body_that_grows_beyond_what_others_leave_is_refused() -> None:
     workers = Workers(2)
     limiter = workers.limiters[0]
     rules = limiter.of_caller(caller(**LIMITS))
-    first, second = limiter.admit(rules, 10, guess=10), taken(workers, 1)
-    limiter.reserve(first, rules, 200)
+    first, second = limiter.reserve(rules, 10, guess=10), taken(workers, 1)
+    limiter.reserve_more(first, rules, 200)
     (other,) = workers.limiters[1].of_caller(caller(**LIMITS))
     with pytest.raises(GatewayError) as refused:
-        workers.limiters[1].reserve(second, [other], 20)
+        workers.limiters[1].reserve_more(second, [other], 20)
     assert (refused.value.code, refused.value.retry_after_s) == ("rate_limit_exceeded", 1.0)
-    withdraw(second)
-    limiter.reserve(first, rules, 300)
+    second.close(LIMITED)
+    limiter.reserve_more(first, rules, 300)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +212,7 @@ def test_what_a_request_says_it_may_use_holds_a_quarter_of_a_budget(limits: dict
     workers.budgets = Budgets(lambda: "USD", guess=lambda _scope, _name: 0.2)
     workers.budgets.replace({}, names=NAMES, currency="USD")
     limiter = workers.limiter(0)
-    (places,) = limiter.admit(limiter.of_caller(caller(**limits)), 1, guess=1000)
+    (places,) = limiter.reserve(limiter.of_caller(caller(**limits)), 1, guess=1000).places
     assert places.reserved == most
 
 
@@ -209,7 +220,7 @@ def test_each_request_with_a_budget_is_looked_at() -> None:
     """None is taken ahead, however many come."""
     workers = Workers()
     for _ in range(300):
-        end(taken(workers, tokens_per_day=10**9), 10)
+        taken(workers, tokens_per_day=10**9).close(tokens=10)
     limiter = workers.limiters[0]
     (rule,) = limiter.of_caller(caller(tokens_per_day=10**9))
     assert not rule.meter.ahead and rule.meter.get_pending_tokens(None, 0.0) == 3000
@@ -222,6 +233,6 @@ def test_meters_of_two_configurations_hold_together() -> None:
     assert isinstance(workers.meters[0], Meters) and Allowance(**LIMITS).has_budget  # type: ignore[arg-type]
     rules = other.of_caller(caller(**LIMITS))
     for _ in range(2):
-        other.admit(rules, 10, guess=10)
+        other.reserve(rules, 10, guess=10)
     with pytest.raises(GatewayError):
-        other.admit(rules, 10, guess=10)
+        other.reserve(rules, 10, guess=10)

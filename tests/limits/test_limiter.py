@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.errors import GatewayError
-from gateway.limits.holds import Hold, end
-from gateway.limits.meters import UNUSED_S
-from gateway.limits.rule import BUSY_S, USUAL
-from gateway.limits.shared import TICK_S, TICKS
+from gateway.limits.counter_registry import UNUSED_S
+from gateway.limits.limit_rule import BUSY_S, USUAL
+from gateway.limits.reservation import Reservation
+from gateway.limits.shared_memory import TICK_S, TICKS
 
 from .limiting import BEGAN_S, Workers, caller
 
@@ -17,13 +17,13 @@ from .limiting import BEGAN_S, Workers, caller
 def refused(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> GatewayError:
     limiter = workers.limiters[place]
     with pytest.raises(GatewayError) as raised:
-        limiter.admit(limiter.of_caller(caller(**key)), tokens=tokens)
+        limiter.reserve(limiter.of_caller(caller(**key)), tokens=tokens)
     return raised.value
 
 
-def admitted(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> Hold:
+def admitted(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> Reservation:
     limiter = workers.limiters[place]
-    return limiter.admit(limiter.of_caller(caller(**key)), tokens=tokens)
+    return limiter.reserve(limiter.of_caller(caller(**key)), tokens=tokens)
 
 
 def test_a_caller_without_limits_has_no_rules() -> None:
@@ -35,7 +35,7 @@ def test_a_caller_without_limits_has_no_rules() -> None:
 def test_requests_of_a_minute_are_counted_over_all_workers() -> None:
     workers, key = Workers(2), {"requests_per_minute": 3}
     for place in (0, 1, 0):
-        end(admitted(workers, place, key=key))
+        admitted(workers, place, key=key).close()
     error = refused(workers, 1, key=key)
 
     assert error.code == "rate_limit_exceeded"
@@ -50,7 +50,7 @@ def test_a_refused_request_uses_nothing() -> None:
     hold = admitted(workers, key=key, tokens=10)
     for _ in range(50):
         refused(workers, key=key, tokens=10)
-    end(hold, 10)
+    hold.close(tokens=10)
     limiter = workers.limiters[0]
     used = {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
     assert used == {"requests_per_minute": 1, "tokens_per_minute": 10, "concurrent": 0}
@@ -62,8 +62,8 @@ def test_places_under_way_come_back_once() -> None:
     error = refused(workers, 1, key=key)
     assert "has 1 requests under way" in error.message
     assert error.retry_after_s == 1.0
-    end(hold)
-    end(hold)
+    hold.close()
+    hold.close()
     admitted(workers, 1, key=key)
     refused(workers, 0, key=key)
 
@@ -82,7 +82,7 @@ def test_what_a_dead_worker_had_under_way_comes_back() -> None:
 
 def test_tokens_are_reserved_by_the_mean_and_corrected() -> None:
     workers, key = Workers(), {"tokens_per_minute": 1000}
-    end(admitted(workers, key=key, tokens=10), 240)
+    admitted(workers, key=key, tokens=10).close(tokens=240)
     for _ in range(3):
         admitted(workers, key=key, tokens=10)  # 240, as the one before
     error = refused(workers, key=key, tokens=10)
@@ -95,7 +95,7 @@ def test_a_first_burst_is_no_way_around_a_limit_of_tokens() -> None:
     workers, key = Workers(), {"tokens_per_minute": 8 * USUAL}
     holds = [admitted(workers, key=key, tokens=10) for _ in range(8)]
     assert refused(workers, key=key, tokens=10).retry_after_s == BUSY_S
-    end(holds.pop(), 50)  # now it is known
+    holds.pop().close(tokens=50)  # now it is known
     for _ in range(19):
         admitted(workers, key=key, tokens=10)  # of what is left, 50 each
     refused(workers, key=key, tokens=10)
@@ -112,18 +112,18 @@ def test_a_mean_is_remembered_when_its_counters_are_given_back() -> None:
     """A client that pauses for two minutes is no stranger."""
     workers, who = Workers(), caller(tokens_per_minute=100_000)
     limiter, meters = workers.limiters[0], workers.meters[0]
-    end(limiter.admit(limiter.of_caller(who), 10), 20_000)
+    limiter.reserve(limiter.of_caller(who), 10).close(tokens=20_000)
     workers.clock.advance(UNUSED_S + 1.0)
     meters.tidy()
     for _ in range(5):
-        limiter.admit(limiter.of_caller(who), 10)
+        limiter.reserve(limiter.of_caller(who), 10)
     with pytest.raises(GatewayError):
-        limiter.admit(limiter.of_caller(who), 10)
+        limiter.reserve(limiter.of_caller(who), 10)
 
 
 def test_a_request_larger_than_the_limit_waits_for_an_empty_window() -> None:
     workers, key = Workers(), {"tokens_per_minute": 100}
-    end(admitted(workers, key=key, tokens=5000), 5000)
+    admitted(workers, key=key, tokens=5000).close(tokens=5000)
     refused(workers, key=key, tokens=1)
     workers.clock.advance(60.25)
     admitted(workers, key=key, tokens=5000)
@@ -159,12 +159,12 @@ def test_all_patterns_that_match_a_model_count() -> None:
 def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixture) -> None:
     workers, key = Workers(), {"requests_per_minute": 1, "concurrent": 1, "soft": True}
     limiter, exceeded = workers.limiters[0], [list[str]() for _ in range(4)]
-    holds = [limiter.admit(limiter.of_caller(caller(**key)), exceeded=one) for one in exceeded]
+    holds = [limiter.reserve(limiter.of_caller(caller(**key)), exceeded=one) for one in exceeded]
     assert exceeded == [[], *[["concurrent; scope=key"]] * 3]
     assert workers.counters.counts == {("limit_exceeded", "key", "concurrent"): 3}
     assert len(caplog.messages) == 1
     for hold in holds:
-        end(hold)
+        hold.close()
     limiter = workers.limiters[0]
     assert [(one.used, one.over) for one in limiter.list_usage(limiter.of_caller(caller(**key)))] == [(4, 0), (0, 3)]
 
@@ -197,8 +197,8 @@ def test_all_workers_see_whose_requests_were_refused_and_by_which_limit() -> Non
 def test_figures_change_and_counts_stay() -> None:
     """As a reload does it."""
     workers = Workers()
-    end(admitted(workers, key={"requests_per_minute": 1}))
-    end(admitted(workers, key={"requests_per_minute": 2}))
+    admitted(workers, key={"requests_per_minute": 1}).close()
+    admitted(workers, key={"requests_per_minute": 2}).close()
     refused(workers, key={"requests_per_minute": 2})
 
 
@@ -206,11 +206,11 @@ def test_a_run_is_a_request_and_its_calls_take_tokens() -> None:
     workers, who = Workers(), caller(requests_per_minute=1, tokens_per_minute=100)
     limiter = workers.limiters[0]
     rules = limiter.of_caller(who)
-    run = limiter.admit(rules, tokens=1, reserves=False)
-    end(limiter.admit(rules, tokens=60, requests=0), 60)
+    run = limiter.reserve(rules, tokens=1, reserves=False)
+    limiter.reserve(rules, tokens=60, requests=0).close(tokens=60)
     with pytest.raises(GatewayError, match="100 tokens per minute"):
-        limiter.admit(rules, tokens=60, requests=0)
-    end(run)
+        limiter.reserve(rules, tokens=60, requests=0)
+    run.close()
     assert {one.limit: one.used for one in limiter.list_usage(rules)} == {
         "requests_per_minute": 1,
         "tokens_per_minute": 60,
@@ -228,11 +228,11 @@ def test_never_more_than_the_limits_and_never_less(done: list[tuple[int, int, fl
     """`concurrent` 2 and 4 a minute, by three workers: refused exactly if a plain list says that there is no room."""
     workers, key = Workers(3), {"requests_per_minute": 4, "concurrent": 2}
     made: list[int] = []
-    open_: list[Hold] = []
+    open_: list[Reservation] = []
     for place, ends, later_s in done:
         workers.clock.advance(later_s)
         for hold in open_[:ends]:
-            end(hold)
+            hold.close()
         del open_[:ends]
         tick = int(workers.clock() / TICK_S)
         recent = [one for one in made if one > tick - TICKS]

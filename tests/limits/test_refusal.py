@@ -3,10 +3,10 @@
 import pytest
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.meters import Meters
+from gateway.limits.counter_registry import Meters
+from gateway.limits.limit_rule import LimitRule, Over
 from gateway.limits.refusal import build_ratelimit_fields, duration, refusal
-from gateway.limits.rule import LimitRule, Over
-from gateway.limits.shared import SharedCounters
+from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, in_dollars

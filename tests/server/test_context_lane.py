@@ -14,8 +14,8 @@ from gateway.config import ConfigError, Settings
 from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import StoredRun
-from gateway.limits.meters import Meters
-from gateway.limits.shared import SharedCounters
+from gateway.limits.counter_registry import Meters
+from gateway.limits.shared_memory import SharedCounters
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey

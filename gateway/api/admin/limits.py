@@ -10,7 +10,7 @@ from gateway.api.request import VIEWING, Authorise, parse_query
 from gateway.api.views import list_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.storage.store import Json
-from gateway.limits.usage import LimitUsage
+from gateway.limits.limit_status import LimitUsage
 
 LIMITS: Final = "/context/limits"
 

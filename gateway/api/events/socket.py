@@ -29,7 +29,7 @@ from gateway.api.request import (
 from gateway.api.views import decided_view, error_view
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.lanes.local import Facade
+from gateway.lanes.aiohttp_adapter import Facade
 from gateway.lanes.websocket import websocket
 from gateway.runs.decision_messages import ADDED
 

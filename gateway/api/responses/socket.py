@@ -38,7 +38,7 @@ from gateway.dialects.responses.request import ResponseRequest, parse_request_bo
 from gateway.http.client_frames import ClientFrames
 from gateway.http.error_response import new_request_id
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import note
+from gateway.lanes.aiohttp_adapter import note
 from gateway.lanes.websocket import PageSocket, websocket
 from gateway.runs.run_id import new_run_id
 

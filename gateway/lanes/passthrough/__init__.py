@@ -1,1 +1,1 @@
-"""The passthrough lane: one request spliced to one upstream connection; what it sends, answers, counts, ends as."""
+"""The passthrough lane: one request relayed over one upstream connection, with a dispatcher and observers."""

@@ -5,26 +5,37 @@ nothing moved in either direction for the upstream's idle time.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from gateway.auth.keyring import Key
-from gateway.lanes.transaction import SENDING, Client
+from gateway.lanes.client import SENDING, Client
+from gateway.lanes.passthrough.observers.observer import Observer
 from gateway.upstream.connection import UpstreamConnection
 
 
 class Tunnel:
     """A client connection and an upstream connection, joined."""
 
-    __slots__ = ("_client", "_client_ended", "_idle_s", "_moved", "_upstream", "_upstream_ended", "key")
+    __slots__ = ("_client", "_client_ended", "_idle_s", "_moved", "_observers", "_upstream", "_upstream_ended", "key")
 
     mode = "tunnel"
     streaming = False
 
-    def __init__(self, client: Client, upstream: UpstreamConnection, *, idle_s: float, key: Key | None) -> None:
-        """`key` opened it, if it took one."""
+    def __init__(
+        self,
+        client: Client,
+        upstream: UpstreamConnection,
+        *,
+        idle_s: float,
+        key: Key | None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """`key` opened it, if it took one. `observers` are those of the exchange whose place it takes."""
         self.key = key
         self._client = client
         self._upstream = upstream
         self._idle_s = idle_s
+        self._observers = observers
         self._moved = client.listener.clock()
         self._client_ended = False
         self._upstream_ended = False
@@ -50,12 +61,14 @@ class Tunnel:
             self._upstream.pool.finish(self._upstream)
         else:
             self._upstream.abort()
+        self._tell_end()
 
     def upstream_lost(self, error: Exception | None) -> None:
         if error is None:
             self._client.turn_done(keep=False)
         else:
             self._client.abort()
+        self._tell_end()
 
     def client_full(self) -> None:
         self._upstream.pause()
@@ -73,6 +86,10 @@ class Tunnel:
         if now - self._moved > self._idle_s:
             self._client.listener.metrics.deadlines["idle"] += 1
             self._client.abort()
+
+    def _tell_end(self) -> None:
+        for observer in self._observers:
+            observer.on_tunnel_ended()
 
     def _half_closed(self, other: asyncio.Transport) -> bool:
         """Pass a FIN on. False, which closes, once both sides have sent theirs or FIN cannot be sent (TLS)."""

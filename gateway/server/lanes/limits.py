@@ -10,12 +10,12 @@ from gateway.config.schema.allowances import AllowanceSettings
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock, Counters
+from gateway.limits.budget_reader import BudgetReader, counts_towards
 from gateway.limits.budgets import Budgets, Counted, Scope
+from gateway.limits.counter_registry import Meters
 from gateway.limits.fullest import Limited, fullest
+from gateway.limits.limit_rule import key_id
 from gateway.limits.limiter import Limiter
-from gateway.limits.meters import Meters
-from gateway.limits.reading import BudgetReader, counts_towards
-from gateway.limits.rule import key_id
 from gateway.server.worker_services import WorkerServices
 from gateway.usage.ledger import Ledger
 
@@ -52,7 +52,7 @@ def build_shared_limiter(settings: Settings, shared: WorkerServices) -> Limiter:
         budgets=shared.budgets,
         clock=shared.clock,
         counters=shared.counters,
-        catch_up=shared.unread.read,
+        catch_up=shared.usage_batch.read,
     )
 
 

@@ -13,8 +13,10 @@ from gateway.config.prices import load_prices
 from gateway.config.prompts import prompt_texts
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
-from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.router import AcceptLimits, ClientTimeouts, Router
+from gateway.lanes.client import ClientTimeouts
+from gateway.lanes.passthrough.observers.features import features_of
+from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
+from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
@@ -40,7 +42,7 @@ def build_router(
     own_paths: Collection[bytes],
     lent: LentKeys | None = None,
     recorded: Recorded | None = None,
-    unread: Unread | None = None,
+    usage_batch: UsageBatch | None = None,
     stored: StoredKeys | None = None,
     limiter: Limiter | None = None,
     now_s: Callable[[], float] = time.time,
@@ -48,8 +50,8 @@ def build_router(
 ) -> Router:
     """Build the router of the data listener.
 
-    `lent` are the tokens of the console, `recorded` takes the usage, `unread` are the answers whose usage is not read
-    yet, `stored` are the keys of the store, `limiter` has the limits, and `tracer` makes traces.
+    `lent` are the tokens of the console, `recorded` takes the usage, `usage_batch` has the answers whose usage is not
+    read yet, `stored` are the keys of the store, `limiter` has the limits, and `tracer` makes traces.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -69,8 +71,12 @@ def build_router(
         timeouts=_timeouts(settings),
         models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
-        recorded=recorded if settings.usage.enabled else None,
-        unread=unread,
+        features=features_of(
+            recorded=recorded if settings.usage.enabled else None,
+            batch=usage_batch or UsageBatch(),
+            limiter=limiter,
+            tracer=tracer,
+        ),
         limiter=limiter,
         tracer=tracer,
     )

@@ -34,7 +34,7 @@ from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
-from gateway.limits.usage import LimitUsage
+from gateway.limits.limit_status import LimitUsage
 from gateway.server.lanes.limits import build_shared_limiter
 from gateway.server.pages.needs import Leave, PageNeeds
 from gateway.server.pages.status import StatusFacts

@@ -14,7 +14,7 @@ from gateway.config import LoadedConfig, Settings
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead
-from gateway.lanes.local import get_head, note
+from gateway.lanes.aiohttp_adapter import get_head, note
 from gateway.server.context_lane import LaneServices
 from gateway.server.lazy_service import FirstUse
 from gateway.server.worker_services import WorkerServices

@@ -6,7 +6,7 @@ import pytest
 from functional.several import CHAT, chat, several
 from functional.through import ask, client_of, post
 
-from gateway.lanes.passthrough import balanced
+from gateway.lanes.passthrough.dispatch import failover
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import Script
@@ -38,7 +38,7 @@ def gives_up(with_: bytes | None, *, behind: bytes = b"x" * 50) -> Script:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets from when on a body is slow, in seconds."""
-    return lambda seconds: monkeypatch.setattr(balanced, "SLOW_BODY_S", seconds)
+    return lambda seconds: monkeypatch.setattr(failover, "SLOW_BODY_S", seconds)
 
 
 ENDS = [None, b"", *map(answer, (502, 503, 504, 529)), head(200, [("Content-Length", "10")]) + b"half"]

@@ -4,9 +4,9 @@ import time
 
 from gateway.aio.clock import SystemClock
 from gateway.config import Settings
+from gateway.limits.counter_registry import Meters
 from gateway.limits.limiter import Limiter
-from gateway.limits.meters import Meters
-from gateway.limits.shared import SharedCounters
+from gateway.limits.shared_memory import SharedCounters
 from gateway.server.lanes.limits import build_limiter
 from gateway.telemetry.counters import ContextCounters
 from tests.limits.limiting import caller, in_dollars

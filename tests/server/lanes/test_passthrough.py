@@ -45,7 +45,7 @@ def chosen(found: Router, target: bytes) -> tuple[str, bytes]:
     if decided is None:
         return "own", target
     plan, _ = decided
-    return plan.pool.endpoint.name, plan.before.split(b" ")[1]
+    return plan.target.member.pool.endpoint.name, plan.target.head[0].split(b" ")[1]
 
 
 @pytest.mark.parametrize(

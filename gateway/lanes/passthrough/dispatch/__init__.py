@@ -1,0 +1,1 @@
+"""The choice of the endpoints of a passthrough request: one, by failover, by hedging, by the model."""

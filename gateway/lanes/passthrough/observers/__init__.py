@@ -1,0 +1,1 @@
+"""The features that follow a passthrough exchange, a file each: usage, limits, traces."""

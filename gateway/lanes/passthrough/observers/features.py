@@ -1,0 +1,24 @@
+"""The features that follow passthrough exchanges, in the order in which their observers hear of a phase."""
+
+from gateway.lanes.passthrough.observers.limit_observer import LimitFeature
+from gateway.lanes.passthrough.observers.observer import Feature
+from gateway.lanes.passthrough.observers.trace_observer import TraceFeature
+from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
+from gateway.lanes.passthrough.observers.usage_observer import UsageFeature
+from gateway.limits.limiter import Limiter
+from gateway.telemetry.tracing.tracer import Tracer
+from gateway.usage.tokens import Recorded
+
+
+def features_of(
+    *, recorded: Recorded | None, batch: UsageBatch, limiter: Limiter | None, tracer: Tracer | None
+) -> tuple[Feature, ...]:
+    """Return the features of a configuration; one that is off is not among them."""
+    found: list[Feature] = []
+    usage = UsageFeature(recorded, batch, limiter, reads_together=tracer is None)
+    found.append(usage)
+    if limiter is not None:
+        found.append(LimitFeature(limiter, reads_usage=usage.reads))
+    if tracer is not None:
+        found.append(TraceFeature(tracer))
+    return tuple(found)

@@ -1,0 +1,127 @@
+"""The phases of a passthrough exchange, as a feature sees them. An observer is one object of one exchange.
+
+The exchange knows no feature. It calls the observers of its plan at each phase, in their order. They may refuse the
+request (with a GatewayError, where it says so), read what passes, and say nothing else: no observer changes a byte that
+is relayed, but for the target of an attempt. A feature is one file here, with its `Feature` and its `Observer`;
+`features.py` collects them. The order of the phases is drawn in docs/architecture.md.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.passthrough.access_record import AccessRecord
+from gateway.lanes.passthrough.observers.tee import PayloadSink
+from gateway.lanes.passthrough.plan_records import Target
+
+#: The outcome of an exchange that an observer refused.
+REFUSED: Final = "limited"
+
+
+class Observer:
+    """The phases of one exchange, which do nothing by themselves."""
+
+    def on_request(self, length: int, body: bytes, grows: bool) -> None:
+        """Before anything is sent: `length` bytes are to come in all, or more if it `grows`; `body` is here.
+
+        Raises GatewayError: the request is refused.
+        """
+
+    def on_request_body(self, piece: bytes) -> None:
+        """Before a further piece of the body is sent. Raises GatewayError: refused, unless the response has begun."""
+
+    def on_model(self, model: str, body: Sequence[bytes]) -> None:
+        """Once the model is known that decides the upstream, with what is here of the body. Raises GatewayError."""
+
+    def on_upstream(self, upstream: str) -> None:
+        """Before an upstream is asked, where there is a choice. Raises GatewayError: it is passed over."""
+
+    def on_attempt_started(self, target: Target) -> Target:
+        """Before the head of an attempt is sent. Return the target, perhaps with further fields in its head."""
+        return target
+
+    def on_attempt_ended(self, target: Target, outcome: str, status: int) -> None:
+        """After an attempt whose response is not the client's; `status` 0: it had none."""
+
+    def on_response_head(self, content_coding: Callable[[], bytes]) -> PayloadSink | None:
+        """Once the head is forwarded of a response whose body follows. Return what reads the payload, or None.
+
+        `content_coding` returns the Content-Encoding.
+        """
+        del content_coding
+        return None
+
+    def on_tunnel(self) -> None:
+        """Before the exchange closes because a tunnel takes its place."""
+
+    def on_tunnel_ended(self) -> None:
+        """After the end of the tunnel. It may come twice."""
+
+    def on_closed(self, outcome: str, error: GatewayError | None) -> bool:
+        """After the end, once for each exchange, however it ends.
+
+        Return whether the observer counts the exchange itself, a little later (`AccessRecord.count`).
+        """
+        del outcome, error
+        return False
+
+
+class ObserverFactory:
+    """Makes the observer of an exchange: of a `kind`, with what it takes before the record of the exchange."""
+
+    __slots__ = ("kind", "make")
+
+    def __init__(self, kind: Callable[..., Observer], *facts: object) -> None:
+        self.kind = kind
+        self.make: Callable[[AccessRecord], Observer] = partial(kind, *facts)
+
+    def takes(self, phase: str) -> bool:
+        """Return whether these observers do something at a phase."""
+        return getattr(self.kind, phase) is not getattr(Observer, phase)
+
+
+class Observers:
+    """The observers of a plan's exchanges. A phase that none of them takes costs an exchange nothing."""
+
+    __slots__ = ("closing", "makers", "requested", "takes_attempts")
+
+    def __init__(self, factories: Iterable[ObserverFactory]) -> None:
+        factories = tuple(factories)
+        self.makers = tuple(factory.make for factory in factories)
+        #: The places of those that take the request, and of those that take the end.
+        self.requested = tuple(at for at, factory in enumerate(factories) if factory.takes("on_request"))
+        self.closing = tuple(at for at, factory in enumerate(factories) if factory.takes("on_closed"))
+        self.takes_attempts = any(factory.takes("on_attempt_started") for factory in factories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRequest:
+    """The facts of a plan's requests by which their observers are chosen.
+
+    `upstream` is the one that they go to, if no body or failure decides that. `upstreams` are all that they may go to
+    where there is a choice, and `by_model`: a model in the body chooses among these.
+    """
+
+    head: RequestHead
+    path: bytes
+    caller: Caller
+    upstream: str | None
+    upstreams: tuple[str, ...]
+    by_model: bool
+
+
+class Feature(Protocol):
+    """A feature of one configuration. `written_fields` are fields of the head that it writes in place of the client."""
+
+    @property
+    def written_fields(self) -> frozenset[bytes]: ...
+    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+        """Return what makes the observers of a plan's requests; None: the feature has no use for them.
+
+        Raises GatewayError: the requests are refused.
+        """
+        ...

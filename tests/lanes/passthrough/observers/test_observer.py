@@ -1,0 +1,153 @@
+"""The phases of an exchange: a feature of one file hears of each once, in order, and may refuse where it says so."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from lanes.assembled import assembled
+
+from gateway.contracts.errors import GatewayError
+from gateway.lanes.passthrough.access_record import AccessRecord
+from gateway.lanes.passthrough.observers.observer import Observer, ObserverFactory, Observers, PlannedRequest
+from gateway.lanes.passthrough.observers.tee import PayloadSink
+from gateway.lanes.passthrough.plan_records import Target
+from gateway.testing.scripts import answer, chunk, head, serve
+
+POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n"
+CHUNKED = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nTransfer-Encoding: chunked\r\n\r\n"
+REFUSAL = GatewayError("rate_limit_exceeded", "No more for now: try again later.", retry_after_s=1)
+
+
+class Payload:
+    """Keeps all of a payload."""
+
+    takes_ends = False
+    chunks = 1
+    is_late = False
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def keep(self, piece: bytes) -> None:
+        self.data += piece
+
+    def skip(self, length: int) -> None:
+        raise AssertionError("nothing may be left out")
+
+
+class Follower(Observer):
+    """An observer that notes the phases, and refuses in some."""
+
+    def __init__(self, feature: "Following", record: AccessRecord) -> None:
+        self._feature = feature
+        self._record = record
+
+    def _note(self, phase: str) -> None:
+        self._feature.phases.append(phase)
+        if phase in self._feature.refuses:
+            raise REFUSAL
+
+    def on_request(self, length: int, body: bytes, grows: bool) -> None:
+        self._note("request")
+
+    def on_request_body(self, piece: bytes) -> None:
+        self._note("body")
+
+    def on_model(self, model: str, body: Sequence[bytes]) -> None:
+        self._note(f"model {model}")
+
+    def on_upstream(self, upstream: str) -> None:
+        self._note("upstream")
+
+    def on_attempt_started(self, target: Target) -> Target:
+        self._note("started")
+        return target
+
+    def on_attempt_ended(self, target: Target, outcome: str, status: int) -> None:
+        self._note(f"ended {outcome} {status}")
+
+    def on_response_head(self, content_coding: Callable[[], bytes]) -> PayloadSink | None:
+        self._note(f"head {self._record.status} {content_coding().decode()}".rstrip())
+        self._feature.payload = Payload()
+        return self._feature.payload
+
+    def on_closed(self, outcome: str, error: GatewayError | None) -> bool:
+        self._note(f"closed {outcome}")
+        return False
+
+
+class Following:
+    """A feature that follows every exchange."""
+
+    written_fields = frozenset((b"x-secret",))
+
+    def __init__(self, *refuses: str) -> None:
+        self.refuses = refuses
+        self.phases: list[str] = []
+        self.payload: Payload | None = None
+
+    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+        return ObserverFactory(Follower, self)
+
+
+async def test_an_exchange_has_its_phases_in_order() -> None:
+    feature = Following()
+    async with assembled(serve(answer(200, b"all")), further=[feature]) as lane, lane.client() as client:
+        await client.send(POST)
+        await lane.until_inflight(1)
+        await client.send(b"{}")
+        assert (await client.read_response()).payload == b"all"
+    assert feature.phases == ["request", "started", "body", "closed ok"]
+
+
+async def test_a_payload_is_read_without_its_framing() -> None:
+    """The client gets the bytes as they came."""
+    said = head(200, [("Transfer-Encoding", "chunked"), ("Content-Encoding", "x")]) + chunk(b"one") + chunk(b"two")
+    feature = Following()
+    async with assembled(serve(said + b"0\r\n\r\n"), further=[feature, Following()]) as lane, lane.client() as client:
+        await client.send(POST + b"{}")
+        assert (await client.read_response()).payload == b"onetwo"
+    assert feature.phases == ["request", "started", "head 200 x", "closed ok"]
+    assert feature.payload is not None and feature.payload.data == b"onetwo"
+
+
+@pytest.mark.parametrize("two", [True, False])
+async def test_a_request_is_refused_before_anything_is_sent(two: bool) -> None:
+    """The client gets the observer's error, and each exchange closes once."""
+    feature = Following("request")
+    further = [Following(), feature] if two else [feature]
+    async with assembled(serve(answer(200, b"")), further=further) as lane, lane.client() as client:
+        await client.send(POST + b"{}")
+        assert (await client.read_response()).status == 429
+        assert not lane.upstream.requests
+    assert feature.phases == ["request", "closed limited"]
+
+
+async def test_a_growing_body_is_refused_in_the_middle() -> None:
+    feature = Following("body")
+    async with assembled(serve(answer(200, b"")), further=[feature]) as lane, lane.client() as client:
+        await client.send(CHUNKED)
+        await lane.until_inflight(1)
+        await client.send(b"2\r\n{}\r\n")
+        assert (await client.read_response()).status == 429
+    assert feature.phases == ["request", "started", "body", "closed limited"]
+
+
+async def test_a_field_that_a_feature_writes_is_not_the_clients() -> None:
+    async with assembled(serve(answer(200, b"")), further=[Following()]) as lane, lane.client() as client:
+        await client.send(POST.replace(b"\r\n\r\n", b"\r\nX-Secret: 1\r\nX-Other: 2\r\n\r\n{}"))
+        await client.read_response()
+        (request,) = lane.upstream.requests
+    assert request.values(b"x-other") and not request.values(b"x-secret")
+
+
+def test_a_phase_that_no_observer_takes_is_skipped() -> None:
+    """By the class of the observers, when the plan is made."""
+
+    class Silent(Observer):
+        def __init__(self, record: AccessRecord) -> None:
+            self.record = record
+
+    silent = Observers([ObserverFactory(Silent)])
+    assert (silent.requested, silent.closing, silent.takes_attempts) == ((), (), False)
+    mixed = Observers([ObserverFactory(Silent), ObserverFactory(Follower, Following())])
+    assert (mixed.requested, mixed.closing, mixed.takes_attempts) == ((1,), (1,), True)

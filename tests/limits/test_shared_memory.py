@@ -1,0 +1,87 @@
+"""The memory that workers share: names, rows, and what a dead worker leaves."""
+
+import os
+
+from gateway.limits import shared_memory
+from gateway.limits.shared_memory import SharedCounters
+
+from .limiting import counters
+
+
+def _in_child(work) -> int:
+    """Run `work` in a process of its own, as a worker is. Return its exit code."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = work() or 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_name_has_the_same_number_in_every_worker():
+    memory = SharedCounters(places=2)
+    mine = memory.hold("key ci requests", place=0, now_s=0.0)
+
+    assert _in_child(lambda: memory.hold("key ci requests", place=0, now_s=0.0)) == mine % 256
+    assert memory.hold("key other requests", place=0, now_s=0.0) != mine
+
+
+def test_many_names_all_have_numbers_of_their_own():
+    memory = SharedCounters(places=1)
+    numbers = [memory.hold(f"key {n}", place=0, now_s=0.0) for n in range(1000)]
+
+    assert len(set(numbers)) == 1000
+    assert numbers == [memory.hold(f"key {n}", place=0, now_s=0.0) for n in range(1000)]
+
+
+def test_a_name_has_no_number_once_there_is_no_room(monkeypatch):
+    monkeypatch.setattr(shared_memory, "COUNTERS", 4)
+    memory = SharedCounters(places=1)
+
+    assert None not in [memory.hold(name, place=0, now_s=0.0) for name in "abcd"]
+    assert memory.hold("e", place=0, now_s=0.0) is None
+    assert memory.hold("a", place=0, now_s=0.0) is not None
+
+
+def test_a_killed_worker_leaves_what_it_used_and_its_successor_clears_what_it_had_under_way():
+    memory = SharedCounters(places=2)
+    mine, other = counters(lambda: 101.0, memory=memory)
+
+    def die() -> None:
+        other.take(1, 7, 100.0)
+        os.kill(os.getpid(), 9)
+
+    assert _in_child(die) == -9
+    assert (mine.get_used("tokens", 101.0), mine.get_used("requests", 101.0), mine.present()) == (7, 1, 1)
+    memory.adopt(1)
+    assert (mine.get_used("tokens", 101.0), mine.get_used("requests", 101.0), mine.present()) == (7, 1, 0)
+
+
+def test_what_a_worker_has_under_way_survives_that_another_one_takes_its_place():
+    memory = SharedCounters(places=2)
+    mine, _ = counters(lambda: 100.0, memory=memory)
+    mine.take(1, 0, 100.0)
+    memory.adopt(1)
+
+    assert mine.present() == 1
+
+
+def test_workers_that_write_at_the_same_time_lose_nothing_and_never_exceed_a_limit():
+    limit, tries = 5000, 4000
+    workers, pids = counters(lambda: 100.0, places=4), []
+    for counter in workers:
+        pid = os.fork()
+        if not pid:
+            for _ in range(tries):
+                _, made, used = counter.take(1, 2, 100.0)
+                if made > limit or used > 2 * limit:
+                    counter.correct(-1, -2, counter.tick)
+            os._exit(0)
+        pids.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
+
+    used = workers[0].get_used("requests", 100.0)
+    assert limit - 8 <= used <= limit
+    assert workers[0].get_used("tokens", 100.0) == 2 * used
