@@ -37,8 +37,8 @@ Dangers.
 - `abort` must not touch the client's transport: it only removes keep-alive and closes the facade.
 - A reference cycle of transaction and facade would wait for the garbage collector. So the transaction does not refer
   to its facade.
-- Callbacks come late: `handler_closed`, `handler_refused` and `_continue_reading` check that `client.transaction` is
-  still this one.
+- Callbacks come late: `handler_closed`, `handler_refused` and `_read_on` check that `client.transaction` is still this
+  one.
 
 https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1 https://www.rfc-editor.org/rfc/rfc6455#section-4.2.2
 """

@@ -5,7 +5,14 @@ from typing import Final
 
 from gateway.limits.limit_rule import LimitMeter, LimitRule
 from gateway.limits.limiter import Limiter
-from gateway.limits.reservation import BYTES_A_TOKEN, Reservation, RulePlaces, SharedReservation
+from gateway.limits.reservation import (
+    BYTES_A_TOKEN,
+    AnyReservation,
+    Reservation,
+    RulePlaces,
+    SharedReservation,
+    join_reservations,
+)
 
 #: So many further rules are remembered: those of the upstreams and the models that requests go to.
 MORE: Final = 64
@@ -23,6 +30,7 @@ class Admission:
         "_clock",
         "_counts",
         "_is_new",
+        "_joined",
         "_looks",
         "_may_share",
         "_more",
@@ -40,6 +48,8 @@ class Admission:
         #: The places of a request for which there were some ahead in all rules: requests like it may share them.
         self._usual: SharedReservation | None = None
         self._looks: tuple[tuple[LimitMeter, RulePlaces], ...] = ()  # at the meter of each of its places
+        #: Two that were shared, and both as one.
+        self._joined: tuple[AnyReservation, ...] = (SharedReservation(()),) * 3
         self._more: dict[tuple[LimitRule, ...], Admission] = {}
         # Whether a rule counts the tokens of these requests, and whether perhaps none has told yet what it used.
         self._counts = self._is_new = takes_tokens and any(rule.most_tokens for rule in rules)
@@ -78,6 +88,16 @@ class Admission:
                 return None
             meter.ahead -= 1
         return usual
+
+    def join(self, before: AnyReservation, further: AnyReservation) -> AnyReservation:
+        """Return one reservation of both, of which `further` is one by these rules; the same one for the same two."""
+        known, shared, both = self._joined
+        if before is known and further is shared:
+            return both
+        both = join_reservations(before, further)
+        if both.is_shared:
+            self._joined = before, further, both
+        return both
 
     def reserve(self, body: bytes, length: int) -> Reservation:
         """Take a place in all rules for a request with what is here of its body, and its length in bytes.

@@ -108,7 +108,7 @@ class RulePlaces:
         if requests:
             self.counter.learn(used / requests, requests)
 
-    def without_tokens(self) -> "RulePlaces":
+    def drop_tokens(self) -> "RulePlaces":
         """Return the same place without reserved tokens, which it gives back."""
         self.counter.correct(0, -self.reserved, self.tick)
         return RulePlaces(self.counter, self.tick, 0, self.made)
@@ -163,7 +163,7 @@ class Reservation:
     def drop_tokens(self) -> None:
         """Reserve no tokens, and settle none: parts of the request take their own."""
         _release(self.places)
-        self.places = [one.without_tokens() for one in self.places]
+        self.places = [one.drop_tokens() for one in self.places]
 
 
 _CLOSED: Final = Reservation([])
@@ -197,12 +197,15 @@ class SharedReservation:
 AnyReservation: TypeAlias = Reservation | SharedReservation
 
 
-def joined(first: AnyReservation, *others: AnyReservation) -> AnyReservation:
+def join_reservations(first: AnyReservation, *others: AnyReservation) -> AnyReservation:
     """Return one reservation of the places of several, in their place."""
     if not others:
         return first
-    places = [place for one in (first, *others) for place in one.places]
-    return SharedReservation(places) if all(one.is_shared for one in (first, *others)) else Reservation(places)
+    places, is_shared = [*first.places], first.is_shared
+    for one in others:
+        places += one.places
+        is_shared = is_shared and one.is_shared
+    return SharedReservation(places) if is_shared else Reservation(places)
 
 
 class Settlement:

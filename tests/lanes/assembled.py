@@ -17,7 +17,7 @@ from gateway.lanes.aiohttp_adapter import take_back
 from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.listener import Listener
-from gateway.lanes.passthrough.observers.features import features_of
+from gateway.lanes.passthrough.observers.features import collect_features
 from gateway.lanes.passthrough.observers.observer import Feature
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.lanes.router import AcceptLimits, Router
@@ -72,7 +72,7 @@ def router(
     """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on. `further` are features of the test."""
     batch = usage_batch or UsageBatch()
     facts: dict[str, object] = {
-        "features": (*features_of(recorded=recorded, batch=batch, limiter=limiter, tracer=None), *further),
+        "features": (*collect_features(recorded=recorded, batch=batch, limiter=limiter, tracer=None), *further),
         "limiter": limiter,
         "routes": [Route(b"/v%d/" % (i + 1), i) for i in range(len(endpoints))],
         "groups": [alone(Pool(one, clock=ManualClock())) for one in endpoints],

@@ -9,6 +9,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.limits.admission import Admission, estimate_request_tokens
 from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.counter_registry import UNUSED_S
+from gateway.limits.reservation import SharedReservation
 
 from .limiting import Workers, caller
 
@@ -124,3 +125,15 @@ def test_meters_that_nobody_uses_are_gone_at_once() -> None:
     workers.clock.advance(UNUSED_S + 1)
     workers.meters[0].tidy()
     assert [one() for one in meters] == [None] * 9
+
+
+def test_two_shared_reservations_are_joined_once() -> None:
+    """So requests that end together are closed together. One of its own is joined each time."""
+    limiter = Workers().limiters[0]
+    admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=9)), takes_tokens=False)
+    first, second = SharedReservation(()), SharedReservation(())
+    both = admission.join(first, second)
+    assert both.is_shared and admission.join(first, second) is both
+    own = admission.reserve(b"{}", 2)
+    joint = admission.join(first, own)
+    assert joint.places == own.places and not joint.is_shared and admission.join(first, own) is not joint

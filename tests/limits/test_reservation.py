@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.limit_rule import USUAL
-from gateway.limits.reservation import LATER, LIMITED, Reservation, Settlement, SharedReservation, joined
+from gateway.limits.reservation import LATER, LIMITED, Reservation, Settlement, SharedReservation, join_reservations
 
 from .limiting import Workers, caller
 
@@ -121,10 +121,10 @@ def test_joined_reservations_are_closed_as_one() -> None:
     held = Held()
     limiter = held.workers.limiters[0]
     key, tenant = limiter.of_caller(held.who)
-    both = joined(limiter.reserve([key], 8), limiter.reserve([tenant], 8))
+    both = join_reservations(limiter.reserve([key], 8), limiter.reserve([tenant], 8))
     assert held.seen() == [1, USUAL, 1]
     both.close(tokens=30)
     assert held.seen() == [1, 30, 0]
     alone = SharedReservation(())
-    assert joined(alone) is alone and joined(alone, SharedReservation(())).is_shared
-    assert not joined(alone, Reservation([])).is_shared
+    assert join_reservations(alone) is alone and join_reservations(alone, SharedReservation(())).is_shared
+    assert not join_reservations(alone, Reservation([])).is_shared

@@ -196,7 +196,7 @@ class PlanBuilder:
         return groups[0].kept_bytes if takes else None
 
     def _observers(self, request: PlannedRequest) -> Observers | None:
-        found = (feature.observer_of(request) for feature in self._features)
+        found = (feature.choose_observer(request) for feature in self._features)
         factories = [factory for factory in found if factory is not None]
         return Observers(factories) if factories else None
 

@@ -211,9 +211,9 @@ class RequestRelay:
     # Attempts.
 
     @property
-    def has_observers(self) -> bool:
-        """Return whether an observer follows the exchange."""
-        return bool(self.observers)
+    def has_routed_observers(self) -> bool:
+        """Return whether an observer may refuse an upstream."""
+        return self.plan.observers is not None and bool(self.plan.observers.routed)
 
     def start_attempt(self, target: Target) -> Target:
         """Return a target as the request is to be sent there: an attempt begins."""
@@ -228,13 +228,15 @@ class RequestRelay:
 
     def choose_model(self, model: str, pieces: Sequence[bytes]) -> None:
         """Note the model of the request, with what is here of its body. Raises GatewayError: it may not go there."""
-        for observer in self.observers:
-            observer.on_model(model, pieces)
+        if self.plan.observers is not None:
+            for at in self.plan.observers.modelled:
+                self.observers[at].on_model(model, pieces)
 
     def choose_upstream(self, upstream: str) -> None:
         """Note that the request is about to go to an upstream. Raises GatewayError: it has no room there."""
-        for observer in self.observers:
-            observer.on_upstream(upstream)
+        if self.plan.observers is not None:
+            for at in self.plan.observers.routed:
+                self.observers[at].on_upstream(upstream)
 
     def switch_target(self, target: Target) -> None:
         """Send the request to this endpoint from now on."""

@@ -19,7 +19,7 @@ from gateway.http.response_head import (
     measure_regular,
 )
 from gateway.lanes.passthrough.last_event import LastEvent
-from gateway.lanes.passthrough.observers.tee import JoinedSinks, Tee, content_coding_in
+from gateway.lanes.passthrough.observers.tee import JoinedSinks, PayloadSink, Tee, read_content_coding
 from gateway.lanes.passthrough.request_relay import RequestRelay
 
 
@@ -65,15 +65,16 @@ class ResponseRelay(RequestRelay):
         elif self.upstream is None:
             return
         elif body.waiting:
-            self.upstream.yield_turn(self._answer_on)
+            self.upstream.yield_turn(self._read_on)
         elif isinstance(body, ChunkedBody) and body.passes_chunks:
             # Only between two chunks: the body's state does not change by a whole one, so it need not see it.
             write = self.client.transport.write
-            self.upstream.relay = write if self._tee is None else self._tee.relay_to(write)
-        if self._tee is not None and self.upstream is not None and self._is_tee_late():
+            self.upstream.relay = write if self._tee is None else self._tee.build_relay(write)
+        if self._tee is not None and self._tee.sink.is_late and self.upstream is not None:
+            self.moved = None  # the upstream may not go on, so it is not silent
             self.upstream.yield_turn(self._is_tee_late)
 
-    def _answer_on(self) -> bool:
+    def _read_on(self) -> bool:
         """Go on with what is here of the answer. Return whether more waits for another turn of the loop."""
         if self._is_tee_late():
             return True
@@ -135,15 +136,19 @@ class ResponseRelay(RequestRelay):
 
     def _tee_regular(self, data: bytes, head_bytes: int, left: int) -> None:
         """Let observers read the payload of a regular answer, of which `left` bytes are to come."""
-        self._tee = self._new_tee(lambda: content_coding_in(data[:head_bytes]))
+        self._tee = self._new_tee(lambda: read_content_coding(data[:head_bytes]))
         if self._tee is not None:
             self._tee.keep(data[head_bytes:])
-            self.response_body = self._tee.rest_of(left)
+            self.response_body = self._tee.build_rest(left)
 
     def _new_tee(self, content_coding: Callable[[], bytes]) -> Tee | None:
         """Return the way of the payload to the observers that read it; None: none does."""
-        found = (observer.on_response_head(content_coding) for observer in self.observers)
-        sinks = [sink for sink in found if sink is not None]
+        if self.plan.observers is None:
+            return None
+        sinks: list[PayloadSink] = []
+        for at in self.plan.observers.reading:
+            if (sink := self.observers[at].on_response_head(content_coding)) is not None:
+                sinks.append(sink)  # noqa: PERF401 - a comprehension is a call
         if not sinks:
             return None
         return Tee(sinks[0] if len(sinks) == 1 else JoinedSinks(sinks))
@@ -186,7 +191,7 @@ class ResponseRelay(RequestRelay):
         self._keep_client = head.framing != "close" and not dechunk and self._client_stays()
         self._framed = head.framing != "close" and not dechunk
         self._until_close = head.framing == "close"
-        self.response_body = body = self._body_of(head, payload_only=dechunk)
+        self.response_body = body = self._build_body(head, payload_only=dechunk)
         sharing = self.plan.policy.response_fields
         text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk, sharing=sharing)
         if head.status >= 400 and head.framing != "none" and (secret := self._secret):
@@ -204,12 +209,12 @@ class ResponseRelay(RequestRelay):
         record.note_head_forwarded(came)
         self._go_on(body)
 
-    def _body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
+    def _build_body(self, head: ResponseHead, *, payload_only: bool) -> Body:
         """Return the reader of the answer's body, which observers may read with it."""
         if self.observers:
             self._tee = self._new_tee(lambda: head.value(b"content-encoding") or b"")
             if self._tee is not None:
-                return self._tee.body_of(head, payload_only=payload_only)
+                return self._tee.build_body(head, payload_only=payload_only)
         return build_body(head, payload_only=payload_only)
 
     @property

@@ -14,7 +14,7 @@ from gateway.config.prompts import prompt_texts
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.client import ClientTimeouts
-from gateway.lanes.passthrough.observers.features import features_of
+from gateway.lanes.passthrough.observers.features import collect_features
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
@@ -71,7 +71,7 @@ def build_router(
         timeouts=_timeouts(settings),
         models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
-        features=features_of(
+        features=collect_features(
             recorded=recorded if settings.usage.enabled else None,
             batch=usage_batch or UsageBatch(),
             limiter=limiter,

@@ -1,9 +1,9 @@
 """The choice of the endpoints of a request: the phases of a dispatcher, and the one for a single endpoint.
 
-A dispatcher says where the attempts of one request go. The exchange tells it what happens, and it acts on the exchange:
-the exchange is an argument of each phase, so that neither keeps the other alive. `Direct` is for an upstream of one
-endpoint; `Failover` (failover.py) tries others, `Hedge` (hedge.py) asks two at once, and `ModelRouting`
-(model_routing.py) stands in front of those until the model of the request is known.
+A dispatcher says where the attempts of one request go. The exchange tells it what happens, and it acts on the exchange.
+That is an argument of each phase, so that neither keeps the other alive. `Direct` is for an upstream of one endpoint.
+`Failover` (failover.py) tries others, `Hedge` (hedge.py) asks two at once, and `ModelRouting` (model_routing.py) stands
+in front of those until the model of the request is known.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class DispatchedExchange(UpstreamTurn, Protocol):
     has_followed_attempts: bool
 
     @property
-    def has_observers(self) -> bool: ...
+    def has_routed_observers(self) -> bool: ...
     @property
     def is_under_way(self) -> bool: ...
     def start_attempt(self, target: Target) -> Target:

@@ -91,14 +91,14 @@ class Failover(Dispatcher):
             sticky=targets.sticky,
             model=model,
             fallbacks=targets.fallbacks,
-            enter=exchange.choose_upstream if exchange.has_observers else None,
+            enter=exchange.choose_upstream if exchange.has_routed_observers else None,
             caller=(caller.tenant, caller.name),
         )
         retry = targets.group.rules.retry
         if retry is not None and (kept_bytes := sum(map(len, pieces))) <= retry.body_bytes:
             self._kept, self._kept_bytes = pieces, kept_bytes
         exchange.pending = [b"", *pieces]
-        self._next(exchange, tries)
+        self._try_next(exchange, tries)
 
     def request_fed(self, exchange: DispatchedExchange, piece: bytes) -> None:
         if piece and self._kept is not None:
@@ -116,7 +116,7 @@ class Failover(Dispatcher):
 
     # Tries.
 
-    def _next(self, exchange: DispatchedExchange, tries: Tries) -> None:
+    def _try_next(self, exchange: DispatchedExchange, tries: Tries) -> None:
         """Begin a try, or wait for a place. `pending` is the whole request so far, but for its head."""
         try:
             member = tries.begin()
@@ -127,7 +127,7 @@ class Failover(Dispatcher):
         if member is None:
             exchange.connecting = exchange.client.listener.loop.create_task(self._wait(exchange, tries))
         else:
-            self._go(exchange, tries, member)
+            self._send(exchange, tries, member)
 
     async def _wait(self, exchange: DispatchedExchange, tries: Tries) -> None:
         """Wait in the queue of the upstream."""
@@ -138,15 +138,15 @@ class Failover(Dispatcher):
             self._refuse(exchange, error)
             return
         exchange.connecting = None
-        self._go(exchange, tries, member)
+        self._send(exchange, tries, member)
 
     async def _pause(self, exchange: DispatchedExchange, tries: Tries) -> None:
         """Wait before the same endpoint is asked again."""
         await asyncio.sleep(tries.pause_s)
         exchange.connecting = None
-        self._next(exchange, tries)
+        self._try_next(exchange, tries)
 
-    def _go(self, exchange: DispatchedExchange, tries: Tries, member: Member) -> None:
+    def _send(self, exchange: DispatchedExchange, tries: Tries, member: Member) -> None:
         """Send what is pending to an endpoint."""
         target, pending = self._targets.find(tries.group, member), exchange.pending
         if exchange.has_followed_attempts:
@@ -180,7 +180,7 @@ class Failover(Dispatcher):
             self._end(failed=None)
             exchange.respond_error(error, outcome=REFUSED if error.code in _LIMIT_CODES else "unavailable")
 
-    def _again(
+    def _try_again(
         self,
         exchange: DispatchedExchange,
         reason: str,
@@ -218,7 +218,7 @@ class Failover(Dispatcher):
         if tries.pause_s:
             exchange.connecting = exchange.client.listener.loop.create_task(self._pause(exchange, tries))
         else:
-            self._next(exchange, tries)
+            self._try_next(exchange, tries)
         return True
 
     def _waits_for_client(self, exchange: DispatchedExchange) -> bool:
@@ -250,20 +250,20 @@ class Failover(Dispatcher):
         if data.startswith(b"2", 9) and b"\r\n\r\n" in data:  # nearly always; no reason for another try
             self._pass(exchange, data, data[9:_STATUS_BYTES].decode("latin-1"))
             return
-        if data.startswith(b"1", 9) and not (data := self._after_interim(exchange, data)):
+        if data.startswith(b"1", 9) and not (data := self._skip_interims(exchange, data)):
             return
         status, end = data[9:_STATUS_BYTES].decode("latin-1"), data.find(b"\r\n\r\n")
         if end < 0 and may_become_head(data):
             self._seen = data  # if it ends here, nothing of it went to the client
             self._stale, exchange.repeat = False, None
-        elif end < 0 or not self._is_telling(status) or not self._refused_by(exchange, status, data, end + 4):
+        elif end < 0 or not self._is_telling(status) or not self._handle_refusal(exchange, status, data, end + 4):
             self._pass(exchange, data, status)
 
     def _is_telling(self, status: str) -> bool:
         """Return whether an answer with this status is looked at before it goes to the client."""
         return self._targets.group.is_telling(status)
 
-    def _after_interim(self, exchange: DispatchedExchange, data: bytes) -> bytes:
+    def _skip_interims(self, exchange: DispatchedExchange, data: bytes) -> bytes:
         """Return what follows interim answers that are not for the client: another endpoint can still answer."""
         method = exchange.record.head.method
         with suppress(ResponseError):  # it is reported where it is read
@@ -276,7 +276,7 @@ class Failover(Dispatcher):
                 self._seen, self._stale, exchange.repeat = b"", False, None
         return data
 
-    def _refused_by(self, exchange: DispatchedExchange, status: str, data: bytes, end: int) -> bool:
+    def _handle_refusal(self, exchange: DispatchedExchange, status: str, data: bytes, end: int) -> bool:
         """Handle an answer whose status is a reason for another try. Return whether one follows."""
         target, tries = exchange.target, self._tries
         assert tries is not None
@@ -291,7 +291,7 @@ class Failover(Dispatcher):
         code = "upstream_refused" if status in KEY_REFUSED else code
         tries.failure = GatewayError(code, text, retry_after_s=wanted_pause_s(head))
         outcome = "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok"
-        if not self._again(exchange, status, outcome, head=head, clean=clean):
+        if not self._try_again(exchange, status, outcome, head=head, clean=clean):
             return False
         pool.failures.note(text)
         return True
@@ -347,7 +347,7 @@ class Failover(Dispatcher):
         if tries is not None and tries.member is not None and error.code in UPSTREAMS_FAULT:
             reason = _REASONS.get(outcome, "reset") if self._sent else "connect"
             tries.failure = error
-            if self._again(exchange, reason, outcome):
+            if self._try_again(exchange, reason, outcome):
                 target.member.pool.failures.note(error.message)
                 return True
             if self._last is not None:

@@ -30,14 +30,14 @@ class Hedge(Failover):
     _waits: Waits | None = None  # of the upstream, while an attempt waits
     _waiting: DispatchedExchange | None = None
 
-    def _go(self, exchange: DispatchedExchange, tries: Tries, member: Member) -> None:
+    def _send(self, exchange: DispatchedExchange, tries: Tries, member: Member) -> None:
         # Each try may have one beside it, within the number of tries. Its wait goes on while it connects.
         self._end_wait()
         waits = self._targets.group.hedges
         if waits is not None:
             self._waits, self._waiting = waits, exchange
             waits.begin(self)
-        super()._go(exchange, tries, member)
+        super()._send(exchange, tries, member)
 
     def on_timeout(self) -> None:
         """Ask a second endpoint, if the whole request is here and there is one."""
@@ -54,7 +54,7 @@ class Hedge(Failover):
         self._second = second = HedgeRequest(self, exchange, tries, target, request)
         second.start()
 
-    def _again(
+    def _try_again(
         self,
         exchange: DispatchedExchange,
         reason: str,
@@ -65,7 +65,7 @@ class Hedge(Failover):
     ) -> bool:
         second = self._second
         if second is None:
-            return super()._again(exchange, reason, outcome, head=head, clean=clean)
+            return super()._try_again(exchange, reason, outcome, head=head, clean=clean)
         # The second request is already the next try.
         assert self._tries is not None
         exchange.end_attempt(exchange.target, outcome, int(reason) if reason.isdigit() else 0)

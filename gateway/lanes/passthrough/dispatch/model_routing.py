@@ -74,12 +74,11 @@ class ModelRouting(Dispatcher):
         except GatewayError as error:
             exchange.fail_soon(error, outcome="unavailable")
             return
-        if exchange.has_observers:
-            try:
-                exchange.choose_model(model or "", pieces)
-            except GatewayError as error:
-                exchange.fail_soon(error, outcome=REFUSED)
-                return
+        try:
+            exchange.choose_model(model or "", pieces)
+        except GatewayError as error:
+            exchange.fail_soon(error, outcome=REFUSED)
+            return
         kind = Failover if targets.group.hedges is None else Hedge
         exchange.dispatcher = dispatcher = kind(targets)
         dispatcher.begin(exchange, self._digits, pieces, model=model)

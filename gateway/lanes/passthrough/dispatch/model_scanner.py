@@ -59,7 +59,7 @@ class ModelField:
         self.done = False
         self._data = bytearray()
         self._at = 0
-        self._next = _BRACE
+        self._try_next = _BRACE
         self._start = 0  # of the string that is being read
         self._is_model = False  # the value belongs to the key
         self._depth = 0
@@ -81,13 +81,13 @@ class ModelField:
 
     def _step(self) -> bool:
         """Read one token. Return False if more bytes are needed."""
-        if self._next in (_IN_KEY, _IN_TEXT, _IN_NESTED_TEXT):
+        if self._try_next in (_IN_KEY, _IN_TEXT, _IN_NESTED_TEXT):
             return self._string()
-        if self._next == _IN_NESTED:
+        if self._try_next == _IN_NESTED:
             return self._nested()
-        if self._next == _IN_SCALAR:
+        if self._try_next == _IN_SCALAR:
             self._skip(_SCALAR)
-            self._next = _COMMA
+            self._try_next = _COMMA
             return self._at < len(self._data) or self._stay(_IN_SCALAR)
         self._skip(_SPACE)
         if self._at >= len(self._data):
@@ -95,7 +95,7 @@ class ModelField:
         return self._mark(self._data[self._at])
 
     def _stay(self, state: int) -> bool:
-        self._next = state
+        self._try_next = state
         return False
 
     def _skip(self, pattern: re.Pattern[bytes]) -> None:
@@ -105,15 +105,15 @@ class ModelField:
 
     def _mark(self, byte: int) -> bool:
         """Read a byte between two tokens."""
-        if self._next == _BRACE and byte == 0x7B:
-            self._next = _KEY
-        elif self._next == _KEY and byte == 0x22:
-            self._next, self._start = _IN_KEY, self._at
-        elif self._next == _COLON and byte == 0x3A:
-            self._next = _VALUE
-        elif self._next == _COMMA and byte == 0x2C:
-            self._next = _KEY
-        elif self._next == _VALUE and (byte == 0x22 or not self._is_model):
+        if self._try_next == _BRACE and byte == 0x7B:
+            self._try_next = _KEY
+        elif self._try_next == _KEY and byte == 0x22:
+            self._try_next, self._start = _IN_KEY, self._at
+        elif self._try_next == _COLON and byte == 0x3A:
+            self._try_next = _VALUE
+        elif self._try_next == _COMMA and byte == 0x2C:
+            self._try_next = _KEY
+        elif self._try_next == _VALUE and (byte == 0x22 or not self._is_model):
             return self._value(byte)
         else:  # the end of the object, a model that is no text, or no JSON
             self.done = True
@@ -124,13 +124,13 @@ class ModelField:
     def _value(self, byte: int) -> bool:
         """Begin to read a value."""
         if byte == 0x22:
-            self._next, self._start = _IN_TEXT, self._at
+            self._try_next, self._start = _IN_TEXT, self._at
             self._at += 1
         elif byte in b"{[":
-            self._next, self._depth = _IN_NESTED, 1
+            self._try_next, self._depth = _IN_NESTED, 1
             self._at += 1
         else:
-            self._next = _IN_SCALAR
+            self._try_next = _IN_SCALAR
         return True
 
     def _string(self) -> bool:
@@ -140,19 +140,19 @@ class ModelField:
         self._at = found.end()
         if not found[1]:
             return False
-        if self._next == _IN_NESTED_TEXT:
-            self._next = _IN_NESTED
+        if self._try_next == _IN_NESTED_TEXT:
+            self._try_next = _IN_NESTED
             return True
-        if self._next == _IN_TEXT and not self._is_model:
-            self._next = _COMMA
+        if self._try_next == _IN_TEXT and not self._is_model:
+            self._try_next = _COMMA
             return True
         try:
             text = json.loads(self._data[self._start : self._at])
         except ValueError:
             self.done = True
             return False
-        if self._next == _IN_KEY:
-            self._is_model, self._next = text == "model", _COLON
+        if self._try_next == _IN_KEY:
+            self._is_model, self._try_next = text == "model", _COLON
             return True
         self.model, self.done = text, True
         return False
@@ -165,11 +165,11 @@ class ModelField:
         byte = self._data[self._at]
         self._at += 1
         if byte == 0x22:
-            self._next = _IN_NESTED_TEXT
+            self._try_next = _IN_NESTED_TEXT
         elif byte in b"{[":
             self._depth += 1
         else:
             self._depth -= 1
             if not self._depth:
-                self._next = _COMMA
+                self._try_next = _COMMA
         return True

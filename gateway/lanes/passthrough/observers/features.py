@@ -10,7 +10,7 @@ from gateway.telemetry.tracing.tracer import Tracer
 from gateway.usage.tokens import Recorded
 
 
-def features_of(
+def collect_features(
     *, recorded: Recorded | None, batch: UsageBatch, limiter: Limiter | None, tracer: Tracer | None
 ) -> tuple[Feature, ...]:
     """Return the features of a configuration; one that is off is not among them."""

@@ -19,7 +19,7 @@ from gateway.lanes.path_normalization import may_make
 from gateway.limits.admission import Admission
 from gateway.limits.limit_rule import LimitRule
 from gateway.limits.limiter import Limiter
-from gateway.limits.reservation import BYTES_A_TOKEN, NEVER, AnyReservation, Reservation, joined
+from gateway.limits.reservation import BYTES_A_TOKEN, NEVER, AnyReservation, Reservation, join_reservations
 
 
 class LimitFeature:
@@ -32,7 +32,7 @@ class LimitFeature:
         self._limiter = limiter
         self._reads_usage = reads_usage
 
-    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+    def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         """Return what makes the observers of requests with limits. Raises GatewayError (overloaded): uncountable."""
         limiter, upstream = self._limiter, request.upstream
         own = () if upstream is None else limiter.of_upstream(upstream)
@@ -116,13 +116,16 @@ class LimitObserver(Observer):
         admission = self._admission.with_rules(rules)
         shared = None if self._grows else admission.share(self._length)
         assert self._parts is not None
-        self._parts.append((shared or admission.reserve(b"".join(self._body), self._length), rules))
-        self._join()
+        more = shared or admission.reserve(b"".join(self._body), self._length)
+        self._parts.append((more, rules))
+        before = self._record.reservation
+        assert before is not None
+        self._record.reservation = admission.join(before, more)
 
     def _join(self) -> None:
         """Make one reservation of all parts."""
         assert self._parts is not None
-        self._record.reservation = joined(*[reservation for reservation, _ in self._parts])
+        self._record.reservation = join_reservations(*[reservation for reservation, _ in self._parts])
 
     def on_tunnel(self) -> None:
         reservation, self._record.reservation = self._record.reservation, None

@@ -87,15 +87,23 @@ class ObserverFactory:
 class Observers:
     """The observers of a plan's exchanges. A phase that none of them takes costs an exchange nothing."""
 
-    __slots__ = ("closing", "makers", "requested", "takes_attempts")
+    __slots__ = ("closing", "makers", "modelled", "reading", "requested", "routed", "takes_attempts")
 
     def __init__(self, factories: Iterable[ObserverFactory]) -> None:
         factories = tuple(factories)
         self.makers = tuple(factory.make for factory in factories)
-        #: The places of those that take the request, and of those that take the end.
-        self.requested = tuple(at for at, factory in enumerate(factories) if factory.takes("on_request"))
-        self.closing = tuple(at for at, factory in enumerate(factories) if factory.takes("on_closed"))
-        self.takes_attempts = any(factory.takes("on_attempt_started") for factory in factories)
+        # The places of those that take a phase.
+        self.requested = _places(factories, "on_request")
+        self.modelled = _places(factories, "on_model")
+        self.routed = _places(factories, "on_upstream")
+        self.reading = _places(factories, "on_response_head")
+        self.closing = _places(factories, "on_closed")
+        self.takes_attempts = bool(_places(factories, "on_attempt_started"))
+
+
+def _places(factories: Sequence[ObserverFactory], phase: str) -> tuple[int, ...]:
+    """Return where the factories stand whose observers take a phase."""
+    return tuple(at for at, factory in enumerate(factories) if factory.takes(phase))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +127,7 @@ class Feature(Protocol):
 
     @property
     def written_fields(self) -> frozenset[bytes]: ...
-    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+    def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         """Return what makes the observers of a plan's requests; None: the feature has no use for them.
 
         Raises GatewayError: the requests are refused.

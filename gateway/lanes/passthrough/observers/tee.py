@@ -75,15 +75,15 @@ class Tee:
         self._run: list[bytes] | None = None  # whole chunks that went past, to be kept together
         self._ring: deque[bytes] | None = None  # the last ones, once the beginning is there
 
-    def body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
+    def build_body(self, head: ResponseHead, *, payload_only: bool) -> Body:
         """Return the reader of the body that follows `head`, as `response_head.body_of` does, with a copy."""
-        return teed_body_of(head, self.keep, payload_only=payload_only)
+        return build_teed_body(head, self.keep, payload_only=payload_only)
 
-    def rest_of(self, left: int) -> LengthBody:
+    def build_rest(self, left: int) -> LengthBody:
         """Return the reader of the last `left` bytes of a body, with a copy."""
         return TeedLengthBody(left, self.keep)
 
-    def relay_to(self, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    def build_relay(self, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
         """Return what takes whole chunks, and writes them on."""
         if not self.sink.takes_ends:
             if self._run is None:
@@ -175,7 +175,7 @@ class TeedChunkedBody(ChunkedBody):
         return passed
 
 
-def teed_body_of(head: ResponseHead, keep: Keep, *, payload_only: bool) -> LengthBody | OpenBody | ChunkedBody:
+def build_teed_body(head: ResponseHead, keep: Keep, *, payload_only: bool) -> LengthBody | OpenBody | ChunkedBody:
     """Return the reader of the body that follows `head`, as `body_of` does, with a copy for `keep`."""
     if head.framing == "chunked":
         return TeedChunkedBody(keep, payload_only=payload_only)
@@ -184,7 +184,7 @@ def teed_body_of(head: ResponseHead, keep: Keep, *, payload_only: bool) -> Lengt
     return TeedLengthBody(head.length, keep)
 
 
-def content_coding_in(head: bytes) -> bytes:
+def read_content_coding(head: bytes) -> bytes:
     """Return the Content-Encoding of a regular head, which was not parsed."""
     found = _CODING.search(head)
     return found[1].strip() if found is not None else b""

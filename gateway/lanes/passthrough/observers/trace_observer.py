@@ -32,7 +32,7 @@ class TraceFeature:
         self._tracer = tracer
         self.written_fields = TRACE_FIELDS if tracer.passthrough else frozenset[bytes]()
 
-    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+    def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         """Return what makes the observers of a plan's requests, which may all come from one span."""
         return ObserverFactory(TraceObserver, self._tracer, self._tracer.find_trusted_sender(find_sender(request.head)))
 
@@ -65,7 +65,7 @@ class TraceObserver(Observer):
             return target
         context = self._tracer.below(self._trace)
         if self._tracer.passthrough:
-            target = _with_fields(target, context)
+            target = _add_fields(target, context)
         self._attempts.append(Attempt(target, context, perf_counter()))
         return target
 
@@ -102,13 +102,13 @@ class TraceObserver(Observer):
         facts = (self._trace, began_ns, now_ns, head.method, head.path, route, "passthrough", record.status)
         failure = (error.code if error is not None else "") or ("" if outcome in ("ok", "error") else outcome)
         self._tracer.send(server_span(*facts, failure=failure, attributes=attributes))
-        answering = self._answering()
+        answering = self._find_answering()
         for number, one in enumerate(self._attempts):
             if one.outcome not in _UNASKED:
                 more = self._model_facts(one.target) if one is answering else {}
                 self._tracer.send(self._attempt_span(one, number, now_ns - int(now * 1e9), more))
 
-    def _answering(self) -> Attempt | None:
+    def _find_answering(self) -> Attempt | None:
         """Return the last attempt with the target of the answer that the client got."""
         return next((one for one in reversed(self._attempts) if one.target is self._record.target), None)
 
@@ -156,7 +156,7 @@ class TraceObserver(Observer):
                 "http.response.status_code": status or None,
                 "server.address": endpoint.host,
                 "server.port": endpoint.port,
-                "url.full": endpoint.origin + _path_of(target),
+                "url.full": endpoint.origin + _read_path(target),
                 "twolane.upstream": endpoint.name,
                 "twolane.endpoint": target.endpoint,
                 "twolane.outcome": one.outcome,
@@ -166,12 +166,12 @@ class TraceObserver(Observer):
         )
 
 
-def _path_of(target: Target) -> str:
+def _read_path(target: Target) -> str:
     """Return the path at an endpoint, without the query, which may hold keys."""
     return target.head[0].split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")
 
 
-def _with_fields(target: Target, context: TraceContext) -> Target:
+def _add_fields(target: Target, context: TraceContext) -> Target:
     """Return the target with a trace context at the end of its head, which has none of the client's."""
     before, after = target.head
     more = context.lines + b"\r\n"

@@ -60,7 +60,7 @@ class PendingUsage(Protocol):
         ...
 
 
-def meter_of(recorded: Recorded, undecoded: DecodingQueue, *, makes: bool, path: bytes) -> UsageMeter:
+def build_meter(recorded: Recorded, undecoded: DecodingQueue, *, makes: bool, path: bytes) -> UsageMeter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
@@ -76,5 +76,5 @@ def meter_of(recorded: Recorded, undecoded: DecodingQueue, *, makes: bool, path:
 
 
 def asks_model(path: bytes, *, makes: bool) -> bool:
-    """Return whether requests to a path, however that is spelled, are texts for a model. `makes`: see `meter_of`."""
+    """Return whether requests to a path, however that is spelled, are texts for a model. `makes`: see `build_meter`."""
     return makes and (generates(path) or computes(path))

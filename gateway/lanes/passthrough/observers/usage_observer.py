@@ -22,9 +22,9 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.observer import Observer, ObserverFactory, PlannedRequest
-from gateway.lanes.passthrough.observers.tee import LAST_CHUNKS, Keep, PayloadSink, content_coding_in
+from gateway.lanes.passthrough.observers.tee import LAST_CHUNKS, Keep, PayloadSink, read_content_coding
 from gateway.lanes.passthrough.observers.usage_batch import MOST, UsageBatch
-from gateway.lanes.passthrough.observers.usage_meter import UsageMeter, meter_of
+from gateway.lanes.passthrough.observers.usage_meter import UsageMeter, build_meter
 from gateway.lanes.path_normalization import may_make
 from gateway.limits.limiter import Limiter
 from gateway.limits.reservation import LATER
@@ -67,31 +67,47 @@ class UsageFeature:
         """Return whether the tokens of a caller's requests are read."""
         return self._recorded is not None or (self._limiter is not None and self._limiter.counts_tokens(caller))
 
-    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+    def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         """Return what makes the observers of requests whose tokens are recorded, or count for limits."""
         if not self.reads(request.caller):
             return None
         recorded = self._recorded or _record_nowhere
         makes = may_make(request.head.method, has_body=request.head.has_body)
-        meter = meter_of(recorded, self._batch.undecoded, makes=makes, path=request.path)
+        meter = build_meter(recorded, self._batch.undecoded, makes=makes, path=request.path)
         return ObserverFactory(UsageObserver, meter, self._batch if meter.waits and self._reads_together else None)
 
 
 class AnswerSink:
-    """Keeps the payload of one answer, which may be compressed."""
+    """Keeps the payload of one answer."""
 
-    def __init__(self, kept: AnswerBuffer, keep: Keep, decoding: AnswerDecoder | None, *, is_plain: bool) -> None:
+    __slots__ = ("_kept", "keep", "skip")
+
+    chunks = LAST_CHUNKS
+    is_late = False
+
+    def __init__(self, kept: AnswerBuffer, keep: Keep) -> None:
+        self._kept = kept
         self.keep = keep
         self.skip = kept.skip
-        self._kept = kept
-        self._decoding = decoding
-        self._is_plain = is_plain
-        self.chunks = LAST_CHUNKS if is_plain else 1  # what cannot be decoded is known by the chunk
 
     @property
     def takes_ends(self) -> bool:
         """Return whether the beginning of the answer is there, so that its last chunks are enough."""
-        return self._is_plain and self._kept.is_begun
+        return self._kept.is_begun
+
+
+class CodedAnswerSink:
+    """Keeps the payload of one answer with a Content-Encoding, if it can be decoded."""
+
+    __slots__ = ("_decoding", "keep", "skip")
+
+    chunks = 1  # what cannot be decoded is known by the chunk
+    takes_ends = False
+
+    def __init__(self, kept: AnswerBuffer, keep: Keep, decoding: AnswerDecoder | None) -> None:
+        self.keep = keep
+        self.skip = kept.skip
+        self._decoding = decoding
 
     @property
     def is_late(self) -> bool:
@@ -144,7 +160,7 @@ class UsageObserver(Observer):
             self._note_usage(RequestUsage(rejected=True))
         elif not self.meter.reads or not record.sent_at or _makes_nothing(answered):
             self._note_usage(RequestUsage(cut=not is_whole))
-        elif self._waits():
+        elif self._is_undecoded():
             self.read_late(cut=not is_whole)
             return
         else:
@@ -155,13 +171,13 @@ class UsageObserver(Observer):
     def read(self, *, cut: bool = False) -> int:
         """Read the answer, which may have been cut, and record what it used. Return its tokens."""
         try:
-            usage, model = self._usage(cut)
+            usage, model = self._read_usage(cut)
         except Exception:  # the request for which it is read may be another one, and must not suffer
             log.exception("the usage in an answer could not be read, so it is estimated by the request")
-            usage, model = RequestUsage(self._asked_tokens(), cut=cut, estimated=True), ""
-        return self._note_usage(usage, model, self._times(usage) if model and self.record.came else None)
+            usage, model = RequestUsage(self._estimate_asked_tokens(), cut=cut, estimated=True), ""
+        return self._note_usage(usage, model, self._build_times(usage) if model and self.record.came else None)
 
-    def _times(self, usage: RequestUsage) -> Times:
+    def _build_times(self, usage: RequestUsage) -> Times:
         """Return the times of an answer of a model."""
         record = self.record
         is_told = record.streaming and not (usage.cut or usage.estimated)
@@ -176,7 +192,7 @@ class UsageObserver(Observer):
         record = self.record
         if record.reservation is not None:
             record.reservation = record.reservation.close("ok", LATER)
-        if self._waits():
+        if self._is_undecoded():
             assert self.decoding is not None
             self.decoding.when_done(partial(self.read_late, cut=cut))
             return
@@ -194,10 +210,10 @@ class UsageObserver(Observer):
         self.meter.record(record.target, usage, model, times)
         return record.tokens
 
-    def _usage(self, cut: bool) -> tuple[RequestUsage, str]:
+    def _read_usage(self, cut: bool) -> tuple[RequestUsage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
         meter = self.meter
-        head, tail, length = self._answer()
+        head, tail, length = self._read_answer()
         is_stream = not head.lstrip().startswith((b"{", b"["))  # whatever its content type says
         found = of_stream(head, tail) if is_stream else of_whole(head, tail)
         if found.tokens is None:
@@ -218,47 +234,47 @@ class UsageObserver(Observer):
         if tokens is None or not tokens.input:
             counted = 0 if tokens is None or found.partial else tokens.output
             return RequestUsage(
-                self._asked_tokens()._replace(output=counted or answered), cut=cut, estimated=True
+                self._estimate_asked_tokens()._replace(output=counted or answered), cut=cut, estimated=True
             ), found.model
         tokens = tokens._replace(output=max(tokens.output, answered))
         return RequestUsage(tokens, cut=cut, estimated=True), found.model
 
-    def _asked_tokens(self) -> TokenCounts:
+    def _estimate_asked_tokens(self) -> TokenCounts:
         """Return an estimate of the tokens of the request."""
         meter = self.meter
         return TokenCounts(ceil(self.record.received_bytes / meter.asked_bytes)) if meter.asked_bytes else TokenCounts()
 
-    def _answer(self) -> tuple[bytes, bytes | None, int]:
+    def _read_answer(self) -> tuple[bytes, bytes | None, int]:
         """Return the beginning and the end of the answer, or all of it and None, and its length."""
-        kept = self._kept_of_beginning()
+        kept = self._keep_beginning()
         if kept is None:
             body = self.record.beginning[len(self.record.beginning) - self.record.sent_bytes :]
             return body, None, len(body)
         return *kept.ends(), kept.length
 
-    def _waits(self) -> bool:
+    def _is_undecoded(self) -> bool:
         """Return whether the answer is compressed, and not decoded yet."""
-        self._kept_of_beginning()
+        self._keep_beginning()
         return self.decoding is not None and self.decoding.waits
 
-    def _kept_of_beginning(self) -> AnswerBuffer | None:
+    def _keep_beginning(self) -> AnswerBuffer | None:
         """Return what is kept, also of an answer that came whole with its head; None: one of JSON, kept as it came."""
         if self.kept is None:
             beginning = self.record.beginning
             start = len(beginning) - self.record.sent_bytes
             if not beginning.startswith(b"{", start):
-                self._begin(content_coding_in(beginning[:start])).keep(beginning[start:])
+                self._begin(read_content_coding(beginning[:start])).keep(beginning[start:])
         return self.kept
 
-    def _begin(self, coding: bytes) -> AnswerSink:
+    def _begin(self, coding: bytes) -> AnswerSink | CodedAnswerSink:
         """Begin to keep an answer with this Content-Encoding. Return what takes its pieces."""
         self.kept = kept = AnswerBuffer()
         self.decoding = decoding = build_answer_decoder(kept, coding, self.meter.undecoded)
+        if not coding:
+            return AnswerSink(kept, kept.keep)
         if decoding is not None:
-            keep = decoding.keep
-        else:
-            keep = kept.keep if is_plain(coding) else lambda piece: kept.give_up(len(piece))
-        return AnswerSink(kept, keep, decoding, is_plain=not coding)
+            return CodedAnswerSink(kept, decoding.keep, decoding)
+        return CodedAnswerSink(kept, kept.keep if is_plain(coding) else lambda piece: kept.give_up(len(piece)), None)
 
 
 def _makes_nothing(status: int) -> bool:

@@ -3,7 +3,7 @@
 from limits.limiting import Workers
 
 from gateway.contracts.allowance import Allowance
-from gateway.lanes.passthrough.observers.features import features_of
+from gateway.lanes.passthrough.observers.features import collect_features
 from gateway.lanes.passthrough.observers.limit_observer import LimitFeature
 from gateway.lanes.passthrough.observers.trace_observer import TraceFeature
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
@@ -15,7 +15,7 @@ def test_limits_follow_usage_and_traces_come_last() -> None:
     """A span says the tokens that were read."""
     limiter = Workers(tenants={"t": Allowance(concurrent=1)}).limiters[0]
     tracer = Tracer(lambda _: None, share=1.0, receivers=frozenset())
-    found = features_of(recorded=None, batch=UsageBatch(), limiter=limiter, tracer=tracer)
+    found = collect_features(recorded=None, batch=UsageBatch(), limiter=limiter, tracer=tracer)
     assert [type(one) for one in found] == [UsageFeature, LimitFeature, TraceFeature]
-    off = features_of(recorded=None, batch=UsageBatch(), limiter=None, tracer=None)
+    off = collect_features(recorded=None, batch=UsageBatch(), limiter=None, tracer=None)
     assert [type(one) for one in off] == [UsageFeature]

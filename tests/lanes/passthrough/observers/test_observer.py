@@ -85,7 +85,7 @@ class Following:
         self.phases: list[str] = []
         self.payload: Payload | None = None
 
-    def observer_of(self, request: PlannedRequest) -> ObserverFactory | None:
+    def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         return ObserverFactory(Follower, self)
 
 
@@ -148,6 +148,6 @@ def test_a_phase_that_no_observer_takes_is_skipped() -> None:
             self.record = record
 
     silent = Observers([ObserverFactory(Silent)])
-    assert (silent.requested, silent.closing, silent.takes_attempts) == ((), (), False)
+    assert (silent.requested, silent.reading, silent.closing, silent.takes_attempts) == ((), (), (), False)
     mixed = Observers([ObserverFactory(Silent), ObserverFactory(Follower, Following())])
-    assert (mixed.requested, mixed.closing, mixed.takes_attempts) == ((1,), (1,), True)
+    assert (mixed.requested, mixed.reading, mixed.closing, mixed.takes_attempts) == ((1,), (1,), (1,), True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.http.body import Body, ChunkedBody
 from gateway.http.response_head import parse_response_head
-from gateway.lanes.passthrough.observers.tee import TeedChunkedBody, teed_body_of
+from gateway.lanes.passthrough.observers.tee import TeedChunkedBody, build_teed_body
 from gateway.testing.scripts import LAST_CHUNK, chunk
 
 PARTS = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
@@ -57,7 +57,7 @@ def test_very_many_chunks_take_several_turns_and_are_copied_once() -> None:
 def test_other_bodies_pass_as_they_came(framing: bytes) -> None:
     """To their length, or to the end of their connection."""
     kept: list[bytes] = []
-    body = teed_body_of(
+    body = build_teed_body(
         parse_response_head(b"HTTP/1.1 200 OK\r\n%b\r\n" % framing, method=b"GET"), kept.append, payload_only=False
     )
     assert forwarded(body, [b"ab", b"cde"]) == [b"ab", b"cde"]

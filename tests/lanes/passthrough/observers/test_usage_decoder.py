@@ -16,7 +16,7 @@ from gateway.lanes.client import Client
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.lanes.passthrough.observers.usage_decoder import UsageDecoder
-from gateway.lanes.passthrough.observers.usage_meter import meter_of
+from gateway.lanes.passthrough.observers.usage_meter import build_meter
 from gateway.lanes.passthrough.observers.usage_observer import UsageObserver
 from gateway.usage.tokens import BYTES_A_TOKEN, MOST, RequestUsage, TokenCounts
 
@@ -53,7 +53,7 @@ def written(value: object) -> str:
 
 HEARD: list[tuple[RequestUsage, str]] = []
 ROUTER = router(endpoint())
-METER = meter_of(
+METER = build_meter(
     lambda usage, key, tenant, model, *_: HEARD.append((usage, model)),
     UsageBatch().undecoded,
     makes=True,
@@ -152,7 +152,7 @@ def test_texts_of_the_world_are_read() -> None:
 class Broken(Reading):
     """An answer with which the general reader ends in an error that nobody has thought of."""
 
-    def _usage(self, cut: bool) -> tuple[RequestUsage, str]:
+    def _read_usage(self, cut: bool) -> tuple[RequestUsage, str]:
         raise ZeroDivisionError
 
 
