@@ -128,6 +128,10 @@ WIDE = {
     "gateway/config/schema/settings.py: Settings": "the configuration",
     "gateway/config/schema/upstreams.py: UpstreamSettings": "a section of the configuration",
     "gateway/mcp/server_facts.py: Config": "the settings of an MCP server, as the configuration has them",
+    "gateway/lanes/aiohttp_adapter.py: LocalTransaction": "the state of aiohttp's side and of the connection's side",
+    "gateway/lanes/listener.py: Listener": "what all connections of a listener share, read at each request",
+    "gateway/lanes/passthrough/request_relay.py: RequestRelay": "slots of the hot path, one read each",
+    "gateway/limits/counter.py: Counter": "the arrays of a window, one read each",
     "gateway/plugin/shell/options.py: CommandSpec": "the row of a table of commands, which names what a command has",
 }
 #: Classes of more parts, each for its reason.

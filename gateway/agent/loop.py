@@ -73,7 +73,7 @@ class _Wishes:
 
 
 @dataclass(slots=True)
-class _Called:
+class _CallTurn:
     """The last answer with calls: its text, its other fields, and the calls of the client's own tools."""
 
     content: str = ""
@@ -116,7 +116,7 @@ class Loop:
     asked: int = 0
     malformed: int = 0
     _wishes: _Wishes = field(default_factory=_Wishes)
-    _called: _Called = field(default_factory=_Called)
+    _called: _CallTurn = field(default_factory=_CallTurn)
     _repeats: _Repeats = field(default_factory=_Repeats)
 
     def begin(self) -> Action:

@@ -23,7 +23,6 @@ from gateway.api.request import (
     validate_body,
 )
 from gateway.api.views import json_answer, list_answer, page_answer
-from gateway.config.reserved_names import ServiceNames
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json, StoredService, StoreError, UntoldError
@@ -31,6 +30,7 @@ from gateway.contracts.tools import model_name
 from gateway.mcp.registration import SettingsError, checked_name, mask_settings, parse_settings, with_stored_secrets
 from gateway.mcp.server import MOST_PINS
 from gateway.mcp.servers import McpServers, ServerStatus
+from gateway.text.reserved_names import ServiceNames
 
 log = logging.getLogger("gateway")
 

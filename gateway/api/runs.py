@@ -161,7 +161,7 @@ class RunPages:
                 "A call that runs again has a result of its own: leave 'result' out, or send another 'as'.",
                 param="result",
             )
-        settlement = run_resolution.Settlement(
+        settlement = run_resolution.RunSettlement(
             step=body.step,
             outcome=body.outcome,
             via=get_via(request),
@@ -175,7 +175,7 @@ class RunPages:
             pending = await self._count_pending(run)
         return json_answer(run_view(run, pending=pending))
 
-    async def _settle_call(self, run_id: str, settlement: run_resolution.Settlement, caller: Caller) -> StoredRun:
+    async def _settle_call(self, run_id: str, settlement: run_resolution.RunSettlement, caller: Caller) -> StoredRun:
         with convert_store_errors("what a person says about a call"):
             rules, clock = self._api.approvals().rules, self._api.clock
             run = await run_resolution.resolve(

@@ -11,7 +11,6 @@ from gateway.config.messages import nearest
 from gateway.config.models import check_models
 from gateway.config.problems import KeyPath, quote_word
 from gateway.config.reading.yaml_reader import BROKEN
-from gateway.config.reserved_names import ServiceNames
 from gateway.config.risk_name_check import BUILT_IN, no_such_tool
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
@@ -21,6 +20,7 @@ from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import MaskedText
 from gateway.text.confusables import appearance
+from gateway.text.reserved_names import ServiceNames
 
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

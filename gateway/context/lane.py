@@ -26,7 +26,7 @@ from gateway.context.prefixed_run import Brought, with_earlier_result
 from gateway.context.request_tools import NO_WISHES, Addresses, with_wishes
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Chunk, Delivery, Exchange, Handler, Job, Origin, Reply, Steering
+from gateway.contracts.exchange import Chunk, Delivery, Exchange, Handler, Job, Origin, Reply, ToolSteering
 from gateway.contracts.records import make, replace
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json, UntoldError
@@ -335,8 +335,8 @@ class ContextLane:
 
 
 @lru_cache
-def _make_steering(only_tools: tuple[str, ...], approvals: ApprovalMode) -> Steering:
-    return Steering(only_tools=only_tools, approvals=approvals)
+def _make_steering(only_tools: tuple[str, ...], approvals: ApprovalMode) -> ToolSteering:
+    return ToolSteering(only_tools=only_tools, approvals=approvals)
 
 
 @lru_cache

@@ -26,7 +26,7 @@ from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall, bu
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import CallProgress, Exchange, Job, Origin, Steering
+from gateway.contracts.exchange import CallProgress, Exchange, Job, Origin, ToolSteering
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
@@ -340,7 +340,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         caller=caller,
         chain=chain,
         user=wanted.user,
-        steering=Steering(
+        steering=ToolSteering(
             only_tools=wanted.only_tools or (wanted.tool,),
             approvals="reject"
             if lane.rules.approval_modes.get_mode(None, caller=caller, chain=chain) == "reject"

@@ -96,7 +96,7 @@ class Resume:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steering:
+class ToolSteering:
     """The tools of a request as its client steers them: those that the model may call, and who approves the calls."""
 
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
@@ -200,7 +200,7 @@ class Exchange:
     notes: tuple[str, ...] = ()
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     # Most requests share the records that have nothing of their own.
-    steering: Steering = Steering()
+    steering: ToolSteering = ToolSteering()
     job: Job = Job()
     delivery: Delivery = Delivery()
     origin: Origin = Origin()

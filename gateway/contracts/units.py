@@ -10,7 +10,7 @@ EXPECTED: Final = "expected a duration such as 500ms, 10s, 5m or 24h"
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)?\Z")
 
 
-def seconds_of(value: object) -> float:
+def parse_seconds(value: object) -> float:
     """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a number, whatever their range. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(EXPECTED)
@@ -24,7 +24,7 @@ def seconds_of(value: object) -> float:
 
 def positive_seconds(value: object) -> float:
     """Return the seconds of a duration: more than 0, up to `8760h`. Raises ValueError."""
-    seconds = seconds_of(value)
+    seconds = parse_seconds(value)
     if not 0 < seconds <= LONGEST_S:
         raise ValueError("must be more than 0, and at most 8760h")
     return seconds

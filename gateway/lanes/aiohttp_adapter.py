@@ -57,7 +57,7 @@ from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.client import HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, Client
 from gateway.lanes.page_labels import route_of_own
-from gateway.lanes.passthrough.access_record import CLIENT_LEFT, address_of
+from gateway.lanes.passthrough.access_record import CLIENT_LEFT, format_address
 from gateway.lanes.passthrough.body_timeout import BodyPace, too_slow
 from gateway.lanes.routes import get_path
 from gateway.lanes.server_spans import start_trace
@@ -401,7 +401,7 @@ class LocalTransaction:
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
         if not self.answered:
-            sharing, request_id = client.listener.sharing(self.head), new_request_id()
+            sharing, request_id = client.listener.get_cors_fields(self.head), new_request_id()
             client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
             self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)
@@ -425,7 +425,7 @@ class LocalTransaction:
                 path=get_path(head.target),
                 status=status,
                 duration_ms=round(duration_s * 1000, 3),
-                client=address_of(self._client.transport.get_extra_info("peername")),
+                client=format_address(self._client.transport.get_extra_info("peername")),
                 **self.facts,
             )
 

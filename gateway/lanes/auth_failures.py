@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from gateway.contracts.errors import GatewayError
-from gateway.lanes.passthrough.access_record import address_of
+from gateway.lanes.passthrough.access_record import format_address
 from gateway.telemetry.metrics import counter
 
 log = logging.getLogger("gateway")
@@ -48,7 +48,7 @@ class WrongKeys:
             return
         self._lines += 1
         self._due_s = self._clock() + EVERY_S
-        log.warning("%s: %s %s, from %s", what, method, path[:_PATH_CHARS], address_of(peer))
+        log.warning("%s: %s %s, from %s", what, method, path[:_PATH_CHARS], format_address(peer))
 
     def sweep(self) -> None:
         """Log once a minute how many requests had no line of their own; called often."""

@@ -112,7 +112,7 @@ class Clients(Protocol):
         """Return whether a key with which a request began may still be used, from the address `peer`."""
         ...
 
-    def sharing(self, head: RequestHead) -> Mapping[str, str]:
+    def get_cors_fields(self, head: RequestHead) -> Mapping[str, str]:
         """Return the header fields with which a page of another origin may read an answer of ours."""
         ...
 

@@ -402,7 +402,7 @@ class ClientConnection(asyncio.Protocol):
             method = path = b"-"
             self.write(error_answer(error, request_id=request_id, close=close))
         else:
-            method, path, sharing = head.method, get_path(head.target), listener.sharing(head)
+            method, path, sharing = head.method, get_path(head.target), listener.get_cors_fields(head)
             is_head = method == b"HEAD"
             self.write(error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing))
         peer = self.transport.get_extra_info("peername")

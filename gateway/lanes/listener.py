@@ -17,7 +17,7 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.client import AccessLog, ClientTimeouts
 from gateway.lanes.connection import ClientConnection
-from gateway.lanes.passthrough.access_record import address_of
+from gateway.lanes.passthrough.access_record import format_address
 from gateway.lanes.passthrough.exchange import PassthroughExchange
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.router import Router
@@ -115,7 +115,7 @@ class Listener:
         """Return whether a key with which a request began may still be used, from the address `peer`."""
         return self.router.keys.allows(key, peer)
 
-    def sharing(self, head: RequestHead) -> Mapping[str, str]:
+    def get_cors_fields(self, head: RequestHead) -> Mapping[str, str]:
         """Return the header fields with which a page of another origin may read an answer of ours."""
         return self.router.door.get_cors_fields(head)
 
@@ -202,7 +202,7 @@ class Listener:
                 method=method,
                 path=path,
                 status=error.facts.status,
-                client=address_of(peer),
+                client=format_address(peer),
                 error_code=error.code,
                 request_id=request_id,
             )

@@ -80,7 +80,7 @@ class AcceptLimits:
     concurrent: int | None = None
 
 
-class Decision(NamedTuple):
+class RouteDecision(NamedTuple):
     """The way of a head: refused with an `error`, planned, or (neither) for our own pages and the context lane."""
 
     head: RequestHead
@@ -150,16 +150,16 @@ class Router:
             return None
         return plan, digits
 
-    def decide(self, data: bytes, end: int, wire: Wire) -> Decision:
+    def decide(self, data: bytes, end: int, wire: Wire) -> RouteDecision:
         """Return what becomes of the head `data[:end]`. Raises GatewayError, unless it is well-formed."""
         head, is_known = self.head(data, end, wire)
         if is_known:
-            return Decision(head)
+            return RouteDecision(head)
         try:
             found = self.route(head, data[:end])
         except GatewayError as error:
-            return Decision(head, error=error)
-        return Decision(head) if found is None else Decision(head, *found)
+            return RouteDecision(head, error=error)
+        return RouteDecision(head) if found is None else RouteDecision(head, *found)
 
     def head(self, data: bytes, end: int, wire: Wire) -> tuple[RequestHead, bool]:
         """Return the head `data[:end]` (no empty line), and whether an equal one went to the context lane.

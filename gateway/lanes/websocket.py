@@ -21,7 +21,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.http.client_frames import ClientFrames
 from gateway.http.request_head import RequestHead
 from gateway.lanes.client import HELD, Client
-from gateway.lanes.passthrough.access_record import CLIENT_LEFT, address_of
+from gateway.lanes.passthrough.access_record import CLIENT_LEFT, format_address
 from gateway.lanes.routes import get_path
 
 log = logging.getLogger("gateway")
@@ -124,7 +124,7 @@ class WebSocketTransaction:
         """Close the WebSocket with 1008, once: its client sends small frames without end."""
         if self._goodbye is None:
             path = get_path(self._head.target).decode()
-            peer = address_of(self._client.transport.get_extra_info("peername"))
+            peer = format_address(self._client.transport.get_extra_info("peername"))
             log.warning("too many small WebSocket frames to %s from %s: closed with 1008", path, peer)
             closing = self._response.close(
                 code=WSCloseCode.POLICY_VIOLATION, message=b"too many small frames", drain=False
@@ -157,7 +157,7 @@ class WebSocketTransaction:
             method=self._head.method,
             path=get_path(self._head.target),
             duration_ms=round(duration_s * 1000, 3),
-            client=address_of(self._client.transport.get_extra_info("peername")),
+            client=format_address(self._client.transport.get_extra_info("peername")),
             **{"status": web.HTTPOk.status_code, **self._facts},
         )
 

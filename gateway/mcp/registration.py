@@ -14,12 +14,12 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.messages import nearest
 from gateway.config.reading.secret_files import COMPANION_SUFFIX
-from gateway.config.reserved_names import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import parse_label
 from gateway.config.values.secret import MASK, Secret
 from gateway.contracts.storage.store import Json
+from gateway.text.reserved_names import ServiceNames
 
 #: Where secrets stand, by their names, besides the URL.
 _SECRETS: Final = ("env", "headers", "oauth")

@@ -86,7 +86,7 @@ _ERROR_TYPES = {AnsweredError: "answered_error", LostError: "connection_lost", T
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _OperatorStatus:
     """The status of a server, as its operator sees it."""
 
     state: ServiceState = "stopped"
@@ -136,7 +136,7 @@ class ServerSupervisor:
         self._open = _Open()
         self._linked = asyncio.Event()
         self._probe = True  # the next connection asks for the newer era first
-        self._seen = _Seen(since_s=clock.time())
+        self._seen = _OperatorStatus(since_s=clock.time())
         self.definitions = Definitions({})  # as of the last listing, also while the server is away
         self._calls = ServerCalls(
             server, line=self._line, next_line=self._next_line, lost=self._note_lost, meter=self._meter

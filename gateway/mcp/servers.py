@@ -17,7 +17,6 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.aio.clock import until_set
-from gateway.config.reserved_names import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.plugin import Clock, Counters
@@ -28,6 +27,7 @@ from gateway.jsontext.canonical import canonical
 from gateway.mcp.changed_tools import ChangedTools
 from gateway.mcp.registration import SettingsError, parse_settings
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
+from gateway.text.reserved_names import ServiceNames
 from gateway.tools.catalog import ConfiguredSource
 
 log = logging.getLogger("gateway")
@@ -68,7 +68,7 @@ class ServerStatus:
         return next(filter(None, (self.condition.error, *(other.error for other in self.others))), None)
 
 
-class _Wanted:
+class _DesiredServices:
     """The services that are wanted, and how far that is applied: one change at a time."""
 
     __slots__ = ("configured", "generation", "is_closed", "turn")
@@ -80,7 +80,7 @@ class _Wanted:
         self.is_closed = False
 
 
-class _Reported:
+class _ReportedFacts:
     """The facts of services that this worker has reported last."""
 
     __slots__ = ("at_s", "restarts", "services")
@@ -100,13 +100,13 @@ class McpServers:
         self._build = build
         self._counters = counters
         self._clock = clock
-        self._wanted = _Wanted()
+        self._wanted = _DesiredServices()
         self._members: dict[str, ManagedServer] = {}
         self._snapshot: Sequence[ConfiguredSource[ServiceSource]] | None = ()  # None: something has changed
         self._leaving: set[asyncio.Task[None]] = set()
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._reported = _Reported()
+        self._reported = _ReportedFacts()
         self._changed = ChangedTools(self.load_definitions)
         self._recorded: dict[str, frozenset[str]] = {}  # hashes of definitions, by service
         self._watchers: list[Callable[[], None]] = []

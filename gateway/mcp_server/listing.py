@@ -18,7 +18,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Steering
+from gateway.contracts.exchange import Exchange, ToolSteering
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import is_of_service, model_name
 from gateway.mcp.client_view import McpSource
@@ -175,7 +175,7 @@ def _own(name: str, service: str, prefix: str) -> str:
 
 def _offers(catalog: Catalog) -> Sequence[ToolOffer]:
     running = tuple(service.name for service in catalog.services() if service.running)
-    exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", steering=Steering(services=running))
+    exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", steering=ToolSteering(services=running))
     return [_offer(entry) for entry in catalog.get_entries(exchange)]
 
 

@@ -20,7 +20,7 @@ from gateway.contracts.exchange import (
     Reply,
     Resume,
     Stage,
-    Steering,
+    ToolSteering,
 )
 from gateway.contracts.plugin import (
     Clock,
@@ -200,7 +200,6 @@ __all__ = [
     "Service",
     "ServiceSource",
     "Stage",
-    "Steering",
     "Store",
     "StoreBacklog",
     "StoreError",
@@ -218,6 +217,7 @@ __all__ = [
     "ToolResult",
     "ToolSource",
     "ToolSpec",
+    "ToolSteering",
     "UncertainError",
     "Verdict",
     "WorkerService",

@@ -43,7 +43,7 @@ def _set_event() -> asyncio.Event:
 
 
 @dataclass(slots=True)
-class AnswerFacts:
+class RunAnswerFacts:
     """The facts of a run's answer, besides its chunks."""
 
     intent: Intent | None = None
@@ -116,7 +116,7 @@ class LiveRun:
         self.request_id = exchange.id if request_id is None else request_id
         self.created_s = now_s
         self.transcript = Transcript()
-        self.answer = AnswerFacts()
+        self.answer = RunAnswerFacts()
         self.marks = RunMarks()
         self.attendance = Attendance()
         self.interrupted = False

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import orjson
 
 from gateway.contracts.caller import Caller, KeyBounds
-from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origin, Resume, Steering
+from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origin, Resume, ToolSteering
 from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import RunKind, StoredRun
 from gateway.contracts.storage.store import Json
@@ -60,12 +60,12 @@ def dump_request(exchange: Exchange) -> bytes:
             "credential": bool(origin.credential),
             "credential_header": origin.credential_header.decode("latin-1"),
             **({} if trace is None else {"trace": trace.context, "began_s": trace.began_s}),
-            **_wishes_of(exchange),
+            **_build_wishes(exchange),
         }
     )
 
 
-def _wishes_of(exchange: Exchange) -> Json:
+def _build_wishes(exchange: Exchange) -> Json:
     """Return the fields that this request has and most do not."""
     values = zip(_WISH_NAMES, _WISHES.values(), _read_wishes(exchange), strict=True)
     return {name: value for name, default, value in values if value != default}
@@ -121,7 +121,7 @@ def load_exchange(
         conversation=run.conversation,
         user=asked.get("user"),
         notes=tuple(asked.get("notes", ())),
-        steering=Steering(
+        steering=ToolSteering(
             only_tools=tuple(asked["only_tools"]),
             no_tools=asked.get("no_tools", False),
             must_call=asked.get("must_call", False),

@@ -47,7 +47,7 @@ _OPEN = frozenset(("started", "unknown"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class RunSettlement:
     """A person's settlement of a step. `result` is the result for the model of a call that was done.
 
     It counts as untrusted, unless the person declares it `trusted`. `user` is the end user whom the request names.
@@ -62,7 +62,7 @@ class Settlement:
 
 
 async def resolve(
-    store: Journal, run_id: str, settlement: Settlement, *, caller: Caller, rules: DecisionRules, clock: Clock
+    store: Journal, run_id: str, settlement: RunSettlement, *, caller: Caller, rules: DecisionRules, clock: Clock
 ) -> StoredRun:
     """Settle a call and return the run afterwards. It can be claimed once all of its calls are settled.
 
@@ -139,7 +139,7 @@ def not_found() -> GatewayError:
 
 
 async def _build_change(
-    store: Journal, run: StoredRun, settlement: Settlement, *, caller: Caller, rules: DecisionRules, now_s: float
+    store: Journal, run: StoredRun, settlement: RunSettlement, *, caller: Caller, rules: DecisionRules, now_s: float
 ) -> Change:
     """Return the change to be written. Raises GatewayError."""
     steps = await store.steps(run.id, tenant=run.tenant)
@@ -179,7 +179,7 @@ async def _build_change(
     )
 
 
-def _check_settler(approval: Approval, settlement: Settlement, caller: Caller, rules: DecisionRules) -> None:
+def _check_settler(approval: Approval, settlement: RunSettlement, caller: Caller, rules: DecisionRules) -> None:
     """Check that the word of one person is enough, and this person's. Raises GatewayError (own_call, run_not_waiting).
 
     To let a call run again, or to vouch for its result, is to approve it. To give it up is to withdraw it.
@@ -214,7 +214,7 @@ def _get_step(steps: Sequence[StoredStep], number: int) -> StoredStep:
     return step
 
 
-def _settle_step(step: StoredStep, settlement: Settlement, *, now_s: float) -> StoredStep:
+def _settle_step(step: StoredStep, settlement: RunSettlement, *, now_s: float) -> StoredStep:
     state = _STEP[settlement.outcome]
     if settlement.outcome == "retry":
         return replace(step, state=state, result=None, shown=None, started_s=None, finished_s=None)

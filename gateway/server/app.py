@@ -92,7 +92,7 @@ class _State:
     lent: LentKeys
 
 
-class _Built:
+class _StartedParts:
     """The parts that a start builds, once."""
 
     console: ConsoleEntry
@@ -150,7 +150,7 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         # `start` builds these; nothing here is used before.
         self._shared: WorkerServices
-        self._built = _Built()
+        self._built = _StartedParts()
         self._context: LaneServices
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0

@@ -13,7 +13,6 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.config.reserved_names import RESERVED
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import (
@@ -26,6 +25,7 @@ from gateway.contracts.tools import (
     model_name,
 )
 from gateway.text.confusables import skeleton
+from gateway.text.reserved_names import RESERVED
 from gateway.tools.near_names import near_names
 
 log = logging.getLogger("gateway")

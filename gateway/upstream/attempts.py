@@ -57,7 +57,7 @@ class _NextTry:
 _FIRST: Final = _NextTry(None, 0.0, "")
 
 
-class _Asked:
+class _AttemptedEndpoints:
     """The endpoints that were asked for one request of `caller`, also by a second try beside the first."""
 
     __slots__ = ("caller", "suspects", "tried", "unreached")
@@ -121,7 +121,7 @@ class Tries:
     `fallbacks` are the ones that the caller may use; None: all. `enter` takes the places of the request in the limits
     of an upstream, by its name, in place of the places at the one before; it raises GatewayError where there is no
     room, and the upstream is passed over. `group` and `member` belong to the try under way; `member` is None between
-    two. `passed_over` are the endpoints of `home` that a wait in its queue is not for. `failure` is the error of the
+    two. `skip` holds the endpoints of `home` that a wait in its queue is not for. `failure` is the error of the
     last try that failed: set it before `again`.
     """
 
@@ -138,7 +138,7 @@ class Tries:
         "home",
         "member",
         "model",
-        "passed_over",
+        "skip",
         "sticky",
         "whole",
     )
@@ -166,8 +166,8 @@ class Tries:
         self.whole = whole
         self._twice = twice
         self._computes = computes
-        self._asked = _Asked(caller)
-        self.passed_over: Sequence[Member] = ()
+        self._asked = _AttemptedEndpoints(caller)
+        self.skip: Sequence[Member] = ()
         self._next_try = _FIRST
         self._probe: Probe | None = None
         if caller is not None:
@@ -334,7 +334,7 @@ class Tries:
             return False
         if is_bounded:
             self.home.budget.take(apart=apart)
-        is_new = bool(self.passed_over) if found[1] is None else found[1] not in self._asked.tried
+        is_new = bool(self.skip) if found[1] is None else found[1] not in self._asked.tried
         pause_s = min(PAUSE_S * 2.0 ** (len(self._asked.tried) - 1), LONGEST_PAUSE_S)
         pause_s *= 0.0 if is_new else random.uniform(0.5, 1.0)  # noqa: S311
         self._next_try = _NextTry(found, pause_s, reason)
@@ -399,7 +399,7 @@ class Tries:
         home = self.home
         if not (home.has_room and home.busy(self.model, without=without) and self._enters(home)):
             return False
-        self.passed_over = tuple(without)
+        self.skip = tuple(without)
         return True
 
     def _enters(self, group: Group) -> bool:

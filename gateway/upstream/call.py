@@ -53,7 +53,7 @@ class _Silence:
         self.since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._limit: tuple[float, str] = (0.0, "")
-        self._over: Callable[[str, float], None] = _nothing
+        self._over: Callable[[str, float], None] = _do_nothing
 
     async def wait(self) -> None:
         """Wait until something comes, or the limit is reached."""
@@ -79,7 +79,7 @@ class _Silence:
 
     def stop(self) -> None:
         """Limit no wait any more."""
-        self._over = _nothing  # which referred to the call
+        self._over = _do_nothing  # which referred to the call
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -93,7 +93,7 @@ class _Silence:
             self._timer = self.loop.call_later(min(limit_s - waited_s, self.idle_s), self._look)
 
 
-def _nothing(meaning: str, limit_s: float) -> None:
+def _do_nothing(meaning: str, limit_s: float) -> None:
     """Do nothing at a limit that holds no more."""
 
 

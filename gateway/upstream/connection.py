@@ -58,7 +58,7 @@ class UpstreamTurn(Protocol):
     def upstream_drained(self) -> None: ...
 
 
-class _Unclaimed:
+class _EarlyEvents:
     """The events of a connection before its first turn: what came, and the error that it was lost with, in a tuple."""
 
     __slots__ = ("early", "lost")
@@ -102,7 +102,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.relayed = 0
         self.relayed_last = b""
         self.reused = False
-        self._first: _Unclaimed | None = _Unclaimed()
+        self._first: _EarlyEvents | None = _EarlyEvents()
         self.spoke_first = False
         self.paused = 0
         self._small_reads = False

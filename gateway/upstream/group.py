@@ -33,7 +33,7 @@ from gateway.upstream.balance import Balance, choose
 from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
 from gateway.upstream.endpoint_state import Member, Obstacle
-from gateway.upstream.queue import BUSY_RETRY_S, PlaceQueue, QueueRules, Waiter
+from gateway.upstream.queue import BUSY_RETRY_S, PlaceQueue, QueueRules, QueueWaiter
 from gateway.upstream.recent_callers import CallerId, Callers
 from gateway.upstream.shared_timer import Waits
 from gateway.upstream.status_verdict import ELSEWHERE, FAILING, NOTHING_DONE, SUSPECT
@@ -270,7 +270,7 @@ class Group:
             facts = {"upstream": self.name, "endpoint": member.name, "model": model}
             log.warning("endpoint lacks a model that others have", extra={"facts": facts})
 
-    async def place(self, waiter: Waiter) -> Member:
+    async def place(self, waiter: QueueWaiter) -> Member:
         """Wait in the queue for a place, which the waiter then has (`PlaceQueue.wait`). Raises GatewayError."""
         return await self.queue.wait(waiter, self)
 

@@ -24,7 +24,7 @@ class QueueRules:
     wait_s: float
 
 
-class Waiter(Protocol):
+class QueueWaiter(Protocol):
     """A request that waits for a place at an upstream. `passed_over` are the endpoints that it does not wait for."""
 
     @property
@@ -34,7 +34,7 @@ class Waiter(Protocol):
     @property
     def whole(self) -> bool: ...
     @property
-    def passed_over(self) -> Sequence[Member]: ...
+    def skip(self) -> Sequence[Member]: ...
     def begin(self) -> Member | None:
         """Take a place at once, wherever there is one. Raises GatewayError: there is none, nor will be."""
         ...
@@ -78,7 +78,7 @@ class Places(Protocol):
 class _Turn:
     """A request in the queue. `future` gets the endpoint where it has its place; None: none will come free here."""
 
-    waiter: Waiter
+    waiter: QueueWaiter
     future: "asyncio.Future[Member | None]" = field(repr=False)
 
 
@@ -97,7 +97,7 @@ class PlaceQueue:
         """Return whether another request may wait."""
         return self._rules is not None and len(self.turns) < self._rules.size
 
-    async def wait(self, waiter: Waiter, places: Places) -> Member:
+    async def wait(self, waiter: QueueWaiter, places: Places) -> Member:
         """Wait for a place, which the waiter then has. Raises what `Waiter.begin` raises.
 
         When the endpoints go out meanwhile, the waiter begins anew, as a new request does: a fallback may have a place.
@@ -118,7 +118,7 @@ class PlaceQueue:
             late = GatewayError("overloaded", text + "try again shortly.", retry_after_s=BUSY_RETRY_S)
             raise waiter.build_refusal(late) from None
 
-    async def _turn(self, waiter: Waiter) -> Member | None:
+    async def _turn(self, waiter: QueueWaiter) -> Member | None:
         """Wait for a place here, which the waiter then has. Return None when none will come free."""
         turn = _Turn(waiter, asyncio.get_running_loop().create_future())
         self.turns.append(turn)
@@ -138,11 +138,11 @@ class PlaceQueue:
                 self.turns.remove(turn)
                 continue
             waiter = turn.waiter
-            member = places.choose(waiter.sticky, waiter.model, without=waiter.passed_over, whole=waiter.whole)
+            member = places.choose(waiter.sticky, waiter.model, without=waiter.skip, whole=waiter.whole)
             if member is not None:
                 self.turns.remove(turn)
                 waiter.use_place(member)
                 turn.future.set_result(member)
-            elif not places.busy(waiter.model, without=waiter.passed_over):
+            elif not places.busy(waiter.model, without=waiter.skip):
                 self.turns.remove(turn)
                 turn.future.set_result(None)

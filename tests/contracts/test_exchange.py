@@ -8,11 +8,11 @@ import pytest
 
 from gateway.contracts import exchange as contracts
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origin, Reply, Steering
+from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origin, Reply, ToolSteering
 
 FACTS = [one for one in vars(contracts).values() if isinstance(one, type) and is_dataclass(one)]
 #: See gateway/contracts/records.py.
-COPIED = (Exchange, Steering, Job, Delivery, Origin, Execution, Reply)
+COPIED = (Exchange, ToolSteering, Job, Delivery, Origin, Execution, Reply)
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
@@ -42,19 +42,19 @@ ANY = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain=
 def test_a_request_may_narrow_its_tools() -> None:
     """By names and globs; a name with the signs of a glob in it is not one. `no_tools` leaves none."""
     assert ANY.steering.allows("time.look")
-    named = Steering(only_tools=("now", "time.*", "odd[[]1]"))
+    named = ToolSteering(only_tools=("now", "time.*", "odd[[]1]"))
     assert [name for name in ("now", "nowadays", "time.look", "time", "odd[1]", "odd1") if named.allows(name)] == [
         "now",
         "time.look",
         "odd[1]",
     ]
-    assert not replace(named, no_tools=True).allows("now") and not Steering(no_tools=True).allows("now")
+    assert not replace(named, no_tools=True).allows("now") and not ToolSteering(no_tools=True).allows("now")
 
 
 def test_a_request_may_want_a_person_for_some_tools() -> None:
     """None without it: an empty list names none, and not all."""
     assert not ANY.steering.asks_first("now")
-    asks = Steering(ask_first=("now", "time.*"))
+    asks = ToolSteering(ask_first=("now", "time.*"))
     assert [asks.asks_first(name) for name in ("now", "time.look", "other")] == [True, True, False]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Intent, Reply, Steering
+from gateway.contracts.exchange import Exchange, Intent, Reply, ToolSteering
 from gateway.contracts.records import make, replace
 
 CALLER = Caller("ada", "team", frozenset(("context",)))
@@ -16,7 +16,7 @@ def test_what_is_made_is_what_its_class_makes() -> None:
     given: dict[str, Any] = {"id": "run_1", "body": {"model": "m"}, "caller": CALLER, "chain": "default", "dry": True}
     made = make(Exchange, **given)
     assert made == Exchange(**given) and repr(made) == repr(Exchange(**given)) and vars(made) == vars(Exchange(**given))
-    assert make(Steering).exact_tools is not make(Steering).exact_tools
+    assert make(ToolSteering).exact_tools is not make(ToolSteering).exact_tools
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.dry = False  # type: ignore[misc]
 

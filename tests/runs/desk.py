@@ -9,7 +9,7 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Delivery, Exchange, Origin, Steering
+from gateway.contracts.exchange import Delivery, Exchange, Origin, ToolSteering
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.journal import Approval, Change, StoredRun, StoredStep
 from gateway.contracts.storage.store import StoreError
@@ -29,7 +29,7 @@ EXCHANGE = Exchange(
     chain="main",
     conversation="c1",
     prompt="pirate",
-    steering=Steering(only_tools=("look",), approvals="hold"),
+    steering=ToolSteering(only_tools=("look",), approvals="hold"),
     origin=Origin(
         fingerprint="f" * 64,
         idempotency_key="k",

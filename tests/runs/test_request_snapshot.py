@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Delivery, Exchange, Origin, Resume, Steering
+from gateway.contracts.exchange import Delivery, Exchange, Origin, Resume, ToolSteering
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.runs.request_snapshot import dump_request, ended_request, load_exchange
@@ -19,7 +19,7 @@ ASKED = Exchange(
     chain="main",
     prompt="p",
     conversation="conv",
-    steering=Steering(only_tools=("a", "b_*"), approvals="hold"),
+    steering=ToolSteering(only_tools=("a", "b_*"), approvals="hold"),
     origin=Origin(
         fingerprint="f",
         idempotency_key="k",

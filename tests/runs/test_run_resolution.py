@@ -12,7 +12,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Change, ConflictError, StoredStep
 from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.run_resolution import DONE, FAILED, Outcome, Settlement, cancel, resolve
+from gateway.runs.run_resolution import DONE, FAILED, Outcome, RunSettlement, cancel, resolve
 from gateway.tools.decision_rules import DecisionRules
 from tests.plugins.stores.records import approval, new, parked, run, step
 
@@ -48,7 +48,7 @@ class Shelf:
         self, outcome: Outcome, result: str | None = None, *, number: int = 1, caller: Caller = BOSS
     ) -> str:
         """The run's state afterwards."""
-        settlement = Settlement(step=number, outcome=outcome, via="rest", result=result)
+        settlement = RunSettlement(step=number, outcome=outcome, via="rest", result=result)
         return (await resolve(self.store, "run_1", settlement, caller=caller, rules=RULES, clock=CLOCK)).state
 
     async def step(self, number: int = 1) -> StoredStep:

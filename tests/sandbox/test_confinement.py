@@ -22,8 +22,8 @@ seccomp.install([{missing}])
 choice = asyncio.run(strongest({sandbox!r}, order(Path({folder!r}), level="none", read_only={read_only})))
 print(choice.level, "|", choice.reason)
 """
-NO_NAMESPACES = "seccomp.Refused('unshare', 272, 97)"
-NO_LANDLOCK = "seccomp.Refused('landlock_create_ruleset', 444, 444)"
+NO_NAMESPACES = "seccomp.RefusedSyscall('unshare', 272, 97)"
+NO_LANDLOCK = "seccomp.RefusedSyscall('landlock_create_ruleset', 444, 444)"
 HAS_LANDLOCK = landlock.abi() > 0 and seccomp.known_machine()
 
 

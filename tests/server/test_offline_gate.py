@@ -117,7 +117,7 @@ def look(tmp_path: Path) -> None:
     """A tool of the operator's with its assessor."""
     folder = tmp_path / "plugins" / "tools" / "kubectl"
     folder.mkdir(parents=True, mode=0o755)
-    for name, text in (("__init__.py", TOOL), ("call_evaluator.py", JUDGE)):
+    for name, text in (("__init__.py", TOOL), ("judge.py", JUDGE)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o644)
 

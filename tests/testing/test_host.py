@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.contracts.exchange import Reply, Steering
+from gateway.contracts.exchange import Reply, ToolSteering
 from gateway.contracts.plugin import Host, LoopLimits
 from gateway.contracts.tools import ToolSpec
 from gateway.telemetry.counters import ContextCounters
@@ -27,7 +27,9 @@ async def test_it_is_a_host() -> None:
 def test_tools_are_those_that_a_request_may_use() -> None:
     """By name or glob, as in the catalog."""
     host = FakeHost(tools=[spec("read_file"), spec("write_file"), spec("now")])
-    assert [tool.name for tool in host.tools.get_offered(make_exchange(steering=Steering(only_tools=("*_file",))))] == [
+    assert [
+        tool.name for tool in host.tools.get_offered(make_exchange(steering=ToolSteering(only_tools=("*_file",))))
+    ] == [
         "read_file",
         "write_file",
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Steering
+from gateway.contracts.exchange import Exchange, ToolSteering
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
@@ -69,7 +69,7 @@ class ExaminingSource(Source):
 def exchange(*only: str, tenant: str = "t", body: Json | None = None) -> Exchange:
     caller = Caller("c", tenant, frozenset(("context",)))
     return Exchange(
-        id="run_1", body=body or {"messages": []}, caller=caller, chain="main", steering=Steering(only_tools=only)
+        id="run_1", body=body or {"messages": []}, caller=caller, chain="main", steering=ToolSteering(only_tools=only)
     )
 
 

@@ -79,9 +79,9 @@ async def test_those_who_wait_go_on_when_no_place_will_come_free(goes_out: str, 
     waits = [asyncio.create_task(of.place(Tries(of, twice=False))) for _ in range(2)]
     await asyncio.sleep(0)
     if goes_out == "health":
-        of.found(of.members[0], failing="it answered 500")
+        of.apply_health_check(of.members[0], failing="it answered 500")
     else:
         first.again("reset" if goes_out == "breaker" else "503", pause_s=9.0 if goes_out == "pause" else None)
     ends = await asyncio.gather(*waits, return_exceptions=True)
     codes = [end.name if isinstance(end, Member) else getattr(end, "code", end) for end in ends]
-    assert codes == (["z", "z"] if rented else ["circuit_open"] * 2) and of.queued == 0
+    assert codes == (["z", "z"] if rented else ["circuit_open"] * 2) and of.queue_length == 0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.contracts.errors import GatewayError
 from gateway.lanes.client import AccessLog, Client
-from gateway.lanes.passthrough.plan_records import PlannedHead, Policy, Target
+from gateway.lanes.passthrough.plan_records import PlannedHead, PlanTarget, RequestPolicy
 from gateway.limits.reservation import AnyReservation
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CLIENT_LEFT = 499
 
 
-def address_of(peer: object) -> str:
+def format_address(peer: object) -> str:
     """Return a client's address without its port, of what asyncio names it by."""
     return str(peer[0]) if isinstance(peer, tuple) and peer else "a local socket"
 
@@ -45,7 +45,9 @@ class AccessRecord:
     reservation: AnyReservation | None = None  # of the request in its limits, where there are any
     trace_id: str | None = None
 
-    def __init__(self, head: PlannedHead, policy: Policy, target: Target, client: Client, began: float) -> None:
+    def __init__(
+        self, head: PlannedHead, policy: RequestPolicy, target: PlanTarget, client: Client, began: float
+    ) -> None:
         self.head = head
         self.policy = policy
         self.target = target
@@ -86,7 +88,7 @@ class AccessRecord:
             endpoint=target.endpoint,
             tries=self.attempts or None,
             key=target.identity.caller.name,
-            client=address_of(self.client.transport.get_extra_info("peername")),
+            client=format_address(self.client.transport.get_extra_info("peername")),
             bytes_in=self.received_bytes,
             bytes_out=self.sent_bytes,
             error_code=error and error.code,

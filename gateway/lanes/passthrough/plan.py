@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatcherFactory
 from gateway.lanes.passthrough.observers.observer import Observers
-from gateway.lanes.passthrough.plan_records import PlannedHead, Policy, Target
+from gateway.lanes.passthrough.plan_records import PlannedHead, PlanTarget, RequestPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Plan:
     """
 
     head: PlannedHead
-    target: Target
-    policy: Policy
+    target: PlanTarget
+    policy: RequestPolicy
     dispatcher: DispatcherFactory | None
     observers: Observers | None

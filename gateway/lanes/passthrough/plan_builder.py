@@ -30,7 +30,7 @@ from gateway.lanes.passthrough.dispatch.model_routing import ModelRoutingFactory
 from gateway.lanes.passthrough.dispatch.targets import ModelTargets, Targets
 from gateway.lanes.passthrough.observers.observer import Feature, Observers, PlannedRequest
 from gateway.lanes.passthrough.plan import Plan
-from gateway.lanes.passthrough.plan_records import PlannedHead, Policy, RequestCounts, Target
+from gateway.lanes.passthrough.plan_records import PlannedHead, PlanTarget, RequestCounts, RequestPolicy
 from gateway.lanes.passthrough.repetition import computes, may_repeat, may_run_twice
 from gateway.lanes.passthrough.upstream_head import upstream_head
 from gateway.lanes.routes import Route, RouteTable, get_path
@@ -146,7 +146,7 @@ class PlanBuilder:
         twice, is_computed = may_run_twice(head, path), computes(head, path)
         return Targets(group, first, partial(self._target, routed), twice=twice, sticky=sticky, computes=is_computed)
 
-    def _first_allowed(self, routed: RoutedHead, groups: Sequence[Group]) -> Target:
+    def _first_allowed(self, routed: RoutedHead, groups: Sequence[Group]) -> PlanTarget:
         """Return the target at the first upstream that the caller may use. Raises GatewayError: there is none."""
         for group in groups[:-1]:
             try:
@@ -156,7 +156,7 @@ class PlanBuilder:
                     raise
         return self._target(routed, groups[-1], groups[-1].members[0])
 
-    def _target(self, routed: RoutedHead, group: Group, member: Member) -> Target:
+    def _target(self, routed: RoutedHead, group: Group, member: Member) -> PlanTarget:
         """Return the target at one endpoint. Raises GatewayError: the caller may not go there."""
         head, endpoint = routed.head, member.pool.endpoint
         onward = routed.route.rewritten(routed.plain, endpoint.base_path)
@@ -167,15 +167,17 @@ class PlanBuilder:
         if routed.cut < 0 and head.length is not None:
             before, after = before + (head.value(b"content-length") or b"") + after, b""
         kept = Identity(identity.caller, _NOTHING, identity.key)  # without the texts of keys
-        return Target(group, member, (before, after), kept)
+        return PlanTarget(group, member, (before, after), kept)
 
-    def _policy(self, routed: RoutedHead, first: Target, groups: Sequence[Group], *, by_model: bool) -> Policy:
+    def _policy(
+        self, routed: RoutedHead, first: PlanTarget, groups: Sequence[Group], *, by_model: bool
+    ) -> RequestPolicy:
         """Return the treatment of requests that may be for these upstreams."""
         head, identity = routed.head, first.identity
         prefix = CONTEXT_BASE if routed.target.startswith(CONTEXT_BASE) else routed.route.prefix
         tally = self._metrics.route(prefix.decode(), "passthrough")
         is_shared = self._door.find_shared_origin(head) is not None
-        return Policy(
+        return RequestPolicy(
             counts=RequestCounts(tally, tally.codes(head.method.decode())),
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not is_shared,
             watched=identity.key is not None and self._keys.is_watched(identity.key),

@@ -31,7 +31,7 @@ class PlannedHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PlanTarget:
     """The endpoint that a request goes to, with the head that it gets and the caller as that endpoint's rules find it.
 
     The head is in two parts around the digits of Content-Length; the second is empty where there are no digits.
@@ -57,7 +57,7 @@ class RequestCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class RequestPolicy:
     """The treatment of a plan's requests, wherever they go.
 
     `plain`: nothing about the request asks for more than copying its response. `watched`: the key is looked at before

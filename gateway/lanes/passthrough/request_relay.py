@@ -21,7 +21,7 @@ from gateway.lanes.passthrough.body_timeout import LEAST_RATE, BodyPace
 from gateway.lanes.passthrough.dispatch.dispatcher import DIRECT, Dispatcher
 from gateway.lanes.passthrough.observers.observer import REFUSED, Observer
 from gateway.lanes.passthrough.plan import Plan
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -199,10 +199,10 @@ class RequestRelay:
             if body.rest:
                 self.client.hold(body.rest)
         elif body.waiting:
-            self.client.yield_turn(self._request_on)
+            self.client.yield_turn(self._continue_request)
         return fed
 
-    def _request_on(self) -> bool:
+    def _continue_request(self) -> bool:
         """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
         if self.request_body is not None and self.is_under_way:
             self.request_received(b"")
@@ -215,13 +215,13 @@ class RequestRelay:
         """Return whether an observer may refuse an upstream."""
         return self.plan.observers is not None and bool(self.plan.observers.routed)
 
-    def start_attempt(self, target: Target) -> Target:
+    def start_attempt(self, target: PlanTarget) -> PlanTarget:
         """Return a target as the request is to be sent there: an attempt begins."""
         for observer in self.observers:
             target = observer.on_attempt_started(target)
         return target
 
-    def end_attempt(self, target: Target, outcome: str, status: int = 0) -> None:
+    def end_attempt(self, target: PlanTarget, outcome: str, status: int = 0) -> None:
         """Note that an attempt has ended whose response is not the client's."""
         for observer in self.observers:
             observer.on_attempt_ended(target, outcome, status)
@@ -238,7 +238,7 @@ class RequestRelay:
             for at in self.plan.observers.routed:
                 self.observers[at].on_upstream(upstream)
 
-    def switch_target(self, target: Target) -> None:
+    def switch_target(self, target: PlanTarget) -> None:
         """Send the request to this endpoint from now on."""
         self.target = self.record.target = target
 
@@ -257,7 +257,7 @@ class RequestRelay:
             return
         self.connecting = None
         pending, self.pending = b"".join(self.pending), []
-        self.dispatcher.connected(self, upstream, pending)
+        self.dispatcher.on_connected(self, upstream, pending)
 
     def attach(self, upstream: UpstreamConnection, data: bytes) -> None:
         """Send the request, or the beginning of it, over a connection."""

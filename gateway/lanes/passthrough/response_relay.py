@@ -55,9 +55,9 @@ class ResponseRelay(RequestRelay):
             self.client.transport.write(data)
             if self._last_event is not None:
                 self._last_event.see(data)
-        self._go_on(body)
+        self._continue_or_end(body)
 
-    def _go_on(self, body: Body) -> None:
+    def _continue_or_end(self, body: Body) -> None:
         """Wait for more of the answer's body, or end the exchange with it."""
         self.moved = None
         if body.done:
@@ -65,7 +65,7 @@ class ResponseRelay(RequestRelay):
         elif self.upstream is None:
             return
         elif body.waiting:
-            self.upstream.yield_turn(self._read_on)
+            self.upstream.yield_turn(self._continue_answer)
         elif isinstance(body, ChunkedBody) and body.passes_chunks:
             # Only between two chunks: the body's state does not change by a whole one, so it need not see it.
             write = self.client.transport.write
@@ -74,7 +74,7 @@ class ResponseRelay(RequestRelay):
             self.moved = None  # the upstream may not go on, so it is not silent
             self.upstream.yield_turn(self._is_tee_late)
 
-    def _read_on(self) -> bool:
+    def _continue_answer(self) -> bool:
         """Go on with what is here of the answer. Return whether more waits for another turn of the loop."""
         if self._is_tee_late():
             return True
@@ -207,7 +207,7 @@ class ResponseRelay(RequestRelay):
             self._last_event.see(fed)
         record.sent_bytes = len(fed)
         record.note_head_forwarded(came)
-        self._go_on(body)
+        self._continue_or_end(body)
 
     def _build_body(self, head: ResponseHead, *, payload_only: bool) -> Body:
         """Return the reader of the answer's body, which observers may read with it."""

@@ -7,7 +7,7 @@ from lanes.assembled import endpoint, read, router
 
 from gateway.auth.host_guard import HostGuard
 from gateway.lanes.passthrough.plan import Plan
-from gateway.lanes.passthrough.plan_records import PlannedHead, Policy, Target
+from gateway.lanes.passthrough.plan_records import PlannedHead, PlanTarget, RequestPolicy
 
 ASK = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12"
 
@@ -22,7 +22,7 @@ def planned(*lines: bytes, door: HostGuard | None = None) -> Plan:
 
 def test_the_records_are_small_and_frozen() -> None:
     plan = planned()
-    assert sum(len(fields(kind)) for kind in (PlannedHead, Target, Policy)) <= 18
+    assert sum(len(fields(kind)) for kind in (PlannedHead, PlanTarget, RequestPolicy)) <= 18
     with pytest.raises(FrozenInstanceError):
         plan.head.method = b"GET"  # type: ignore[misc]
 

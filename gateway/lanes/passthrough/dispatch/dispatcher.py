@@ -14,7 +14,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.http.body import Body
 from gateway.lanes.client import Client
 from gateway.lanes.passthrough.access_record import AccessRecord
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.upstream.connection import UpstreamConnection, UpstreamTurn
 
 
@@ -30,7 +30,7 @@ class DispatchedExchange(UpstreamTurn, Protocol):
     client: Client
     record: AccessRecord
     dispatcher: "Dispatcher"
-    target: Target
+    target: PlanTarget
     pending: list[bytes]
     request_body: Body | None
     response_body: Body | None
@@ -46,11 +46,11 @@ class DispatchedExchange(UpstreamTurn, Protocol):
     def has_routed_observers(self) -> bool: ...
     @property
     def is_under_way(self) -> bool: ...
-    def start_attempt(self, target: Target) -> Target:
+    def start_attempt(self, target: PlanTarget) -> PlanTarget:
         """Return a target as the request is to be sent there: an attempt begins."""
         ...
 
-    def end_attempt(self, target: Target, outcome: str, status: int = 0) -> None:
+    def end_attempt(self, target: PlanTarget, outcome: str, status: int = 0) -> None:
         """Note that an attempt has ended whose response is not the client's."""
         ...
 
@@ -62,7 +62,7 @@ class DispatchedExchange(UpstreamTurn, Protocol):
         """Note that the request is about to go to an upstream. Raises GatewayError: it has no room there."""
         ...
 
-    def switch_target(self, target: Target) -> None: ...
+    def switch_target(self, target: PlanTarget) -> None: ...
     def attach(self, upstream: UpstreamConnection, data: bytes) -> None:
         """Send the request, or the beginning of it, over a connection."""
         ...
@@ -115,7 +115,7 @@ class Dispatcher:
     def body_arrived(self, exchange: DispatchedExchange) -> None:
         """Look at the body again: more of it is here, or all (only with `awaits_body`)."""
 
-    def connected(self, exchange: DispatchedExchange, upstream: UpstreamConnection, request: bytes) -> None:
+    def on_connected(self, exchange: DispatchedExchange, upstream: UpstreamConnection, request: bytes) -> None:
         """Send the request over the connection that was opened for it."""
         exchange.attach(upstream, request)
 

@@ -31,7 +31,7 @@ from gateway.http.retry_after import wanted_pause_s
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange, Dispatcher
 from gateway.lanes.passthrough.dispatch.targets import Targets
 from gateway.lanes.passthrough.observers.observer import REFUSED
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.endpoint_state import Member
@@ -64,7 +64,7 @@ class Failover(Dispatcher):
     _seen = b""  # the beginning of a head that is not judged yet
     _judged = False  # what comes of the answer goes to the client
     _interims = 0  # that were not for the client
-    _last: tuple[Target, bytes] | None = None  # an answer that was not good enough
+    _last: tuple[PlanTarget, bytes] | None = None  # an answer that was not good enough
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
@@ -164,13 +164,13 @@ class Failover(Dispatcher):
             request = [before, self._digits, after, *pending[1:]]
             if exchange.record.policy.repeatable:
                 exchange.repeat = request
-            self.connected(exchange, upstream, b"".join(request))
+            self.on_connected(exchange, upstream, b"".join(request))
 
-    def _use(self, exchange: DispatchedExchange, target: Target) -> None:
+    def _use(self, exchange: DispatchedExchange, target: PlanTarget) -> None:
         exchange.switch_target(target)
         exchange.record.attempts += 1
 
-    def connected(self, exchange: DispatchedExchange, upstream: UpstreamConnection, request: bytes) -> None:
+    def on_connected(self, exchange: DispatchedExchange, upstream: UpstreamConnection, request: bytes) -> None:
         self._sent, self._stale, self._seen = True, upstream.reused, b""
         exchange.attach(upstream, request)
 
@@ -297,7 +297,7 @@ class Failover(Dispatcher):
         return True
 
     def _keep_answer(
-        self, exchange: DispatchedExchange, target: Target, data: bytes, end: int
+        self, exchange: DispatchedExchange, target: PlanTarget, data: bytes, end: int
     ) -> tuple[ResponseHead, bool]:
         """Keep an answer that is not good enough, if it is whole. Return its head, which ends at `end`, and whether.
 

@@ -85,7 +85,7 @@ class Hedge(Failover):
         if self._tries is None or self._tries.member is not None:
             return False
         self._become(exchange, second)
-        self.connected(exchange, upstream, second.request)
+        self.on_connected(exchange, upstream, second.request)
         return True
 
     def second_answers(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:

@@ -24,7 +24,7 @@ from gateway.http.response_head import (
     parse_response_head,
 )
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
 
@@ -63,7 +63,7 @@ class HedgeRequest:
     """A request under way beside another; a turn of its upstream connection."""
 
     def __init__(
-        self, owner: HedgeOwner, exchange: DispatchedExchange, tries: Tries, target: Target, request: bytes
+        self, owner: HedgeOwner, exchange: DispatchedExchange, tries: Tries, target: PlanTarget, request: bytes
     ) -> None:
         self.tries = tries
         self.target = target

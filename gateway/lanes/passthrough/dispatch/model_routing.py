@@ -11,7 +11,7 @@ from gateway.lanes.client import SENDING
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange, Dispatcher
 from gateway.lanes.passthrough.dispatch.failover import Failover
 from gateway.lanes.passthrough.dispatch.hedge import Hedge
-from gateway.lanes.passthrough.dispatch.model_scanner import LIMIT_BYTES, ModelField, model_of
+from gateway.lanes.passthrough.dispatch.model_scanner import LIMIT_BYTES, ModelField, find_model
 from gateway.lanes.passthrough.dispatch.targets import ModelTargets
 from gateway.lanes.passthrough.observers.observer import REFUSED
 
@@ -31,13 +31,13 @@ class ModelRouting(Dispatcher):
         self._digits = digits
         is_chunked = exchange.record.head.length is None
         if exchange.request_body is None and not is_chunked:  # nearly always: the body came with its head
-            self._choose(exchange, model_of(body), [body])
+            self._choose(exchange, find_model(body), [body])
             return
         self._field, self.awaits_body = ModelField(), True
         if is_chunked:
             self._payload = ChunkedBody(payload_only=True)
         exchange.pending = [b"", body]
-        self._look_at(self._field, body)
+        self._inspect(self._field, body)
         self.body_arrived(exchange)
         if self.awaits_body and exchange.record.head.expects_continue and not body:
             exchange.invite_body()
@@ -45,9 +45,9 @@ class ModelRouting(Dispatcher):
     def request_fed(self, exchange: DispatchedExchange, piece: bytes) -> None:
         del exchange
         if piece and self._field is not None:
-            self._look_at(self._field, piece)
+            self._inspect(self._field, piece)
 
-    def _look_at(self, field: ModelField, piece: bytes) -> None:
+    def _inspect(self, field: ModelField, piece: bytes) -> None:
         if self._payload is not None:
             try:
                 piece = self._payload.feed(piece)

@@ -30,7 +30,7 @@ _SCALAR: Final = re.compile(rb'[^,}\]\s"]*+')
 _BRACE, _KEY, _IN_KEY, _COLON, _VALUE, _IN_TEXT, _IN_NESTED, _IN_NESTED_TEXT, _IN_SCALAR, _COMMA = range(10)
 
 
-def model_of(body: bytes) -> str | None:
+def find_model(body: bytes) -> str | None:
     """Return the model of a body that is here whole: what `ModelField` finds in it."""
     if (
         len(body) <= SHORT_BYTES
@@ -84,7 +84,7 @@ class ModelField:
         if self._try_next in (_IN_KEY, _IN_TEXT, _IN_NESTED_TEXT):
             return self._string()
         if self._try_next == _IN_NESTED:
-            return self._nested()
+            return self._read_nested()
         if self._try_next == _IN_SCALAR:
             self._skip(_SCALAR)
             self._try_next = _COMMA
@@ -157,7 +157,7 @@ class ModelField:
         self.model, self.done = text, True
         return False
 
-    def _nested(self) -> bool:
+    def _read_nested(self) -> bool:
         """Read on in a nested value."""
         self._skip(_NESTED)
         if self._at >= len(self._data):

@@ -5,7 +5,7 @@ from typing import Final
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.model_names import is_listed_model
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
 
@@ -27,8 +27,8 @@ class Targets:
     def __init__(
         self,
         group: Group,
-        first: Target,
-        make: Callable[[Group, Member], Target],
+        first: PlanTarget,
+        make: Callable[[Group, Member], PlanTarget],
         *,
         twice: bool,
         sticky: bytes,
@@ -40,10 +40,10 @@ class Targets:
         self.computes = computes
         self.sticky = sticky
         self._make = make
-        self._by_member: dict[Member, Target] = {group.members[0]: first}
+        self._by_member: dict[Member, PlanTarget] = {group.members[0]: first}
         self.fallbacks = tuple(fallback for fallback in group.fallbacks if self._is_allowed(fallback))
 
-    def find(self, group: Group, member: Member) -> Target:
+    def find(self, group: Group, member: Member) -> PlanTarget:
         """Return the target at an endpoint."""
         target = self._by_member.get(member)
         if target is None:

@@ -16,7 +16,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.tee import PayloadSink
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 
 #: The outcome of an exchange that an observer refused.
 REFUSED: Final = "limited"
@@ -40,11 +40,11 @@ class Observer:
     def on_upstream(self, upstream: str) -> None:
         """Before an upstream is asked, where there is a choice. Raises GatewayError: it is passed over."""
 
-    def on_attempt_started(self, target: Target) -> Target:
+    def on_attempt_started(self, target: PlanTarget) -> PlanTarget:
         """Before the head of an attempt is sent. Return the target, perhaps with further fields in its head."""
         return target
 
-    def on_attempt_ended(self, target: Target, outcome: str, status: int) -> None:
+    def on_attempt_ended(self, target: PlanTarget, outcome: str, status: int) -> None:
         """After an attempt whose response is not the client's; `status` 0: it had none."""
 
     def on_response_head(self, content_coding: Callable[[], bytes]) -> PayloadSink | None:

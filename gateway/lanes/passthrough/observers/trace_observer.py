@@ -13,7 +13,7 @@ from gateway.contracts.trace_context import TraceContext
 from gateway.lanes.billable_paths import find_operation
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT, AccessRecord
 from gateway.lanes.passthrough.observers.observer import REFUSED, Observer, ObserverFactory, PlannedRequest
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.lanes.server_spans import find_sender, get_span_method, server_span
 from gateway.telemetry.tracing.tracer import Attributes, Record, Tracer
 from gateway.telemetry.tracing.w3c import TRACE_FIELDS
@@ -41,7 +41,7 @@ class TraceFeature:
 class Attempt:
     """A request to an endpoint. Times are perf_counter seconds."""
 
-    target: Target
+    target: PlanTarget
     context: TraceContext
     began: float
     outcome: str = ""
@@ -60,7 +60,7 @@ class TraceObserver(Observer):
         self._attempts: list[Attempt] = []
         record.trace_id = trace.trace_id
 
-    def on_attempt_started(self, target: Target) -> Target:
+    def on_attempt_started(self, target: PlanTarget) -> PlanTarget:
         if not self._follows_attempts:
             return target
         context = self._tracer.below(self._trace)
@@ -69,7 +69,7 @@ class TraceObserver(Observer):
         self._attempts.append(Attempt(target, context, perf_counter()))
         return target
 
-    def on_attempt_ended(self, target: Target, outcome: str, status: int) -> None:
+    def on_attempt_ended(self, target: PlanTarget, outcome: str, status: int) -> None:
         # The oldest one under way: an endpoint may be asked twice.
         for one in self._attempts:
             if one.target is target and not one.outcome:
@@ -112,7 +112,7 @@ class TraceObserver(Observer):
         """Return the last attempt with the target of the answer that the client got."""
         return next((one for one in reversed(self._attempts) if one.target is self._record.target), None)
 
-    def _model_facts(self, target: Target) -> Attributes:
+    def _model_facts(self, target: PlanTarget) -> Attributes:
         """Return what is known of the model that answered, in OpenTelemetry's names for GenAI."""
         record = self._record
         operation = find_operation(record.head.path) if record.head.method == b"POST" else None
@@ -166,14 +166,14 @@ class TraceObserver(Observer):
         )
 
 
-def _read_path(target: Target) -> str:
+def _read_path(target: PlanTarget) -> str:
     """Return the path at an endpoint, without the query, which may hold keys."""
     return target.head[0].split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")
 
 
-def _add_fields(target: Target, context: TraceContext) -> Target:
+def _add_fields(target: PlanTarget, context: TraceContext) -> PlanTarget:
     """Return the target with a trace context at the end of its head, which has none of the client's."""
     before, after = target.head
     more = context.lines + b"\r\n"
     head = (before, after[:-2] + more) if after else (before[:-2] + more, b"")
-    return Target(target.group, target.member, head, target.identity)
+    return PlanTarget(target.group, target.member, head, target.identity)

@@ -13,7 +13,7 @@ from msgspec import DecodeError, Meta, Struct
 from msgspec.json import Decoder
 
 from gateway.lanes.passthrough.observers.usage_meter import PendingUsage, UsageMeter
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.limits.reservation import AnyReservation, Settlement
 from gateway.usage.response_parser import clean_model_name
 from gateway.usage.tokens import MOST, RequestUsage, Times, TokenCounts
@@ -21,12 +21,12 @@ from gateway.usage.tokens import MOST, RequestUsage, Times, TokenCounts
 _Count = Annotated[int, Meta(ge=0, lt=MOST)]
 
 
-class _Asked(Struct, gc=False):
+class _PromptDetails(Struct, gc=False):
     cached_tokens: _Count | None = None
     audio_tokens: _Count | None = None
 
 
-class _Answered(Struct, gc=False):
+class _CompletionDetails(Struct, gc=False):
     reasoning_tokens: _Count | None = None
     audio_tokens: _Count | None = None
 
@@ -34,8 +34,8 @@ class _Answered(Struct, gc=False):
 class _Usage(Struct, gc=False):
     prompt_tokens: _Count = 0
     completion_tokens: _Count = 0
-    prompt_tokens_details: _Asked | None = None
-    completion_tokens_details: _Answered | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: _Count | None = None
 
 
@@ -66,7 +66,7 @@ class UsageDecoder:
 
     def __init__(self, *, most: int) -> None:
         self._most = most
-        self._target: Target | None = None
+        self._target: PlanTarget | None = None
         self._meter: UsageMeter | None = None
         self._model: str | None = None
         self._requests = 0

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from gateway.lanes.billable_paths import computes, generates
 from gateway.lanes.passthrough.access_record import AccessRecord
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.lanes.path_normalization import may_end_with
 from gateway.usage.decompression import DecodingQueue
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, RequestUsage, Times
@@ -43,7 +43,7 @@ class UsageMeter:
         """Return whether short answers may be read together."""
         return self.reads and not self.stored
 
-    def record(self, target: Target, usage: RequestUsage, model: str, times: Times | None = None) -> None:
+    def record(self, target: PlanTarget, usage: RequestUsage, model: str, times: Times | None = None) -> None:
         """Record the usage of requests to a target, and the times of what a model answered."""
         caller, endpoint = target.identity.caller, target.member.pool.endpoint
         self.recorded(usage, caller.name, caller.tenant, model, endpoint.name, LANE, times)

@@ -11,7 +11,7 @@ from gateway.lanes.passthrough.dispatch.model_scanner import (
     LIMIT_TOKENS,
     SHORT_BYTES,
     ModelField,
-    model_of,
+    find_model,
 )
 
 
@@ -51,7 +51,7 @@ def found(body: bytes, size: int | None = None) -> str | None:
 def test_the_model_is_that_of_the_object_itself(body: bytes, model: str | None) -> None:
     """Not one in a text or in a nested value; and the same in pieces of any size."""
     assert {found(body, size) for size in (None, 1, 2, 3, 7)} == {model}
-    assert model_of(body) == model
+    assert find_model(body) == model
 
 
 _VALUES = st.recursive(
@@ -110,7 +110,7 @@ def test_a_whole_body_has_the_model_that_is_found_in_its_pieces(
 ) -> None:
     """Also where keys come twice, are written with escapes, and in what is no JSON at all."""
     body = (edges[0] + "".join(map("".join, members)) + edges[1]).encode()
-    assert model_of(body) == found(body, 7)
+    assert find_model(body) == found(body, 7)
 
 
 @given(members=st.lists(st.tuples(_NAMES, _ANY), max_size=5))
@@ -119,13 +119,13 @@ def test_a_whole_body_has_the_model_that_is_found_in_its_pieces(
 def test_a_whole_object_has_the_model_that_is_found_in_its_pieces(members: list[tuple[str, str]]) -> None:
     """Where commas and colons are where they belong."""
     body = f"{{{','.join(f'{key}: {value}' for key, value in members)}}}".encode()
-    assert model_of(body) == found(body, 7)
+    assert find_model(body) == found(body, 7)
 
 
 def test_a_short_body_is_not_too_finely_divided() -> None:
     """So the bound of the strings and brackets cuts none that is parsed."""
     body = b'{"":[],' + b'"":1,' * ((SHORT_BYTES - 30) // 5) + b'"model":"m"}'
-    assert len(body) <= SHORT_BYTES and model_of(body) == found(body) == "m"
+    assert len(body) <= SHORT_BYTES and find_model(body) == found(body) == "m"
 
 
 def test_a_look_is_bounded() -> None:

@@ -7,7 +7,7 @@ from gateway.auth.keyring import Identity
 from gateway.contracts.caller import LOCAL
 from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.dispatch.targets import KNOWN_MODELS, ModelTargets, Targets
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.testing.clock import ManualClock
 from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
@@ -25,11 +25,11 @@ class Making:
         self.refused = refused
         self.made: list[str] = []
 
-    def target(self, group: Group, member: Member) -> Target:
+    def target(self, group: Group, member: Member) -> PlanTarget:
         if group.name in self.refused:
             raise GatewayError("upstream_not_allowed", "This key may not use the upstream: use another one.")
         self.made.append(group.name)
-        return Target(group, member, (b"", b""), Identity(LOCAL, frozenset()))
+        return PlanTarget(group, member, (b"", b""), Identity(LOCAL, frozenset()))
 
     def targets(self, group: Group) -> Targets:
         first = self.target(group, group.members[0])

@@ -9,7 +9,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.observer import Observer, ObserverFactory, Observers, PlannedRequest
 from gateway.lanes.passthrough.observers.tee import PayloadSink
-from gateway.lanes.passthrough.plan_records import Target
+from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.testing.scripts import answer, chunk, head, serve
 
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n"
@@ -58,11 +58,11 @@ class Follower(Observer):
     def on_upstream(self, upstream: str) -> None:
         self._note("upstream")
 
-    def on_attempt_started(self, target: Target) -> Target:
+    def on_attempt_started(self, target: PlanTarget) -> PlanTarget:
         self._note("started")
         return target
 
-    def on_attempt_ended(self, target: Target, outcome: str, status: int) -> None:
+    def on_attempt_ended(self, target: PlanTarget, outcome: str, status: int) -> None:
         self._note(f"ended {outcome} {status}")
 
     def on_response_head(self, content_coding: Callable[[], bytes]) -> PayloadSink | None:

@@ -18,6 +18,7 @@ from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
 from gateway.testing import FakeHost
 from gateway.tools.catalog import ConfiguredSource, load_catalog
+from tests.exchanges import changed
 from tests.tools.doubles import Source
 from tests.tools.managed import Managed
 
@@ -274,8 +275,8 @@ async def test_a_selection_of_tools_is_converted_once(host: FakeHost) -> None:
     first = await system(enhancer, asked)
     assert names_in(first) == ["now", "time__look"]
     assert await system(enhancer, asked) == first and host.counters.counted[("prompt_cache_requests", "hit")] == 1
-    assert names_in(await system(enhancer, replace(asked, only_tools=("time.*",)))) == ["time__look"]
-    assert names_in(await system(enhancer, replace(asked, only_tools=("now",)))) == ["now"]
+    assert names_in(await system(enhancer, changed(asked, only_tools=("time.*",)))) == ["time__look"]
+    assert names_in(await system(enhancer, changed(asked, only_tools=("now",)))) == ["now"]
     service.accept({"look": "another"})
     services = [*services]
     assert "has changed" in await system(enhancer, asked)

@@ -291,7 +291,8 @@ exchange = Exchange(id="1", body={{}}, caller=Caller("a", "a", frozenset()), cha
 tool = PLUGIN.build(Config(cwd={folder!r}, sandbox="none"), None)
 def call(harmless):
     return ToolCall(id="c1", tool="execute_command", arguments={{"command": "echo ran"}}, harmless=harmless)
-seccomp.install([seccomp.Refused("unshare", 272, 97), seccomp.Refused("landlock_create_ruleset", 444, 444)])
+refused = seccomp.RefusedSyscall
+seccomp.install([refused("unshare", 272, 97), refused("landlock_create_ruleset", 444, 444)])
 async def main():
     doubt = await tool.examine(call(True), exchange)
     print(doubt.decision, doubt.rule, doubt.reason)

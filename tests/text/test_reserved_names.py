@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from config.folder import Folder
 
-from gateway.config.reserved_names import RESERVED
 from gateway.context.request_tools import OWN
 from gateway.plugins import plugin_names
+from gateway.text.reserved_names import RESERVED
 from gateway.tools.results import READ_RESULT
 
 
