@@ -396,7 +396,7 @@ MAY_NAME_CHAT = {
 }
 
 
-def test_only_a_dialect_knows_what_its_client_reads() -> None:
+def test_only_allowed_files_name_chat_completion_fields() -> None:
     """The core, the loop and the runs name no form of chat completions; a second dialect is new files only."""
     found = {
         name(path)

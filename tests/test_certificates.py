@@ -32,7 +32,7 @@ async def test_a_name_that_is_not_in_the_certificate_is_refused(certificates: Ce
             await connect("127.0.0.1", upstream.port, ssl=certificates.client_context(), server_name="other.test")
 
 
-async def test_a_client_without_the_certificate_asked_for_is_refused(certificates: Certificates) -> None:
+async def test_client_without_the_required_certificate_is_refused(certificates: Certificates) -> None:
     """TLS 1.3 tells it after the handshake, at the first read."""
     async with (
         FakeUpstream(ssl=certificates.server_context(require_client=True)) as upstream,

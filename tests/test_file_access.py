@@ -34,7 +34,7 @@ def loaded(folder: Path) -> LoadedConfig:
 
 
 @pytest.mark.parametrize("name", ["gateway.yaml", "secret", "prompt"])
-def test_a_file_that_everybody_may_write_is_refused(folder: Path, name: str) -> None:
+def test_world_writable_config_file_is_refused(folder: Path, name: str) -> None:
     """The configuration and what it names, with the command that mends it."""
     assert loaded(folder).warnings == ()
     (folder / name).chmod(0o666)
@@ -60,7 +60,7 @@ def test_a_folder_in_which_others_may_replace_the_file_is_warned_about(folder: P
 
 
 @pytest.mark.parametrize("name", ["gateway.db", "gateway.db-wal", "gateway.db-shm"])
-async def test_a_store_that_everybody_may_write_stops_the_start(tmp_path: Path, name: str) -> None:
+async def test_world_writable_store_file_refuses_to_open(tmp_path: Path, name: str) -> None:
     """Also by the files beside it; its group is warned about."""
     tmp_path.chmod(0o755)
     one, other = (SqliteStore(str(tmp_path / "gateway.db")) for _ in range(2))

@@ -33,7 +33,7 @@ def test_what_is_spent_is_gone() -> None:
     assert (time.left_s, time.spent_s) == (-30, 130)
 
 
-async def test_the_end_is_told_once() -> None:
+async def test_budget_end_callback_fires_once() -> None:
     """At once where nothing was left to begin with."""
     calls: list[str] = []
     time = budget(10.0, spent_s=10.0)
@@ -90,7 +90,7 @@ async def test_a_pause_that_fails_is_over_too() -> None:
     time.stop()
 
 
-async def test_work_within_the_time_is_what_it_was() -> None:
+async def test_work_within_budget_keeps_its_result_and_error() -> None:
     """Its result, and its own error, even a timeout of its own."""
     time = budget(10.0)
 
@@ -120,7 +120,7 @@ async def test_work_that_takes_longer_is_cancelled() -> None:
     assert failed.value.code == "agent_timeout" and ended.is_set()
 
 
-async def test_work_that_is_cancelled_is_no_timeout() -> None:
+async def test_cancelled_work_raises_cancelled_error_not_timeout() -> None:
     """Whoever cancelled it hears just that."""
     work = asyncio.create_task(budget(10.0).within(asyncio.Event().wait()))
     await asyncio.sleep(0)

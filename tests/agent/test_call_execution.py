@@ -198,7 +198,7 @@ async def test_a_grant_that_is_revoked_before_a_start_clears_nothing() -> None:
 
 
 @pytest.mark.parametrize("says", ["revoke", "ask"])
-async def test_what_is_said_while_the_client_does_not_read_counts(says: str) -> None:
+async def test_store_change_during_a_client_pause_applies_to_next_call(says: str) -> None:
     """A report that a call begins waits for its client: what the store says by then decides."""
     answers = [answer(risky(1)), answer(risky(1) if says == "revoke" else call(x=1))]
     bench = Bench(answers)
@@ -229,7 +229,9 @@ async def test_what_is_said_while_the_client_does_not_read_counts(says: str) -> 
 
 
 @pytest.mark.parametrize("ends", ["done", "stopped"])
-async def test_what_a_zombie_did_is_told(ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_outcome_of_a_lost_run_is_recorded_and_logged(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its run is somebody else's: it gets no time, and what came of its call stands beside the step, and in the log."""
     monkeypatch.setattr(keeping, "LOOK_S", 0.005)
     place, began, go = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
@@ -279,7 +281,7 @@ class Frozen(SqliteStore):
             )
 
 
-async def test_who_slept_behind_the_start_runs_nothing_and_says_so() -> None:
+async def test_worker_that_lost_its_lease_does_not_run_the_call() -> None:
     """The lease is looked at right before the effect: the call is not run, and its new owner can read that."""
     store = Frozen(":memory:")
     bench = Bench([answer(call(x=1))], store=store)
@@ -292,7 +294,7 @@ async def test_who_slept_behind_the_start_runs_nothing_and_says_so() -> None:
     await bench.close()
 
 
-async def test_who_slept_behind_the_start_and_was_missed_by_nobody_runs_it_once() -> None:
+async def test_worker_with_expired_unclaimed_lease_runs_the_call_once() -> None:
     """No other worker has taken the run meanwhile."""
 
     class Slow(SqliteStore):

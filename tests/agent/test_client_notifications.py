@@ -53,7 +53,7 @@ async def test_a_held_answer_has_its_question_once() -> None:
     await bench.close()
 
 
-async def test_who_may_not_decide_is_asked_nothing() -> None:
+async def test_caller_without_approve_scope_gets_no_decision_instructions() -> None:
     """But told who may; what ends a held answer says when to come back."""
     bench = Bench([])
     await bench.agents()

@@ -94,7 +94,7 @@ async def test_an_answer_in_json_is_the_clients() -> None:
     assert bench.asked[0].body == body
 
 
-async def test_the_limits_are_those_of_the_stage() -> None:
+async def test_tool_call_limit_fails_the_run_and_is_counted() -> None:
     """`max_tool_calls`: one more question, then the error, counted by its outcome."""
     bench = Bench([answer(call(x=i)) for i in range(3)], limits=LoopLimits(max_tool_calls=2))
     with pytest.raises(GatewayError) as failed:
@@ -161,7 +161,7 @@ async def test_an_answer_in_json_is_on_record_as_it_came(text: str) -> None:
 # The budget.
 
 
-async def test_each_call_of_the_model_gets_what_is_left() -> None:
+async def test_each_model_request_gets_the_remaining_time_budget() -> None:
     """Of the run's own limit or of the request's, whichever is less."""
     bench = Bench([answer(call()), answer("Done.")], limits=LoopLimits(timeout_s=100))
     bench.on_call = lambda: bench.clock.advance(30)
@@ -203,7 +203,7 @@ async def test_a_failure_before_any_effect_may_be_tried_again() -> None:
 # Events.
 
 
-async def test_events_tell_what_happens() -> None:
+async def test_events_report_run_progress_without_arguments_only_if_requested() -> None:
     """Only where they were asked for; each with an empty delta and without arguments or results."""
     answers = [answer(call(x="secret")), answer("Done.")]
     plain = await Bench(list(answers)).run()
@@ -268,7 +268,7 @@ async def marks_of(reply: Reply) -> list[str]:
     return marks
 
 
-async def test_a_workflow_is_told_by_its_result_alone() -> None:
+async def test_workflow_run_returns_only_its_final_result() -> None:
     """One text, one finish reason, the usage of its model; neither the conversation nor its tools go to the model."""
     bench = harmless(answer("It is ", "good"))
     asked = {"model": "m", "tools": [], "messages": [{"role": "user", "content": "/w x=1"}], "temperature": 0}

@@ -57,7 +57,7 @@ def test_a_text_is_the_same_however_it_is_written(one: Json, other: Json) -> Non
         call(json.dumps({LONG: {"a": None}, "b": {}})),
     ],
 )
-def test_what_says_too_little_is_no_text(message: Json) -> None:
+def test_short_or_textless_fields_yield_no_fingerprint_text(message: Json) -> None:
     """Names, ids, what is no text, and texts and values that are short."""
     assert telling_texts(message) == []
 

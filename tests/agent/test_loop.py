@@ -198,7 +198,7 @@ def test_a_call_of_the_clients_tool_is_the_clients() -> None:
 
 
 @pytest.mark.parametrize("terminate", [False, True])
-def test_a_mixed_answer_runs_ours_and_returns_theirs(terminate: bool) -> None:
+def test_mixed_answer_runs_gateway_calls_and_returns_client_calls(terminate: bool) -> None:
     """Ours stays in the run's own history; the model is not asked again."""
     run = Run()
     action = run.called(found("look", terminate=terminate), found("theirs"))
@@ -258,7 +258,7 @@ def test_complaints_stand_behind_earlier_results() -> None:
 
 
 @pytest.mark.parametrize(("role", "roles"), [("tool", "user assistant tool user"), ("user", "user assistant user")])
-def test_a_complaint_is_no_second_message_of_the_user_in_a_row(role: str, roles: str) -> None:
+def test_correction_is_merged_into_a_trailing_user_message(role: str, roles: str) -> None:
     """Templates that want roles to alternate refuse two."""
     run = Run(result_role=role)
     wish: Json = {"role": "user", "content": "Look."}
@@ -284,7 +284,7 @@ def test_the_limit_of_malformed_answers_is_the_operators(limit: int) -> None:
 # The limit of calls.
 
 
-def test_after_the_last_call_the_model_is_asked_once_more() -> None:
+def test_call_limit_allows_one_more_answer_then_fails() -> None:
     """For its text; if it calls again, the run ends."""
     run = Run(max_tool_calls=3)
     for i in range(3):
@@ -294,7 +294,7 @@ def test_after_the_last_call_the_model_is_asked_once_more() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_beyond_a_limit_of_the_client_the_model_is_told_once(most: int) -> None:
+def test_client_call_limit_is_reported_once_then_ends_the_turn(most: int) -> None:
     """The model may answer then; if it calls again, the turn ends. The client asked for that, and nothing fails."""
     run = Run(is_lowered=True, max_tool_calls=most)
     for i in range(most):
@@ -371,7 +371,7 @@ def test_malformed_answers_do_not_count_as_calls() -> None:
 # The same call again.
 
 
-def test_the_third_same_call_in_a_row_is_told_and_the_fifth_ends_the_run() -> None:
+def test_third_identical_call_is_flagged_and_fifth_ends_the_run() -> None:
     """Whatever the order of its arguments."""
     run = Run()
     notes = []
@@ -406,7 +406,7 @@ def test_repetition_within_a_group_counts() -> None:
 # An answer that must be a call.
 
 
-def test_a_text_in_place_of_a_call_is_asked_for_again_once() -> None:
+def test_text_answer_is_retried_once_when_a_call_is_required() -> None:
     """With a wish that goes once there is a call; the next answer may be a text."""
     run = Run()
     run.loop.must_call = True

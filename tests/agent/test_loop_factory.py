@@ -27,7 +27,7 @@ async def machine_of(bench: Bench, **facts: object) -> Loop | WorkflowLoop:
     return new_machine(bench.parts, LoopLimits(), exchange, RunProgress(TurnUsage()))
 
 
-async def test_a_chat_is_a_loop_whose_calls_are_judged_and_counted() -> None:
+async def test_chat_machine_is_a_loop_that_judges_and_counts_calls() -> None:
     """By the judge in use; each call has an id of its own."""
     bench = Bench([])
     machine = await machine_of(bench)
@@ -89,7 +89,7 @@ async def test_each_verdict_is_counted() -> None:
     assert counted["gateway_doubted_calls_total", ("example",)] == 1
 
 
-async def test_a_workflow_is_no_models_word() -> None:
+async def test_workflow_calls_are_not_counted_as_doubted() -> None:
     """Its calls are not doubted, whatever a message holds."""
     body: Json = {"model": "m", "messages": [{"role": "user", "content": call(x=1)}]}
     bench = Bench([])

@@ -163,7 +163,7 @@ async def test_a_call_that_may_run_twice_does(tmp_path: Path) -> None:
     await after.close()
 
 
-async def test_an_approved_call_that_was_interrupted_asks_nobody_again(tmp_path: Path) -> None:
+async def test_interrupted_approved_call_resumes_without_a_new_approval(tmp_path: Path) -> None:
     """One that may run twice does so under the approval that it has."""
     place, effects = str(tmp_path / "gateway.db"), Effects()
     effects.dies = Dying(place, at=NEVER, written=False)
@@ -180,7 +180,7 @@ async def test_an_approved_call_that_was_interrupted_asks_nobody_again(tmp_path:
     await after.close()
 
 
-async def test_whoever_asks_again_gets_the_whole_answer(tmp_path: Path) -> None:
+async def test_resumed_run_returns_the_whole_answer(tmp_path: Path) -> None:
     """What was said before the process died comes first; usage is that of the whole turn."""
     place, effects = str(tmp_path / "gateway.db"), Effects()
     first = Bench(model(2), does=effects, store=Dying(place, at=4, written=True))
@@ -204,7 +204,7 @@ async def test_the_rest_of_a_group_runs_in_its_order(tmp_path: Path) -> None:
     await after.close()
 
 
-async def test_a_tool_that_is_gone_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_removed_tool_is_reported_to_the_model_on_resume(tmp_path: Path) -> None:
     """The run goes on without it."""
     place, effects = str(tmp_path / "gateway.db"), Effects()
     first = Bench([group(call(x=1), call(x=2))], does=effects, store=Dying(place, at=3, written=False))
@@ -235,7 +235,7 @@ async def test_a_run_that_waited_goes_on_in_the_request_that_decides() -> None:
     await bench.close()
 
 
-async def test_an_answer_that_nobody_waited_for_joins_the_conversation(tmp_path: Path) -> None:
+async def test_answer_of_a_resumed_run_joins_the_conversation(tmp_path: Path) -> None:
     """The next request sees that the call ran, and what the model said to it, in the place of the question."""
     place = str(tmp_path / "gateway.db")
     bench = Bench(

@@ -67,7 +67,7 @@ async def test_an_approved_call_runs_once_and_the_run_goes_on() -> None:
     await bench.close()
 
 
-async def test_a_rejection_ends_the_run_and_says_what_did_not_run() -> None:
+async def test_rejection_ends_the_run_and_skips_later_calls() -> None:
     """The calls behind it do not run either (default)."""
     bench = Bench([group(call(x=0), risky(1), call(x=2)), answer("never")])
     told = await bench.run()
@@ -82,7 +82,7 @@ async def test_a_rejection_ends_the_run_and_says_what_did_not_run() -> None:
     await bench.close()
 
 
-async def test_a_rejection_can_be_told_to_the_model() -> None:
+async def test_on_reject_continue_passes_the_rejection_to_the_model() -> None:
     """`on_reject: continue`: the other calls of the group run, and the model reads what the person said."""
     bench = Bench([group(risky(1), risky(2)), answer("Then not.")], asks=settings(on_reject="continue"))
     await bench.run()
@@ -95,7 +95,7 @@ async def test_a_rejection_can_be_told_to_the_model() -> None:
     await bench.close()
 
 
-async def test_calls_of_a_group_are_asked_for_at_once() -> None:
+async def test_group_calls_share_a_question_and_one_rejection_ends_all() -> None:
     """And one rejection ends them all."""
     bench = Bench([group(risky(1), risky(2))])
     told = await bench.run()
@@ -133,7 +133,7 @@ async def test_an_expired_approval_ends_the_run() -> None:
     await bench.close()
 
 
-async def test_nobody_is_asked_where_that_is_not_wanted() -> None:
+async def test_approvals_reject_refuses_the_call_without_pending_approval() -> None:
     """`approvals: reject`: a normal answer that says what was refused."""
     bench = Bench([answer(risky())])
     told = await bench.run(approvals="reject")
@@ -193,7 +193,7 @@ async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
     await bench.close()
 
 
-async def test_a_held_run_whose_client_leaves_stays_in_the_store() -> None:
+async def test_held_run_stays_stored_and_approvable_after_client_disconnect() -> None:
     """And can be approved later."""
     bench = Bench([answer(risky()), answer("Done.")])
     running = asyncio.create_task(bench.run(approvals="hold"))

@@ -60,7 +60,7 @@ async def test_an_approval_does_not_hold_for_another_policy() -> None:
     await bench.close()
 
 
-async def test_a_policy_that_changes_behind_the_decision_asks_again() -> None:
+async def test_policy_change_after_the_decision_requires_new_approval() -> None:
     """What was approved under the old one does not run."""
     bench = Bench([answer(risky()), answer("Fine.")])
     await bench.run()
@@ -94,7 +94,7 @@ async def test_a_remembered_approval_clears_nothing_where_the_request_wants_a_pe
     await bench.close()
 
 
-async def test_nobody_is_asked_about_a_call_that_its_tool_refuses() -> None:
+async def test_call_refused_by_its_tool_requests_no_approval() -> None:
     """The model is told at once."""
     bench = Bench([answer(risky()), answer("I see.")], refuses=lambda _: "outside of the roots")
     assert texts(await bench.run()) == "I see."
@@ -103,7 +103,7 @@ async def test_nobody_is_asked_about_a_call_that_its_tool_refuses() -> None:
     await bench.close()
 
 
-async def test_what_the_engine_doubts_asks_in_its_place_in_the_group() -> None:
+async def test_engine_doubt_overrides_assessor_and_requires_approval_in_order() -> None:
     """The assessor's auto is not enough; what ran is marked as judged harmless, what was approved is not."""
 
     async def doubts(call: ToolCall) -> Verdict | None:
@@ -201,7 +201,7 @@ async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: p
     await bench.close()
 
 
-async def test_a_held_stream_does_not_ask_again_for_what_was_approved_meanwhile() -> None:
+async def test_held_stream_does_not_repeat_an_already_approved_question() -> None:
     """The second of two, while the first one ran: its client reads one question, and that each call is answered."""
     began, go_on = asyncio.Event(), asyncio.Event()
 

@@ -65,7 +65,7 @@ def test_a_run_is_counted_with_its_calls() -> None:
         ("error", "awaiting_client", False, True),
     ],
 )
-def test_a_trace_is_told_whether_its_run_goes_on_elsewhere(
+def test_trace_reports_whether_its_run_continues_elsewhere(
     outcome: str, state: RunState | None, is_lost: bool, goes_on: bool
 ) -> None:
     """A run that is cancelled here goes on if the store has it so; one that was never stored has ended."""

@@ -132,7 +132,7 @@ async def test_a_turn_ends_with_the_question_as_an_event() -> None:
     await bench.close()
 
 
-async def test_the_request_that_decides_gets_what_follows() -> None:
+async def test_deciding_request_gets_only_the_subsequent_call_events() -> None:
     """The calls of earlier answers are not told again; the call that was approved names its approval."""
     bench = Bench([answer("First. ", call(x=0)), group(call(x=1), risky(2)), answer("Done.")])
     before = await bench.run(shows_calls=True)
@@ -212,7 +212,7 @@ async def test_a_held_question_comes_once() -> None:
     await bench.close()
 
 
-async def test_who_may_ask_nobody_is_told_so_in_words() -> None:
+async def test_approvals_reject_names_the_refused_call_in_text() -> None:
     """`reject`: the text says what would have asked."""
     bench = Bench([answer(risky())])
     told = await bench.run(shows_calls=True, approvals="reject")
@@ -260,7 +260,7 @@ async def test_nothing_is_hidden_of_calls_that_are_shown() -> None:
 
 
 @pytest.mark.parametrize("untrusted", [True, False])
-async def test_a_call_that_strangers_had_a_part_in_is_marked_before_it_is_told(untrusted: bool) -> None:
+async def test_tainted_call_is_marked_before_its_event_is_sent(untrusted: bool) -> None:
     """The request that brings it again is tainted from its beginning, whatever else its client left of the answer."""
     store = Marking(":memory:")
     policy = Policy(trust_llm="until_tainted", default="confirm")
@@ -287,7 +287,7 @@ async def test_a_call_that_strangers_had_a_part_in_is_marked_before_it_is_told(u
     await bench.close()
 
 
-async def test_a_request_may_say_that_strangers_wrote_in_it() -> None:
+async def test_request_can_declare_its_content_tainted() -> None:
     """From the beginning, also where the run goes on; a named conversation is marked."""
     policy = Policy(trust_llm="until_tainted", default="confirm")
     bench = Bench([answer(call(x=1)), answer(call(x=2)), answer(call(x=3))], policy=policy)

@@ -84,7 +84,7 @@ async def test_a_line_that_cannot_be_written(fails_at: int, ran: list[object], s
     await bench.close()
 
 
-async def test_a_question_that_cannot_be_written_down_is_not_asked() -> None:
+async def test_unstorable_approval_question_fails_without_being_shown() -> None:
     """No client is told to approve what nobody can; nothing runs."""
     bench = Bench([answer(risky())], store=Failing(fails_at=[1]))
     with pytest.raises(GatewayError) as failed:
@@ -111,7 +111,7 @@ async def test_a_run_that_cannot_be_read_does_nothing() -> None:
 # "Ask me before ..."
 
 
-async def test_who_wants_to_be_asked_before_is() -> None:
+async def test_ask_before_intent_requires_approval_throughout_its_conversation() -> None:
     """In this conversation from now on, and in no other; also for what the model calls harmless."""
     bench = Bench([answer("I will."), answer(call(x=1)), answer(call(x=2)), answer("Done.")])
     await bench.run(intent=ASK, conversation="c1")
@@ -134,7 +134,7 @@ async def test_without_a_conversation_it_holds_for_this_run() -> None:
     await bench.close()
 
 
-async def test_an_explanation_makes_nobody_ask() -> None:
+async def test_dry_run_stores_no_ask_before_setting() -> None:
     """A dry run stores nothing."""
     bench = Bench([answer("Hi.")])
     await bench.run(intent=ASK, conversation="c1", dry=True)
@@ -142,7 +142,7 @@ async def test_an_explanation_makes_nobody_ask() -> None:
     await bench.close()
 
 
-async def test_a_wish_to_be_asked_is_never_lost_with_the_store() -> None:
+async def test_store_failure_never_bypasses_an_ask_before_setting() -> None:
     """It cannot be kept: nothing is answered. It cannot be looked up: every call asks."""
     bench = Bench([answer(call(x=1))], store=Failing(unreadable=True))
     with pytest.raises(GatewayError) as failed:
@@ -204,7 +204,7 @@ async def test_the_last_word_of_a_tool_ends_a_run_that_goes_on() -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-async def test_a_call_that_was_rejected_is_nobodys_last_word(dies: bool, tmp_path: Path) -> None:
+async def test_rejected_terminating_call_does_not_end_the_run(dies: bool, tmp_path: Path) -> None:
     """It never ran, so the model is told, whatever it wanted to come of the call; also by another process."""
     place, continues = str(tmp_path / "gateway.db"), settings(on_reject="continue")
     calls = group(risky(0, terminate=True), risky(1))
@@ -226,7 +226,7 @@ async def test_a_call_that_was_rejected_is_nobodys_last_word(dies: bool, tmp_pat
     assert xs(bench) == [1]
 
 
-async def test_a_clients_own_calls_wait_for_ours() -> None:
+async def test_client_calls_are_returned_after_gateway_calls_are_approved() -> None:
     """They come with the answer of the request in which the run goes on."""
     theirs: Json = {"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}
     body: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [theirs]}

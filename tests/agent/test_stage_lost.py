@@ -61,7 +61,7 @@ async def test_a_turn_behind_a_question_shows_its_own_calls_after_a_crash(tmp_pa
 # What strangers wrote.
 
 
-async def test_a_run_that_has_read_what_strangers_wrote_stays_tainted(tmp_path: Path) -> None:
+async def test_run_with_untrusted_content_stays_tainted_in_another_process(tmp_path: Path) -> None:
     """In the middle of a round, too, and in another process: the model's word counts for nothing from then on."""
     policy = Policy(trust_llm="until_tainted", default="confirm")
     plain = Bench([answer(call(x=1)), answer(call(x=2)), answer("Done.")], policy=policy)
@@ -102,7 +102,7 @@ async def test_a_call_that_policy_came_to_refuse_is_never_run(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
+async def test_run_lost_during_a_call_stops_its_first_process(
     idempotent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hung for longer than its lease: the other process goes on, and nothing of the first one's comes after that."""
@@ -142,7 +142,7 @@ async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
     await two.close()
 
 
-async def test_who_lost_a_run_runs_nothing_more(tmp_path: Path) -> None:
+async def test_process_that_lost_its_run_executes_no_further_calls(tmp_path: Path) -> None:
     """The next line is refused before its effect, also if nobody told it."""
     place, go_on, began = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
 
@@ -177,7 +177,7 @@ async def test_a_run_is_counted_when_it_ends_and_not_when_it_waits() -> None:
     await bench.close()
 
 
-async def test_a_reply_that_nobody_reads_holds_nothing() -> None:
+async def test_unread_reply_starts_no_run() -> None:
     """A stage above may give up: no run is begun."""
     bench = Bench([answer(call(x=1))])
     reply = await bench.reply()

@@ -77,7 +77,7 @@ async def test_a_client_that_leaves_with_a_question_leaves_it_open() -> None:
     await bench.close()
 
 
-async def test_a_run_that_fails_asks_nobody_any_more() -> None:
+async def test_failed_run_cancels_its_pending_approvals() -> None:
     """The first of a group takes too long: the second can be approved no more."""
 
     async def endless(_asked: ToolCall) -> ToolResult:
@@ -98,7 +98,7 @@ async def test_a_run_that_fails_asks_nobody_any_more() -> None:
     await bench.close()
 
 
-async def test_what_was_approved_runs_also_where_nobody_is_asked() -> None:
+async def test_approved_call_runs_even_if_request_rejects_approvals() -> None:
     """The request that brings the decision says `reject`: that is about further questions."""
     bench = Bench([answer(risky(1)), answer(risky(2))])
     await bench.run()

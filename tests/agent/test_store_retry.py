@@ -105,7 +105,7 @@ async def test_an_approved_call_waits_for_the_store(error: Error, times: int) ->
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_a_call_that_was_told_not_to_run_never_does(times: int, *, is_stopped: bool) -> None:
+async def test_call_with_an_uncertain_store_write_never_runs(times: int, *, is_stopped: bool) -> None:
     """Its run may be on record by the line that nobody knows about: it ends there, and no process goes on with it."""
     store = Doubtful(error=uncertain)
     bench = Bench([answer(call("peek", x=1)), answer("Never.")], store=store)
@@ -239,7 +239,7 @@ async def test_a_question_that_is_on_record_does_not_end_with_the_store() -> Non
     await bench.close()
 
 
-async def test_a_policy_that_changes_while_the_store_fails_still_asks_again() -> None:
+async def test_policy_change_during_store_failure_requires_a_new_approval() -> None:
     """What was approved under the old policy does not run; the old approval goes only with the new one."""
     store = Failing()
     bench = await decided(store, risky())
@@ -300,7 +300,7 @@ async def test_a_lease_that_cannot_be_confirmed_runs_nothing() -> None:
     await bench.close()
 
 
-async def test_who_was_not_asked_is_told_at_once() -> None:
+async def test_run_without_decisions_reports_store_failure_at_once() -> None:
     """A run of everyday calls holds no decision of a person: its client hears of the store, and may try again."""
     store = Failing()
     bench = Bench([answer(call()), answer("Done.")], store=store)

@@ -14,7 +14,7 @@ from .models import exchange
 
 
 @pytest.mark.parametrize("code", ["upstream_error", "upstream_limited", "upstream_timeout", "upstream_unavailable"])
-def test_each_pause_is_longer_and_there_are_only_so_many(code: str) -> None:
+def test_retry_pauses_grow_and_are_limited_in_number(code: str) -> None:
     """Unless the upstream says how long it is; never longer than the run may take."""
     error = GatewayError(code, "")
     pauses = [pause_s(error, tries=n, left_s=100) for n in range(TRIES)]
@@ -51,12 +51,12 @@ def test_which_runs_go_on_later(code: str, rounds: int, resumable: bool, *, is_o
 
 
 @pytest.mark.parametrize(("words", "told"), [("Too many", "Too many. What"), ("Really?", "Really? What")])
-def test_the_upstreams_words_end_before_ours(words: str, told: str) -> None:
+def test_parked_error_ends_the_upstream_message_with_punctuation(words: str, told: str) -> None:
     """Many upstreams write no full stop."""
     assert build_parked_error(GatewayError("upstream_limited", words), exchange()).message.startswith(told)
 
 
-def test_what_a_client_is_told() -> None:
+def test_parked_error_is_final_and_names_the_resume_command() -> None:
     """How it goes on; nothing that an SDK tries by itself."""
     told = build_parked_error(GatewayError("upstream_limited", "Too many.", retry_after_s=5), exchange())
     assert told.settled and told.facts.status == 422 and told.retry_after_s is None

@@ -130,7 +130,7 @@ def test_an_answer_that_looks_like_a_call_is_text(outcome: Any) -> None:
         (None, "stop"),
     ],
 )
-def test_the_end_of_the_last_answer_is_told(outcome: str | None, reason: str) -> None:
+def test_last_model_step_passes_on_its_finish_reason(outcome: str | None, reason: str) -> None:
     """A client learns that it was cut off; of other steps that is not the client's."""
     run = script({"name": "a", "model": "x"})
     assert said(run, run.begin(), "hi", finish_reason=outcome) == Finish("hi", reason)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def test_what_steps_bring_is_not_read_again(brought: str) -> None:
     assert isinstance(last, Execute) and last.planned[0].call.arguments == {"a": brought, "b": brought}
 
 
-def test_an_optional_parameter_that_is_absent_is_no_argument() -> None:
+def test_absent_optional_parameter_is_omitted_from_call_arguments() -> None:
     """Its tool's own default holds."""
     action = script({"name": "a", "tool": "t", "with": {"x": "{{params.x}}", "y": 1}}).begin()
     assert isinstance(action, Execute) and action.planned[0].call.arguments == {"y": 1}
@@ -193,7 +193,7 @@ def test_a_long_result_is_cut_for_a_model_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("through", [(), ({"name": "text", "prompt": "{{steps.rows}}"},)])
-def test_half_a_result_is_no_argument(through: tuple[Json, ...]) -> None:
+def test_truncated_result_is_refused_as_a_call_argument(through: tuple[Json, ...]) -> None:
     """A tool would write it down as the whole; also where a text brings it."""
     last = {"name": "save", "tool": "write", "with": {"content": [f"{{{{steps.{'text' if through else 'rows'}}}}}"]}}
     run = script(ROWS, *through, last, n=1)
@@ -237,7 +237,7 @@ def test_a_run_goes_on_from_its_record() -> None:
     assert later.asked == 2
 
 
-def test_half_a_result_is_known_as_such_after_a_restart() -> None:
+def test_truncated_result_is_still_refused_after_a_restart() -> None:
     """It still becomes no argument."""
     run = script(ROWS, SAID, {"name": "save", "tool": "write", "with": {"a": "{{steps.rows}}"}}, n=1)
     action = ran(run, run.begin(), "x" * (RESULT_CHARS + 1))
@@ -257,7 +257,7 @@ def test_what_a_step_ends_with_says_so() -> None:
     assert (settled.settled, settled.facts.status) == (True, 422) and "'said'" in settled.message
 
 
-def test_a_failure_of_the_workflow_is_not_told_twice() -> None:
+def test_workflow_failure_is_not_wrapped_with_its_step_again() -> None:
     """It names its step already."""
     run = script(ROWS, n=3)
     error = GatewayError("workflow_failed", "The workflow 'w' ended at its step 'rows': no.")

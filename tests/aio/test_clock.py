@@ -59,7 +59,7 @@ async def test_the_end_of_a_task_is_waited_for_through_cancellations() -> None:
         task.result()
 
 
-def test_a_process_that_stood_still_doubts_what_it_has_read() -> None:
+def test_stalled_process_doubts_its_reads_until_a_newer_read() -> None:
     """Before it beats again, and until a read is over that began behind that."""
     clock = ManualClock()
     beats = Beats(clock)

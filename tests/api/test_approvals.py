@@ -180,7 +180,9 @@ async def test_a_run_that_does_not_go_on_yet_takes_nothing_back() -> None:
         ("boss", "/context/approvals/ap_2", (404, "approval_not_found")),
     ],
 )
-async def test_who_may_decide(key: str, path: str, expected: tuple[int, str]) -> None:
+async def test_decision_requires_approve_scope_and_the_same_tenant(
+    key: str, path: str, expected: tuple[int, str]
+) -> None:
     """Another tenant is told that there is nothing; a key without the scope may not; nothing runs (A4)."""
     async with opened() as desk:
         assert code_of(await desk.post(path, APPROVE, key=key)) == expected
@@ -191,7 +193,7 @@ async def test_who_may_decide(key: str, path: str, expected: tuple[int, str]) ->
 @pytest.mark.parametrize(
     ("key", "status"), [("boss", 200), ("agent", 200), ("console", 200), ("reader", 403), ("rival", 404), ("spy", 404)]
 )
-async def test_who_may_look(key: str, status: int) -> None:
+async def test_approval_views_require_scope_and_the_same_tenant(key: str, status: int) -> None:
     """Whoever asks or decides in the tenant."""
     async with opened() as desk:
         assert (await desk.get(ONE, key=key))[0] == status
@@ -210,7 +212,7 @@ async def test_another_hash_decides_nothing() -> None:
         assert (await desk.get(ONE))[1]["state"] == "pending"
 
 
-async def test_a_changed_tool_is_asked_for_anew() -> None:
+async def test_changed_tool_makes_the_approval_stale_and_replaces_it() -> None:
     """What was approved would not be what was shown: a new approval stands in its place (A2, A16)."""
     async with opened() as desk:
         desk.office.judges.bound = ApprovalBinding("e" * 64, "b" * 64)
@@ -261,7 +263,7 @@ async def test_too_late() -> None:
         assert desk.office.resumed == []
 
 
-async def test_an_approval_whose_time_is_over_looks_like_it() -> None:
+async def test_approval_past_its_deadline_is_shown_as_expired() -> None:
     """Without anybody having tried it."""
     async with opened() as desk:
         desk.office.clock.now_s = 1000.0
@@ -291,7 +293,7 @@ async def test_a_store_that_cannot_write_decides_nothing() -> None:
         assert (await desk.post(ONE, APPROVE))[0] == 200
 
 
-async def test_a_batch_decides_what_is_listed_and_nothing_else() -> None:
+async def test_batch_decides_only_listed_approvals_with_individual_results() -> None:
     """Also when one more call has come since; each is answered for itself, and the runs go on once (A12)."""
     async with opened(group("ap_1", "ap_2", "ap_3", "ap_4"), parked("run_2", approval_id="ap_5")) as desk:
         await desk.office.store.rule(write("ap_4", approve=False))
@@ -400,7 +402,7 @@ async def test_waits_end_when_the_gateway_stops() -> None:
 
 
 @pytest.mark.parametrize("path", [ONE, BATCH])
-async def test_the_run_of_one_who_leaves_goes_on(path: str) -> None:
+async def test_run_resumes_when_the_approver_disconnects_during_the_decision(path: str) -> None:
     """A browser is closed while the decision is stored: who looks next finds its run under way."""
     async with opened() as desk:
         desk.office.store.answers.clear()
@@ -413,7 +415,7 @@ async def test_the_run_of_one_who_leaves_goes_on(path: str) -> None:
         await until(lambda: desk.office.resumed == ["run_1"])
 
 
-async def test_one_who_leaves_waits_no_more() -> None:
+async def test_disconnected_client_stops_waiting_on_the_approval() -> None:
     """The page notices."""
     async with opened() as desk:
         waiting = asyncio.create_task(desk.get(f"{ONE}?wait=30"))
@@ -464,7 +466,7 @@ async def test_an_approval_by_itself_has_the_parameters_of_its_tool() -> None:
         assert "parameters" not in (await desk.post(ONE, APPROVE))[1]
 
 
-async def test_a_person_sees_what_a_call_would_change() -> None:
+async def test_preview_of_a_pending_approval_requires_decision_rights() -> None:
     """A key that may decide gets one, while the approval is pending; other keys get none."""
     async with opened() as desk:
         nothing = {"label": None, "before": None, "after": None}
@@ -541,14 +543,14 @@ async def test_an_answer_ends_early_where_calls_are_long() -> None:
         ("/groups?status=done", "status"),
     ],
 )
-async def test_only_what_waits_is_narrowed(path: str, param: str) -> None:
+async def test_invalid_approval_filter_is_refused_naming_the_parameter(path: str, param: str) -> None:
     """Of decided ones there are too many to look at each; a query that is not valid is refused by name."""
     async with opened(parked()) as desk:
         status, answer = await desk.get(f"/context/approvals{path}")
         assert (status, answer["error"]["param"]) == (400, param)
 
 
-async def test_people_say_who_decides_and_what_they_know() -> None:
+async def test_approvals_accept_assignment_and_notes_and_filter_by_assignee() -> None:
     """By a name or `me`, taken back by null; notes keep their order. Lists are narrowed by it."""
     async with opened(parked()) as desk:
         for to, found in (("zoe", "zoe"), (None, None), ("me", "bob")):

@@ -78,7 +78,7 @@ async def test_the_models_are_the_upstreams() -> None:
     ("key", "expected"),
     [(b"", (401, "missing_api_key")), (b"nope", (401, "invalid_api_key")), (b"low", (403, "scope_missing"))],
 )
-async def test_who_may_not_is_told_so(key: bytes, expected: tuple[int, str]) -> None:
+async def test_chat_and_models_require_the_context_scope(key: bytes, expected: tuple[int, str]) -> None:
     """Chat and models need the scope `context`; nothing reaches the upstream."""
     keys = [
         {"name": "low", "sha256": sha256(b"low").hexdigest(), "scopes": ["passthrough"]},

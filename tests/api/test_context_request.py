@@ -37,7 +37,7 @@ async def asked(client: Client, path: str, *texts: str, **headers: str) -> str:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_strangers_body_is_not_read(path: str) -> None:
+async def test_unauthenticated_request_is_refused_before_its_body_is_read(path: str) -> None:
     """The refusal comes before a byte of it."""
     async with answering(**KEYS) as client:
         made = client.world.gateway
@@ -143,7 +143,7 @@ async def test_an_approval_response_has_one_meaning(tmp_path: Path, key: str) ->
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_question_that_is_named_is_told_again(tmp_path: Path, path: str) -> None:
+async def test_naming_an_approval_repeats_its_question_without_model_call(tmp_path: Path, path: str) -> None:
     """A message that decides nothing asks no model."""
     async with answering(WRITE, tools=desk(tmp_path, write=True)) as client:
         question = await asked(client, path, "Write.")
@@ -216,7 +216,7 @@ async def test_bodies_have_the_same_limits(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_key_of_an_upstream_decides_whose_is_sent(path: str) -> None:
+async def test_upstream_api_key_takes_precedence_over_client_credential(path: str) -> None:
     """A client's own credential goes on where the upstream has none."""
     async with answering(says("one")) as client:
         await asked(client, path, "1", Authorization="Bearer sk-mine")

@@ -18,7 +18,7 @@ PREFLIGHT = (b"Access-Control-Request-Method: POST", b"Access-Control-Request-He
     "target", [b"/v1/chat/completions", b"/context/v1/chat/completions", b"/mcp/services", b"/v1/x"]
 )
 @pytest.mark.parametrize("keys", [[], [key("k")]])
-async def test_a_named_page_is_told_what_it_may_send(target: bytes, keys: list[object]) -> None:
+async def test_preflight_from_allowed_origin_gets_cors_headers_without_a_key(target: bytes, keys: list[object]) -> None:
     """In every lane, without a key, which a browser does not send here; nothing goes upstream."""
     async with through(cors=["https://chat.example"], keys=keys) as (gateway, upstream):
         for private in ((), (b"Access-Control-Request-Private-Network: true",)):
@@ -120,7 +120,7 @@ async def test_a_named_page_may_read_our_errors_in_the_passthrough_lane() -> Non
                 assert foreign.values(b"vary") == [b"Origin"]
 
 
-async def test_without_origins_our_errors_have_no_such_fields() -> None:
+async def test_error_responses_have_no_cors_headers_without_configured_origins() -> None:
     """The default."""
     async with through(keys=[key("k")]) as (gateway, _):
         answer = await ask(gateway, get(b"/v1/x", b"Origin: " + ORIGIN))

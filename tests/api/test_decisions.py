@@ -60,7 +60,7 @@ async def test_each_run_goes_on_once() -> None:
     assert asked == ["run_1", "run_2", "run_3"]
 
 
-def test_what_cannot_be_written_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_store_error_detail_is_logged_but_hidden_from_the_client(caplog: pytest.LogCaptureFixture) -> None:
     """The store's own words are for the log."""
     with caplog.at_level(logging.ERROR), pytest.raises(GatewayError) as caught, convert_store_errors("a decision"):
         raise StoreError("disk I/O error at /var/lib")

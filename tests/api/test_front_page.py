@@ -31,13 +31,13 @@ BROWSER = b"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/
         ("text/htmlx", False),
     ],
 )
-def test_who_wants_html(accept: str, *, expected: bool) -> None:
+def test_wants_html_requires_html_preferred_over_json(accept: str, *, expected: bool) -> None:
     """A client that names HTML, and prefers it to JSON."""
     assert wants_html(accept) is expected
 
 
 @pytest.mark.parametrize("keys", [[], [key("k")]])
-async def test_a_browser_gets_a_page_and_everybody_else_what_they_got(keys: list[object]) -> None:
+async def test_front_page_is_served_to_browsers_and_json_to_others(keys: list[object]) -> None:
     """HEAD gets its head. No key is asked for, and nothing goes upstream."""
     async with through(keys=keys) as (gateway, upstream):
         page = await ask(gateway, get(b"/", BROWSER))
@@ -52,7 +52,7 @@ async def test_a_browser_gets_a_page_and_everybody_else_what_they_got(keys: list
         assert not upstream.requests
 
 
-async def test_the_page_loads_and_says_nothing_of_its_own() -> None:
+async def test_front_page_has_no_scripts_or_external_references() -> None:
     """No script, no foreign address; the policy allows its style and nothing else."""
     async with through() as (gateway, _):
         page = await ask(gateway, get(b"/", BROWSER))

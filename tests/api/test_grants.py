@@ -124,7 +124,7 @@ async def test_the_lists_come_in_pages(path: str, kind: str, add: Callable[..., 
 
 
 @pytest.mark.parametrize("path", ["grants", "asks"])
-async def test_what_is_no_id_is_not_found(path: str) -> None:
+async def test_malformed_grant_id_is_not_found(path: str) -> None:
     """Whatever its characters."""
     async with opened() as desk:
         for wrong in ("nobody", "%00", "%ED%A0%80", "%F0%9F%A6%80"):

@@ -379,7 +379,7 @@ async def test_a_changed_tool_is_accepted_as_it_was_looked_at() -> None:
         assert harbour.other_factory.newest("time").pins["look"] == "4" * 64
 
 
-async def test_a_changed_tool_is_shown_beside_what_was_accepted() -> None:
+async def test_changed_tool_is_shown_with_its_last_accepted_definition() -> None:
     """Pinned at first sight or accepted by a person; after a change by its server both are there."""
     async with moored(time=TIME) as harbour:
         await until_pinned(harbour)

@@ -54,7 +54,7 @@ async def asked(lane: Lane, path: str, *lines: bytes, host: bytes = b"localhost"
         return response.status, response.payload
 
 
-async def test_readiness_is_what_it_is_told() -> None:
+async def test_readiness_endpoint_reports_the_given_state() -> None:
     """200 while requests are welcome, 503 afterwards; liveness does not care."""
     expected: tuple[tuple[Readiness, int], ...] = (("ready", 200), ("draining", 503), ("store_lost", 503))
     for ready, code in expected:
@@ -85,7 +85,7 @@ async def test_the_exposition_is_passed_on() -> None:
         ),
     ],
 )
-async def test_metrics_come_in_the_format_that_is_asked_for(accept: bytes, kind: bytes) -> None:
+async def test_metrics_format_follows_the_accept_header(accept: bytes, kind: bytes) -> None:
     """As Prometheus asks: OpenMetrics if it takes that."""
     async with assembled(pages=pages(), own_paths=PATHS) as lane, lane.client() as client:
         await client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: %b\r\n\r\n" % accept)
@@ -143,7 +143,7 @@ async def test_a_tool_of_a_gateway_does_not_reach_its_pages() -> None:
         assert (await asked(lane, "/", b"X-Gateway-Tool: http_request"))[0] == 200
 
 
-async def test_a_wait_is_told_in_seconds_and_where_it_is_shorter_in_milliseconds() -> None:
+async def test_retry_after_is_sent_in_seconds_and_milliseconds() -> None:
     """Whole seconds, rounded up, for everybody; the exact time for those who look for it."""
 
     async def limited(_request: web.Request) -> web.StreamResponse:

@@ -156,7 +156,7 @@ async def test_an_unknown_id_is_not_found(site: Site, path: str) -> None:
     assert (await site.client.head(path)).status == 404
 
 
-async def test_without_an_enhancer_there_is_no_such_page(site: Site) -> None:
+async def test_enhanced_prompt_page_returns_404_without_an_enhancer(site: Site) -> None:
     """404 that says what to add."""
     site.enhancer = None
     response = await site.client.get(f"{ROOT}/default/enhanced")
@@ -202,7 +202,7 @@ async def test_a_body_that_does_not_fit_is_refused(site: Site, body: bytes, code
 
 
 @pytest.mark.parametrize("prompt_id", ["a%2Fb", "%20", "x" * 65, "%E4%BD%A0"])
-async def test_an_id_that_is_no_name_is_refused(site: Site, prompt_id: str) -> None:
+async def test_invalid_prompt_id_is_refused_with_the_naming_rule(site: Site, prompt_id: str) -> None:
     """400, with the rule."""
     response = await site.client.put(f"{ROOT}/{prompt_id}", json={"text": "x"})
     assert await code_of(response) == (400, "invalid_field")
@@ -255,7 +255,7 @@ async def test_a_body_has_a_limit(site: Site) -> None:
         ("DELETE", f"{ROOT}/mine", "admin"),
     ],
 )
-async def test_each_page_asks_for_its_scope(site: Site, method: str, path: str, scope: str) -> None:
+async def test_each_prompt_page_requires_its_scope(site: Site, method: str, path: str, scope: str) -> None:
     """Reading needs `context`, changing `admin`; the other one does not help."""
     site.scopes = {"context", "admin", "approve", "passthrough"} - {scope}
     response = await site.client.request(method, path, data=json.dumps({"text": "x"}))

@@ -55,7 +55,7 @@ def test_one_of_the_scopes_is_enough() -> None:
         identify_with_scope((), identify)
 
 
-def test_a_query_is_what_the_page_knows() -> None:
+def test_query_is_decoded_and_unknown_parameters_are_refused() -> None:
     """Decoded; anything else is named."""
     request = make_mocked_request("GET", "/x?a=1%202&b=%E5%A5%BD")
     assert parse_query(request, "a", "b", "c") == {"a": "1 2", "b": "好"}
@@ -69,14 +69,14 @@ def test_a_parameter_comes_once_and_with_a_value(query: str) -> None:
     assert refused(lambda: parse_query(make_mocked_request("GET", f"/x?{query}"), "a")) == ("invalid_field", "a")
 
 
-def test_the_name_of_an_unknown_parameter_is_not_told_at_any_length() -> None:
+def test_unknown_parameter_name_is_truncated_in_the_error() -> None:
     """It is the client's own text."""
     _, param = refused(lambda: parse_query(make_mocked_request("GET", f"/x?{'n' * 5000}=1"), "a"))
     assert param == "n" * 100
 
 
 @pytest.mark.parametrize("text", ["-1", "+1", "1.0", "1e3", "０", " 1", "1_0", "9" * 19, "x"])
-def test_what_is_no_number(text: str) -> None:
+def test_invalid_query_number_is_refused(text: str) -> None:
     """Digits are, and not too many."""
     assert refused(lambda: parse_query_number({"after": text}, "after", default=0)) == ("invalid_field", "after")
 
@@ -91,7 +91,7 @@ def test_numbers_have_defaults_and_bounds() -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "+1", "1e3", "nan", "inf", "２", " 1", "1.", ".5", "9" * 13, "2026-01-01"])
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_query_time_is_refused(text: str) -> None:
     """Unix seconds are, with a fraction or without."""
     assert refused(lambda: parse_query_time({"since": text}, "since")) == ("invalid_field", "since")
     assert [parse_query_time(query, "since") for query in ({}, {"since": "0"}, {"since": "1767225600.25"})] == [

@@ -51,7 +51,7 @@ async def test_runs_of_one_moment_come_once(state: str, limit: int) -> None:
         assert sorted(found) == names
 
 
-async def test_runs_of_one_moment_come_once_across_what_is_looked_at() -> None:
+async def test_runs_with_equal_start_times_are_each_listed_once() -> None:
     """More of one kind than are looked at at once, and some of the other kind, all begun at the same moment."""
     names = [f"run_{n:03}" for n in range(230)]
     async with opened(

@@ -170,7 +170,9 @@ async def test_a_run_is_shown_with_all_that_is_on_record() -> None:
         ("GET", "/context/audit", "boss", (403, "scope_missing")),
     ],
 )
-async def test_who_may_see_and_end_runs(method: str, path: str, key: str, expected: tuple[int, str]) -> None:
+async def test_run_pages_require_scope_and_the_same_tenant(
+    method: str, path: str, key: str, expected: tuple[int, str]
+) -> None:
     """Those of the tenant; to another there is none. The audit log is for administrators."""
     async with opened() as desk:
         assert code_of(await desk.ask(method, path, key=key)) == expected
@@ -235,7 +237,7 @@ async def test_a_word_about_a_call_lets_the_run_go_on() -> None:
 
 
 @pytest.mark.parametrize(("key", "expected"), [("agent", 200), ("boss", 200), ("reader", 403), ("rival", 404)])
-async def test_who_may_let_a_run_go_on(key: str, expected: int) -> None:
+async def test_run_resume_requires_a_viewing_scope(key: str, expected: int) -> None:
     """Whoever may look: nothing runs that nobody allowed. OpenAPI names the same scopes."""
     async with opened(going(state="awaiting_client", request=b'{"credential": false}')) as desk:
         status, _ = await desk.post(f"{ONE}/resume", {}, key=key)
@@ -255,7 +257,9 @@ async def test_who_may_let_a_run_go_on(key: str, expected: int) -> None:
         ("boss", 5, (400, "invalid_field")),
     ],
 )
-async def test_who_may_settle_what(key: str, step_number: int, expected: tuple[int, str]) -> None:
+async def test_step_settlement_requires_approve_scope_and_an_unknown_step(
+    key: str, step_number: int, expected: tuple[int, str]
+) -> None:
     """A person with the scope, a call of which nobody knows."""
     async with opened(LOST) as desk:
         assert code_of(await desk.post(f"{ONE}/resume", {"step": step_number, "as": "retry"}, key=key)) == expected

@@ -41,7 +41,7 @@ def test_a_run_under_way_shows_its_lease() -> None:
     assert run_view(run(state="awaiting_approval", owner="w1", lease_s=105.0), pending=1)["lease_until"] is None
 
 
-def test_a_whole_run_counts_what_it_waits_for() -> None:
+def test_run_view_counts_its_pending_approvals() -> None:
     """Of its approvals, those that are pending."""
     view = whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])
     assert (view["pending"], view["state"], len(view["approvals"])) == (1, "awaiting_approval", 2)
@@ -69,7 +69,7 @@ def test_arguments_are_objects() -> None:
     assert step_view(step())["arguments"] == {"command": "make"}
 
 
-def test_a_decision_is_told_and_not_what_came_of_it() -> None:
+def test_decided_view_reports_the_decision_not_the_outcome() -> None:
     """So that it is told alike each time."""
     states = ("approved", "executing", "done", "failed", "unknown")
     assert [decided_view(approval(state=state))["state"] for state in states] == ["approved"] * 5

@@ -142,7 +142,7 @@ async def test_a_reload_that_takes_a_tool_away_holds_for_the_next_step(tmp_path:
         assert "file_operations" in done["error"]["message"]
 
 
-async def test_a_run_that_nobody_waits_for_goes_on_without_its_client(tmp_path: Path) -> None:
+async def test_async_workflow_run_completes_after_client_disconnect(tmp_path: Path) -> None:
     """202 is said once it is on record; its connection may go."""
     go = asyncio.Event()
     async with gateway(tmp_path, says(go, "notes.txt")) as world:

@@ -93,7 +93,7 @@ async def test_a_run_belongs_to_a_conversation_if_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "Respond-Async; x=1", "wait=5, respond-async"])
-async def test_a_run_that_nobody_waits_for(prefer: str) -> None:
+async def test_respond_async_returns_202_with_the_run_location(prefer: str) -> None:
     """`Prefer: respond-async`: 202 at once, with where to look (RFC 7240)."""
     async with bureau() as counter:
         status, run, headers = await counter.run("translate", {"text": "sleep"}, Prefer=prefer)
@@ -146,7 +146,7 @@ async def test_an_error_names_the_parameter(parameters: dict[str, object], param
         assert repr(param) in error["message"] and not counter.bureau.wanted
 
 
-async def test_what_is_no_such_body_is_refused() -> None:
+async def test_invalid_workflow_run_body_is_refused() -> None:
     """Fields, their types, JSON with two readings."""
     async with bureau() as counter:
         for body, code, param in (
@@ -191,7 +191,7 @@ async def test_they_need_the_scope_context(method: str, path: str) -> None:
         assert not counter.bureau.wanted
 
 
-async def test_who_leaves_is_told_to_the_run() -> None:
+async def test_workflow_run_is_notified_when_its_client_disconnects() -> None:
     """A client that closes while it waits has left its run."""
     async with bureau() as counter:
         asking = asyncio.create_task(counter.run("translate", {"text": "sleep"}))

@@ -11,7 +11,7 @@ NAMED = [(ID, "KFMQTR")]
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize(("hindrance", "may_reject"), [("own", True), ("approved", True), ("scope", False)])
-def test_a_reader_who_may_not_approve_is_told_why_and_who_may(
+def test_reader_unable_to_approve_sees_the_reason_and_deciders(
     language: Language, hindrance: Hindrance, may_reject: bool
 ) -> None:
     """No line that would be refused; to withdraw a call of one's own, one line."""
@@ -23,7 +23,7 @@ def test_a_reader_who_may_not_approve_is_told_why_and_who_may(
     assert (f"\n{reject} {ID} KFMQTR\n" in text) is may_reject
 
 
-def test_a_reader_who_may_approve_gets_the_lines() -> None:
+def test_reader_able_to_approve_gets_reply_lines_and_console_link() -> None:
     text = "\n\n".join(
         ways_to_answer(NAMED, 3600.0, 0.0, "en", AnswerOptions(console_url="https://gw.example/console"))
     )

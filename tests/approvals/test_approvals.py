@@ -26,7 +26,7 @@ RIVAL = Caller("eve", "other", frozenset(("context", "approve")))
 # Asking.
 
 
-def test_what_is_asked_for_is_bound_to_the_call() -> None:
+def test_issued_approval_is_bound_to_call_definition_policy_and_caller() -> None:
     """To its arguments, the tool's definition, the policy and the caller; until it expires."""
     room = Room()
     issued = room.approvals.issue(step(3, reason="why"), ASKED)
@@ -57,7 +57,7 @@ async def test_of_several_approvals_of_a_step_the_last_counts(room: Room) -> Non
 # Who may decide.
 
 
-async def test_only_who_may_decides(room: Room) -> None:
+async def test_decision_requires_the_tenant_and_the_approve_scope(room: Room) -> None:
     """Another tenant learns nothing; a key without the scope is told so; nothing is decided."""
     await room.ask(1)
     for caller, code in ((RIVAL, "approval_not_found"), (AGENT, "scope_missing")):
@@ -154,7 +154,7 @@ async def test_a_decision_on_another_call_than_was_shown_is_none(room: Room) -> 
     assert (await room.approvals.decide("ap_1", replace(YES, sha256=asked.sha256), caller=BOSS)).state == "approved"
 
 
-async def test_an_approval_of_what_has_changed_since_is_asked_for_anew(room: Room) -> None:
+async def test_stale_approval_is_replaced_once_under_concurrent_decisions(room: Room) -> None:
     """The tool or the policy; a rejection needs neither. However many find that out at once, they are told one id."""
     await room.ask(1)
     room.judges.bound = ApprovalBinding("new", "b" * 64)
@@ -170,7 +170,7 @@ async def test_an_approval_of_what_has_changed_since_is_asked_for_anew(room: Roo
     assert (await room.approvals.decide(fresh.id, NO, caller=BOSS)).state == "rejected"
 
 
-async def test_a_call_whose_tool_is_gone_can_only_be_rejected(room: Room) -> None:
+async def test_approval_of_a_removed_tool_can_only_be_rejected(room: Room) -> None:
     """There is nothing to ask anew for."""
     await room.ask(1)
     room.judges.bound = None
@@ -178,7 +178,7 @@ async def test_a_call_whose_tool_is_gone_can_only_be_rejected(room: Room) -> Non
     assert (await room.approvals.decide("ap_1", NO, caller=BOSS)).state == "rejected"
 
 
-async def test_nobody_decides_when_the_time_is_over(room: Room) -> None:
+async def test_decision_after_expiry_is_refused(room: Room) -> None:
     """Also where nobody has looked at the clock since; the last moment is too late."""
     await room.ask(1)
     room.clock.advance(3600)
@@ -241,7 +241,7 @@ async def test_another_edit_is_another_decision(room: Room) -> None:
     assert (await refused(room, replace(YES, arguments={"command": "rm"}))).code == "decision_conflict"
 
 
-async def test_who_approves_the_call_that_somebody_has_changed_and_approved_is_told(room: Room) -> None:
+async def test_approving_the_original_after_an_approved_edit_conflicts(room: Room) -> None:
     """By its hash or by its arguments; the hash of what was approved, and no hash, say the same again."""
     (asked,) = await room.ask(1)
     first = await room.approvals.decide("ap_1", replace(YES, arguments={"command": "make -n"}), caller=BOSS)
@@ -253,7 +253,7 @@ async def test_who_approves_the_call_that_somebody_has_changed_and_approved_is_t
     assert await room.approvals.decide("ap_1", again, caller=BOSS) == first
 
 
-async def test_of_two_who_approve_at_once_with_other_arguments_one_is_told(room: Room) -> None:
+async def test_concurrent_approvals_with_different_arguments_report_one_conflict(room: Room) -> None:
     """The second of two persons does not hear that their call was approved."""
     (asked,) = await room.ask(1)
     wishes = (replace(YES, arguments={"command": "make -n"}), replace(YES, sha256=asked.sha256))

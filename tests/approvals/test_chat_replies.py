@@ -80,7 +80,7 @@ def test_lone_surrogates_are_text() -> None:
     assert parse_reply("\udfff") is None
 
 
-def test_a_long_message_is_no_answer() -> None:
+def test_message_over_the_reply_limit_is_not_a_decision() -> None:
     """Nor one that white space stretches: what it was cut from is not known here."""
     assert parse_reply(f"approve {ID}".ljust(REPLY_CHARS)) is not None
     assert parse_reply(f"approve {ID}".ljust(REPLY_CHARS + 1)) is None

@@ -10,7 +10,7 @@ FIRST = approval("ap_1", created_s=100.0, expires_s=1000.0)
 SECOND = approval("ap_2", step=2, arguments='{"command":"rm x"}', created_s=130.0, expires_s=850.0)
 
 
-def test_an_approval_is_shown_with_what_would_run() -> None:
+def test_approval_description_has_arguments_reason_and_rule() -> None:
     """Arguments as JSON, why it is held, and by which rule."""
     told = describe_approval(FIRST)
     assert (told.id, told.tool, told.arguments) == ("ap_1", "execute_command", {"command": "make"})
@@ -29,14 +29,14 @@ def test_a_turn_that_waits_says_the_same_each_time() -> None:
     assert "http" not in text, "there is no page to link to"
 
 
-def test_a_partial_decision_names_what_is_still_waited_for() -> None:
+def test_partial_decision_text_lists_only_the_pending_approvals() -> None:
     """And what was decided; nothing else can be answered any more."""
     text = still_pending_text([SECOND], ["ap_1"], language="en", now_s=250.0)
     assert "`ap_1`" in text and "approve ap_2" in text and "approve ap_1" not in text
     assert "10 minutes from now" in text
 
 
-def test_the_facts_are_those_of_the_api() -> None:
+def test_waiting_facts_equal_the_api_approval_views() -> None:
     """One object for each approval, in their order; it is JSON."""
     told = build_waiting_facts("run_1", [FIRST, SECOND])
     assert (told["run_id"], told["status"]) == ("run_1", "awaiting_approval")
@@ -44,7 +44,7 @@ def test_the_facts_are_those_of_the_api() -> None:
     assert orjson.loads(orjson.dumps(told)) == told
 
 
-def test_arguments_that_a_person_changed_are_told_beside_the_models() -> None:
+def test_approval_view_shows_edited_arguments_beside_the_original() -> None:
     """Null where nobody changed anything."""
     changed = approval(edited='{"command":"make -n"}', state="approved", decided_by="bob", via="rest")
     view = approval_view(changed)

@@ -50,7 +50,7 @@ async def tried(room: Room, wish: Decision, caller: Caller) -> str:
         return error.code
 
 
-async def test_approvals_of_the_same_arguments_count_together_whoever_was_between(room: Room) -> None:
+async def test_approvals_of_identical_arguments_are_counted_across_intermediate_edits(room: Room) -> None:
     """A key approves what it was shown: others may have changed that and changed it back."""
     await room.ask(1, required=2)
     first = call_sha256("execute_command", '{"command":"make"}')

@@ -82,7 +82,7 @@ def test_json_that_is_shown_reads_back(value: object) -> None:
 
 
 @given(TEXTS)
-def test_only_what_shows_is_left(text: str) -> None:
+def test_escaped_text_contains_only_visible_characters(text: str) -> None:
     """One line; no control, format, private, lone or unassigned character, and no white space but few spaces."""
     for line in (escape_line(text), shown_json(text)):
         assert all(c == " " or unicodedata.category(c) not in UNSEEN for c in line)
@@ -260,7 +260,7 @@ def test_a_call_that_is_shown_whole_hides_nothing() -> None:
         ),
     ],
 )
-def test_what_looks_like_something_else_is_said(value: str, remark: str) -> None:
+def test_confusable_text_is_followed_by_an_ascii_remark(value: str, remark: str) -> None:
     """The line is followed by a remark that spells the place in ASCII."""
     assert shown_arguments({"x": value}).split("\n")[1:] == [remark]
     remarks = shown_arguments({"x": value}, language="zh").split("\n")[1:]

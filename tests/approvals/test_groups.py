@@ -85,7 +85,7 @@ async def test_a_rejection_takes_the_others_with_it(room: Room) -> None:
     assert (await room.approvals.decide("ap_1", NO, caller=BOSS)).state == "rejected"
 
 
-async def test_a_rejection_takes_those_with_it_that_were_asked_for_behind_it(tmp_path: Path) -> None:
+async def test_repeated_rejection_also_rejects_the_runs_pending_approvals(tmp_path: Path) -> None:
     """Said again, it holds for what its run waits for by then: else nobody could go on with the run."""
     place = str(tmp_path / "gateway.db")
     dying, next_ = Room(place, on_reject="continue"), Room(place)

@@ -80,7 +80,7 @@ async def test_a_link_counts_once_also_if_its_call_was_changed_and_changed_back(
     assert (await desk.state(link), await desk.refused(link)) == ("used", "link_used")
 
 
-async def test_a_reader_who_approved_a_call_that_was_changed_since_approves_by_the_newer_link(room: Room) -> None:
+async def test_approver_of_an_edited_call_approves_again_by_newer_link(room: Room) -> None:
     """The approval of the first call counts no more, so the link to the call that waits now is not used up."""
     room.judges.rules = DecisionRules(requirements=(ApprovalRequirement(approvals=2),))
     await room.ask(1, required=2)

@@ -29,7 +29,7 @@ async def catalog(shows: Callable[[ToolCall], Awaitable[Preview | NoPreview]]) -
     return await load_catalog({"s": ConfiguredSource(source)})
 
 
-async def test_a_tool_shows_what_a_call_would_change() -> None:
+async def test_preview_returns_the_tools_own_preview_or_its_reason() -> None:
     """The call as it waits, by its tool's own name; what the tool says against it is the reason."""
     asked: list[ToolCall] = []
 

@@ -52,7 +52,7 @@ def blocks(text: str) -> list[str]:
     return [block[2] for block in BLOCK.finditer(text)]
 
 
-def test_a_turn_says_what_will_run_why_it_waits_and_how_to_answer() -> None:
+def test_approval_turn_shows_call_reason_deadline_and_reply_lines() -> None:
     """As a whole."""
     assert turn(CALL) == (
         "This call waits for your approval. It has not run yet:\n\n"
@@ -110,7 +110,7 @@ def test_a_group_names_each_call_with_its_id() -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_turn_itself_is_no_answer(language: Language) -> None:
+def test_approval_turn_text_is_not_parsed_as_a_decision(language: Language) -> None:
     """A client that sends it back as a user's message approves nothing."""
     assert parse_reply(turn(CALL, language=language)) is None
 
@@ -158,7 +158,7 @@ def test_a_held_answer_says_where_to_decide(language: Language) -> None:
 
 @pytest.mark.parametrize("held_s", [None, 120.0])
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_reader_who_may_not_decide_is_told_who_may(language: Language, held_s: float | None) -> None:
+def test_reader_without_scope_sees_deciders_and_no_reply_lines(language: Language, held_s: float | None) -> None:
     """No line to send, which would be refused: the keys that may, how their holders do it, and what to do then."""
     text = asking(
         AnswerOptions(held_s=held_s, hindrance="scope", tenant="te`am", deciders=["an`na"]), language=language
@@ -169,7 +169,7 @@ def test_a_reader_who_may_not_decide_is_told_who_may(language: Language, held_s:
     assert ("No key has it yet" if language == "en" else "目前没有这样的密钥") in nobody
 
 
-def test_a_rejection_says_what_was_rejected_and_that_nothing_ran() -> None:
+def test_rejection_text_names_the_call_and_reason() -> None:
     """With the reason, if there is one."""
     assert rejected_text("execute_sql", None) == "The call of `execute_sql` was rejected. Nothing ran."
     assert rejected_text("execute_sql", "use `dev`") == (
@@ -192,7 +192,7 @@ def test_a_rejection_says_what_was_rejected_and_that_nothing_ran() -> None:
     ],
     ids=["rejected", "expired", "cancelled", "refused"],
 )
-def test_what_did_not_run_is_said_truthfully(text: Callable[[int, Language], str]) -> None:
+def test_outcome_texts_count_calls_that_ran_before(text: Callable[[int, Language], str]) -> None:
     """`Nothing ran` only where nothing did."""
     assert "Nothing ran." in text(0, "en") and "没有执行任何操作。" in text(0, "zh")
     assert "1 earlier call of this run had run." in text(1, "en") and "Nothing ran" not in text(1, "en")
@@ -202,7 +202,7 @@ def test_what_did_not_run_is_said_truthfully(text: Callable[[int, Language], str
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_refusal_shows_the_call_and_asks_nobody(language: Language) -> None:
+def test_refusal_text_shows_the_call_without_reply_lines(language: Language) -> None:
     """No line to answer with."""
     text = refused_here_text(CALL, language=language)
     assert 'command: "rm -rf build"' in text and "it deletes files" in text
@@ -210,7 +210,7 @@ def test_a_refusal_shows_the_call_and_asks_nobody(language: Language) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_an_unknown_outcome_says_what_to_do(language: Language) -> None:
+def test_unknown_outcome_text_names_the_resume_request(language: Language) -> None:
     """The route and what to send there."""
     text = unknown_text("execute_sql", run_id="run_7", step=3, language=language)
     assert "`POST /context/runs/run_7/resume`" in text

@@ -67,7 +67,7 @@ def test_reminders_may_be_long() -> None:
     assert parse_reply(f"{REMINDER}\napprove {ID} KFMQTR".ljust(2 * REPLY_CHARS)) is None
 
 
-def test_a_block_of_code_behind_a_reminder_is_no_decision() -> None:
+def test_indented_code_after_a_reminder_is_not_a_decision() -> None:
     assert parse_reply(f"{REMINDER}\n    approve {ID} KFMQTR") is None
 
 

@@ -21,7 +21,7 @@ async def found(room: Room) -> None:
     await breathe(10)
 
 
-async def test_who_waits_does_not_poll(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_run_reads_approvals_only_after_an_event(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """The approvals are looked at when something happened to the run, and at no other time."""
     monkeypatch.setattr(event_feed, "LOOK_S", 0.005)
     await room.ask(1)
@@ -76,7 +76,7 @@ async def test_a_decision_in_another_process_is_heard(tmp_path: Path) -> None:
         await one.close()
 
 
-async def test_who_waits_ends_what_is_over(room: Room) -> None:
+async def test_waiting_run_expires_its_overdue_approval(room: Room) -> None:
     """No one else has to look at the clock."""
     await room.ask(1, expires_s=room.now_s + 0.05)
     waiting = asyncio.create_task(room.wait())
@@ -110,7 +110,7 @@ async def test_what_is_decided_already_is_not_waited_for(room: Room) -> None:
     await asyncio.wait_for(room.wait(), 120)
 
 
-async def test_an_approval_that_is_asked_for_anew_is_waited_for_as_the_old_one(room: Room) -> None:
+async def test_waiting_run_keeps_waiting_for_a_reissued_approval(room: Room) -> None:
     """Until the new one is decided."""
     await room.ask(1)
     waiting = asyncio.create_task(room.wait())

@@ -62,7 +62,7 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
 ALONE = {"required_approvals": 1, "approved_by": [], "edited_arguments": None}
 
 
-def test_a_notice_says_what_waits() -> None:
+def test_notice_body_describes_the_pending_call_expiry_and_link() -> None:
     """Arguments as a person is shown them, when it expires, where it can be decided."""
     view = {
         "id": ID,

@@ -139,7 +139,7 @@ async def receiving(*statuses: int, held: bool = False) -> AsyncIterator[World]:
             await store.close()
 
 
-async def test_a_new_approval_is_told_signed() -> None:
+async def test_new_approval_is_sent_to_the_webhook_signed() -> None:
     """With the call as a person is shown it, and where to decide."""
     async with receiving() as world:
         await world.start(console_url="https://gw.example/console")
@@ -192,7 +192,7 @@ async def test_other_events_tell_nothing() -> None:
         assert world.receiver.ids == ["ap_2"]
 
 
-async def test_an_event_of_another_kind_of_gateway_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_event_is_logged_and_the_next_notice_is_sent(caplog: pytest.LogCaptureFixture) -> None:
     """One that cannot be told is logged; the next is told."""
     async with receiving() as world:
         await world.start()
@@ -241,7 +241,7 @@ async def test_gone_means_gone() -> None:
         assert len(world.receiver.heard) == 1
 
 
-async def test_nobody_there_does_not_keep_the_others_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreachable_webhook_does_not_block_the_other_webhooks(caplog: pytest.LogCaptureFixture) -> None:
     """Each webhook on its own; logs have no URL."""
     async with receiving() as world:
         with refusing_port() as port:
@@ -254,7 +254,7 @@ async def test_nobody_there_does_not_keep_the_others_from_hearing(caplog: pytest
         assert "s3cret-token" not in said and str(port) not in said
 
 
-async def test_what_was_decided_meanwhile_is_not_told_again() -> None:
+async def test_failed_notice_is_not_retried_after_the_decision() -> None:
     """It would wake somebody for nothing."""
     async with receiving(500, held=True) as world:
         await world.start()
@@ -266,7 +266,7 @@ async def test_what_was_decided_meanwhile_is_not_told_again() -> None:
         assert len(world.receiver.heard) == 1
 
 
-async def test_what_was_decided_while_its_notice_waited_for_room_is_not_told() -> None:
+async def test_notice_waiting_for_a_slot_is_dropped_once_decided() -> None:
     """A webhook takes a few at once; the others wait behind them, perhaps for minutes."""
     names = [str(number) for number in range(1, AT_ONCE + 2)]
     async with receiving(held=True) as world:
@@ -280,7 +280,7 @@ async def test_what_was_decided_while_its_notice_waited_for_room_is_not_told() -
         assert waiting not in world.receiver.ids
 
 
-async def test_what_is_pending_at_the_start_is_told_again() -> None:
+async def test_pending_approvals_are_resent_identically_at_every_start() -> None:
     """Of all tenants, with the id and the bytes of the first time; what was decided is not."""
     async with receiving() as world:
         await world.write(
@@ -300,7 +300,7 @@ def _resolved(approval_id: str) -> object:
     return event("approval.resolved", data=b'{"approval_id":"%s"}' % approval_id.encode())
 
 
-async def test_an_approval_in_the_place_of_another_is_told() -> None:
+async def test_replacement_approval_is_notified_and_the_replaced_one_is_not() -> None:
     """The one that it replaces is not told at the next start."""
     async with receiving() as world:
         await world.write(asked())
@@ -312,7 +312,7 @@ async def test_an_approval_in_the_place_of_another_is_told() -> None:
         assert world.receiver.ids == ["ap_2"]
 
 
-async def test_a_store_that_fails_at_the_start_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_store_failure_at_start_is_retried_until_notices_are_sent(caplog: pytest.LogCaptureFixture) -> None:
     """What waited before is told once it answers."""
     async with receiving() as world:
         await world.write(asked())
@@ -323,7 +323,7 @@ async def test_a_store_that_fails_at_the_start_is_asked_again(caplog: pytest.Log
         await until(lambda: world.counted("delivered"))
 
 
-async def test_a_webhook_that_hangs_holds_nobody_up(
+async def test_hanging_webhook_queues_a_bounded_number_and_drops_the_rest(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """So many wait for it. Of more the ids are kept, and they come later, unless decided by then. Others are lost."""
@@ -343,7 +343,7 @@ async def test_a_webhook_that_hangs_holds_nobody_up(
     assert {f"ap_{WAITING}", f"ap_{WAITING + 2}"} <= set(world.receiver.ids)
 
 
-async def test_what_was_decided_while_it_waited_for_others_is_not_told() -> None:
+async def test_notice_queued_behind_hanging_deliveries_is_dropped_once_decided() -> None:
     """The others hang at its webhook."""
     async with receiving(held=True) as world:
         await world.start()
@@ -373,7 +373,7 @@ async def test_a_receiver_has_a_name_with_several_addresses() -> None:
             assert world.receiver.ids == ["ap_1"]
 
 
-async def test_closing_ends_what_is_under_way() -> None:
+async def test_closing_cancels_deliveries_in_flight_and_is_idempotent() -> None:
     """At once, and twice is as good as once."""
     async with receiving(held=True) as world:
         webhooks = await world.start()
@@ -416,7 +416,7 @@ async def test_a_duty_that_went_elsewhere_is_given_up() -> None:
         assert world.receiver.ids == ["ap_1"]
 
 
-async def test_without_webhooks_nobody_listens() -> None:
+async def test_store_has_no_event_listener_without_webhooks() -> None:
     """The store is not asked for events that nobody would be told of."""
     async with receiving() as world:
         webhooks = Webhooks(world.store, world.feed, (), None, world.clock, world.counters, owner="w1")
@@ -427,7 +427,7 @@ async def test_without_webhooks_nobody_listens() -> None:
         await until(lambda: world.store.listeners > 0)
 
 
-def test_a_secret_that_cannot_sign_is_told_with_its_place() -> None:
+def test_invalid_webhook_secrets_are_reported_by_position_without_their_value() -> None:
     """All of them, and never the secret itself."""
     notify = [Notify(webhook=Secret("http://x/"), secret=Secret(s)) for s in ("whsec_???", "fine", "whsec_")]
     with pytest.raises(ConfigError) as caught:

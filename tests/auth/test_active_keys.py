@@ -52,7 +52,7 @@ async def test_keys_are_read_when_they_have_changed() -> None:
     await store.close()
 
 
-async def test_an_outage_of_the_store_locks_nobody_out() -> None:
+async def test_store_outage_keeps_accepted_keys_until_the_next_refresh() -> None:
     """The keys are those of before; what changed meanwhile counts afterwards."""
     store, keys = await opened("a")
     await keys.refresh()
@@ -67,7 +67,7 @@ async def test_an_outage_of_the_store_locks_nobody_out() -> None:
     await store.close()
 
 
-async def test_a_key_that_nobody_understands_opens_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_with_unknown_terms_is_rejected_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The others are accepted; the log names it."""
     store, keys = await opened("a")
     future = replace(key("b", number=7), terms='{"name":"b","scopes":["teleport"]}')
@@ -78,7 +78,7 @@ async def test_a_key_that_nobody_understands_opens_nothing(caplog: pytest.LogCap
     await store.close()
 
 
-async def test_a_configuration_without_such_keys_asks_the_store_nothing() -> None:
+async def test_disabled_stored_keys_do_not_read_the_store() -> None:
     store, keys = await opened("a", is_on=False)
     store.fails = True
     await keys.refresh()

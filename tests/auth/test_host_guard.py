@@ -48,7 +48,7 @@ def test_other_names(host: str) -> None:
     )
 
 
-def test_every_address_is_ours_where_we_listen_on_all() -> None:
+def test_any_address_guard_allows_ip_literals_but_not_names() -> None:
     """A literal cannot be rebound; a name can."""
     door = HostGuard.from_hosts([], any_address=True)
     assert [verdict(door, b"Host: " + host) for host in (b"10.1.2.3:80", b"[2001:db8::1]", b"a.example")] == [

@@ -49,13 +49,13 @@ async def test_the_text_of_a_key_is_stored_nowhere(store: SqliteStore, caplog: p
     await store.close()
 
 
-async def test_each_key_has_a_text_and_an_id_of_its_own(store: SqliteStore) -> None:
+async def test_each_created_key_has_a_unique_text_and_id(store: SqliteStore) -> None:
     made = [await issuer(store).create(terms(f"k{number}"), by=None, via="cli") for number in range(20)]
     assert len({one.text for one in made}) == len({one.key.id for one in made}) == 20
     await store.close()
 
 
-async def test_whoever_works_on_the_store_chooses_the_tenant(store: SqliteStore) -> None:
+async def test_created_key_uses_the_given_tenant_or_its_own_name(store: SqliteStore) -> None:
     """Without one, it is the name of the key."""
     made = issuer(store)
     assert (await made.create(terms("a", tenant="other"), by=None, via="cli")).key.tenant == "other"
@@ -63,7 +63,7 @@ async def test_whoever_works_on_the_store_chooses_the_tenant(store: SqliteStore)
     await store.close()
 
 
-async def test_there_are_so_many_keys_and_no_more(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_creation_beyond_the_maximum_is_refused(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(issuing, "MOST", 2)
     made = issuer(store)
     for name in ("a", "b"):

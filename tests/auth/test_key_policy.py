@@ -34,7 +34,7 @@ def test_terms_come_back_from_the_store_as_they_were() -> None:
     assert to_store(small) == '{"name":"ci","scopes":["context"]}'
 
 
-def test_a_name_and_a_tenant_are_those_of_the_columns() -> None:
+def test_built_key_takes_name_and_tenant_from_the_columns() -> None:
     """By which the key is found."""
     stored = replace(key("ci", terms=to_store(parse_terms(WHOLE))), name="renamed", tenant="other")
     assert (build_key(stored).caller.name, build_key(stored).caller.tenant) == ("renamed", "other")

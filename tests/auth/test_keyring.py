@@ -119,7 +119,7 @@ def test_x_gateway_key_comes_before_authorization_and_that_before_x_api_key() ->
     assert identify(b"X-Gateway-Key:", bearer % ALICE).caller.name == "alice"
 
 
-def test_without_a_key_of_the_upstream_each_header_may_hold_ours() -> None:
+def test_gateway_key_may_use_any_header_without_an_upstream_key() -> None:
     """An SDK has one place for a key. Ours goes no further; what is none of ours is the credential for the upstream."""
     bearer, api = b"Authorization: Bearer %b", b"x-api-key: %b"
     for field in (bearer, api):
@@ -232,7 +232,7 @@ def test_credentials_of_the_upstream_go_on() -> None:
 # Without keys.
 
 
-def test_without_keys_everybody_is_local_with_every_scope() -> None:
+def test_empty_keyring_grants_the_local_caller_every_scope() -> None:
     """The gateway then listens on loopback only; X-Gateway-Key is still ours, and everything else goes on."""
     fields = (b"X-Gateway-Key: x", b"Authorization: Bearer " + UPSTREAM, b"x-api-key: y")
     for scope in ("passthrough", "context", "approve", "admin"):
@@ -483,7 +483,7 @@ def test_an_equal_head_from_elsewhere_is_looked_at_again() -> None:
         ring.identify(head, upstream_has_key=True, scope="context")
 
 
-def test_those_who_may_decide_are_known_by_their_names() -> None:
+def test_deciders_are_unique_active_names_of_one_tenant() -> None:
     """Of one tenant, once each, without those that have ended."""
     deciding = frozenset(("approve",))
     facts = (("a", "acme", None), ("a", "acme", None), ("b", "acme", 1.0), ("c", "other", None))

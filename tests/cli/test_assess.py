@@ -121,7 +121,7 @@ def test_a_whole_call_comes_in_three_shapes(call: Json) -> None:
      '{"a":' * 50_000, '{"sql": ' + "9" * 5000 + "}"],
     ids=lambda text: text[:12],
 )  # fmt: skip
-def test_an_arguments_text_that_is_no_object_is_an_error(text: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_malformed(text: str) -> None:
     """Malformed, too deep or too long a number: nothing runs, nobody is asked, not even for low or by the operator."""
     assert asked({"tool": "execute_sql", "raw_arguments": text}) == ("error", "malformed")
     assert asked({"tool": "no_such_tool", "raw_arguments": text}) == ("error", "unknown_tool")
@@ -140,7 +140,7 @@ def test_an_empty_arguments_text_is_an_object_where_nothing_is_required() -> Non
         '{"a": {"b": 1, "b": 1}}',
     ],
 )
-def test_a_key_that_is_there_twice_asks(text: str) -> None:
+def test_duplicate_argument_keys_require_confirmation(text: str) -> None:
     """At any depth, in a text of arguments as in the line itself."""
     assert asked({"tool": "execute_sql", "raw_arguments": text}) == ("confirm", "duplicate")
     (answer,), status = answers(f'{{"tool": "execute_sql", "arguments": {text}}}')
@@ -169,7 +169,7 @@ def test_wrong_shapes_ask(line: Json) -> None:
     assert asked(line)[0] == "confirm"
 
 
-def test_a_definition_adds_what_the_operator_says() -> None:
+def test_tool_definition_adds_operator_rules_and_ignores_tool_hints() -> None:
     """Approval, a floor and distrust count; what a tool says of itself does not lower its risk."""
     low = {"sql": "SELECT 1", "risk_level": "low"}
 
@@ -196,7 +196,7 @@ def test_a_tainted_line_distrusts_where_the_policy_does() -> None:
     assert [answer["basis"] for answer in got] == ["llm", "default"]
 
 
-def test_lines_that_are_no_objects_ask_and_are_told_by_the_status() -> None:
+def test_unreadable_lines_require_confirmation_and_set_exit_status_1() -> None:
     """One answer a line, blank lines none; 1 says that a line could not be read."""
     got, status = answers("", "  \n", "x", "[]", '{"a"', "[" * 100_000, '{"tool": "no_such_tool", "arguments": {}}')
     assert [answer["verdict"] for answer in got] == ["confirm"] * 4 + ["error"]
@@ -253,7 +253,7 @@ def test_what_scan_writes_is_judged(answer: Json, verdicts: list[tuple[str, str]
     assert [(each["verdict"], each["basis"]) for each in group["calls"]] == verdicts * 2  # type: ignore[index, union-attr]
 
 
-def test_what_scan_finds_no_call_in_stays_what_it_is() -> None:
+def test_assess_keeps_example_error_and_text_verdicts_of_scan() -> None:
     """An example asks, what cannot be read is an error, a text is passed on; a line that was none sets the status."""
     example = "For example:\n" + json.dumps({"tool": "file_operations", "parameters": LOW, "terminate": False})
     texts = [example, "{'tool': 'a', 'parameters': {}}", "Hello"]

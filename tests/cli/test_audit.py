@@ -47,7 +47,7 @@ def tampered(place: str, *statements: str) -> None:
         "CREATE TRIGGER more AFTER INSERT ON audit BEGIN SELECT 1; END",
     ],
 )
-async def test_a_log_that_is_not_guarded_any_more_is_told(tmp_path: Path, statement: str) -> None:
+async def test_verify_rejects_a_log_with_changed_triggers(tmp_path: Path, statement: str) -> None:
     """Each line is as it was written, and somebody has prepared to change that."""
     place = await written(tmp_path)
     assert next(verify_log(SqliteBeside(place), noted=None)).startswith("5 lines")
@@ -61,7 +61,7 @@ def last_hash(place: str) -> str:
     return str(json.loads(list(list_audit_lines(SqliteBeside(place), after=0, as_json=True))[-1])["hash"])
 
 
-async def test_a_log_that_is_whole_says_what_to_note_down(tmp_path: Path) -> None:
+async def test_verify_reports_line_count_last_hash_and_check_command(tmp_path: Path) -> None:
     """How many lines, the last hash, and the command that checks it later."""
     place = await written(tmp_path)
     last = last_hash(place)
@@ -186,7 +186,9 @@ def _foreign(place: Path) -> None:
         pytest.param(_foreign, "is not the store of a gateway", id="foreign"),
     ],
 )
-def test_what_is_no_store_is_told(tmp_path: Path, made: Callable[[Path], object], message: str) -> None:
+def test_audit_rejects_a_path_that_is_not_a_gateway_store(
+    tmp_path: Path, made: Callable[[Path], object], message: str
+) -> None:
     """In one sentence; nothing is made or changed."""
     made(tmp_path / "x.db")
     for command in (
@@ -197,7 +199,7 @@ def test_what_is_no_store_is_told(tmp_path: Path, made: Callable[[Path], object]
             list(command)
 
 
-async def test_a_store_without_the_log_is_told(tmp_path: Path) -> None:
+async def test_audit_rejects_a_store_without_a_numbered_audit_table(tmp_path: Path) -> None:
     """Also where its lines have no numbers."""
     place = await written(tmp_path)
     tampered(place, "CREATE TABLE other AS SELECT * FROM audit", "DROP TABLE audit")
@@ -230,7 +232,7 @@ async def test_the_store_is_that_of_the_configuration(tmp_path: Path) -> None:
         ("sqlite:///none.db", "there is no store"),
     ],
 )
-def test_a_store_that_is_no_file_is_told(tmp_path: Path, store: str, message: str) -> None:
+def test_audit_rejects_a_store_without_a_database_file(tmp_path: Path, store: str, message: str) -> None:
     """With the way that there is."""
     with pytest.raises(AuditError, match=message):
         store_file(_loaded(tmp_path, store))

@@ -77,7 +77,7 @@ def writer(store: SqliteStore, tmp_path: Path) -> Iterator[threading.Event]:
     thread.join()
 
 
-async def test_a_copy_holds_what_the_store_holds(
+async def test_backup_copies_the_whole_store_including_its_wal(
     store: SqliteStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also what is in the log beside it only; and a gateway starts on it."""
@@ -140,7 +140,7 @@ async def test_a_damaged_store_is_not_copied(
         ("store: sqlite:///gateway.db\n", ["nowhere/copy.db"], "cannot be written: No such file or directory"),
     ],
 )
-async def test_what_cannot_be_copied_is_said(
+async def test_failed_backup_reports_one_line_and_leaves_no_files(
     config: str,
     arguments: list[str],
     message: str,

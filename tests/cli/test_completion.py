@@ -37,7 +37,7 @@ def completed(*words: str) -> list[str]:
         (["run", "--listen", "check"], []),
     ],
 )
-def test_bash_offers_what_may_follow(words: list[str], offered: list[str]) -> None:
+def test_bash_completes_commands_options_and_their_values(words: list[str], offered: list[str]) -> None:
     """Commands, options and their values; nothing where a file or some text follows: bash offers files then."""
     assert sorted(completed(*words)) == sorted(offered)
 

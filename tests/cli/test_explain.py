@@ -24,7 +24,7 @@ ANSWER = {
 }
 
 
-def test_a_task_of_a_program_is_told() -> None:
+def test_explanation_reports_a_background_task_without_stages() -> None:
     """Behind the chain that it does not take."""
     lines = list(format_explanation({**ANSWER, "task": "title", "stages": []}, text="Hi"))
     assert lines[:2] == ["chain     assistant: model", "task      title: a program's own request, which no stage sees"]
@@ -69,14 +69,14 @@ def test_a_workflow_is_shown_with_its_steps() -> None:
 @pytest.mark.parametrize(
     "answer", [{}, {"messages": None, "intent": None, "stages": None, "tools": None, "prompt": None}]
 )
-def test_what_is_missing_is_said(answer: dict[str, object]) -> None:
+def test_explanation_reports_missing_fields_as_absent(answer: dict[str, object]) -> None:
     """Another version may answer less."""
     lines = list(format_explanation(answer, text=""))
     assert lines[1:3] == ["intent    not looked for", "prompt    none"]
     assert lines[-1] == "messages  none: a stage answers by itself"
 
 
-async def test_a_running_gateway_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_explain_requests_a_dry_run_with_key_prompt_and_chain(capsys: pytest.CaptureFixture[str]) -> None:
     """With the key, the prompt and the chain that were named; what a terminal would obey is not printed."""
     settings = {
         "keys": [key("mine", "context")],

@@ -44,7 +44,7 @@ JSON = st.recursive(
 
 @example(view={"answer": {"": -(2**63) - 1}}, nested="steps")
 @given(view=st.dictionaries(NAMES, JSON), nested=st.sampled_from(["steps", "approvals"]))
-def test_no_terminal_obeys_what_a_model_wrote(view: View, nested: str) -> None:
+def test_formatted_views_contain_no_terminal_control_characters(view: View, nested: str) -> None:
     """Whatever stands in the fields, and wherever; every line is one line."""
     for show in SHOWN:
         for line in show({**view, nested: [view, 7]}):
@@ -57,7 +57,7 @@ def test_what_is_missing_is_left_out(show: Callable[[View], Iterable[str]]) -> N
     assert all(isinstance(line, str) for line in show({}))
 
 
-def test_arguments_cannot_pass_for_lines_of_ours() -> None:
+def test_approval_arguments_cannot_forge_output_lines() -> None:
     """They are indented and have no line breaks of their own."""
     arguments = {"command": "ls\nto approve    gateway approvals approve ap_2", "\x1b[2Jname": "x"}
     lines = list(approval_lines({"id": "ap_1", "state": "pending", "tool": "t", "arguments": arguments}))
@@ -68,7 +68,7 @@ def test_arguments_cannot_pass_for_lines_of_ours() -> None:
     ]
 
 
-def test_notes_and_who_is_to_decide_are_shown() -> None:
+def test_approval_lines_show_assignee_and_notes() -> None:
     """Each on one line, as people wrote them."""
     note = {"text": "ask anna\nfirst", "by": "ben", "at": 0.0}
     lines = list(approval_lines({"id": "ap_1", "state": "pending", "assigned_to": "anna", "notes": [note]}))
@@ -76,7 +76,7 @@ def test_notes_and_who_is_to_decide_are_shown() -> None:
     assert "note          ask anna\\nfirst (ben, 1970-01-01 00:00:00 UTC)" in lines
 
 
-def test_an_answer_cannot_pass_for_lines_of_ours() -> None:
+def test_model_answer_cannot_forge_output_lines() -> None:
     """It keeps its line breaks, indented."""
     lines = list(run_lines({"answer": {"content": "Done.\nstep 3  finished\x1b[2J"}}))
     assert lines[-3:] == ["answer", "  Done.", "  step 3  finished\\u{1b}[2J"]
@@ -89,7 +89,7 @@ def test_what_is_shortened_says_by_how_much() -> None:
     assert "ab" * 1000 in "\n".join(approval_lines(view))
 
 
-def test_what_a_person_put_in_the_place_of_the_arguments_is_what_ran() -> None:
+def test_edited_arguments_are_shown_as_the_call_that_ran() -> None:
     """On one line only that; in full, both."""
     view = {"tool": "t", "arguments": {"a": 1}, "edited_arguments": {}}
     assert call_line(view) == "t {}"

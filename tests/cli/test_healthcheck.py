@@ -51,14 +51,14 @@ async def test_a_gateway_that_drains(capsys: pytest.CaptureFixture[str]) -> None
     "where",
     ["http://127.0.0.1:abc", "http://[::1", "https://127.0.0.1:1", "http://:80", "http://" + "a" * 70 + ".invalid:1"],
 )
-def test_a_url_that_cannot_be_asked(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_url_returns_1_with_one_error_line(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     """1 and one line."""
     assert check(where, timeout_s=120) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("gateway: ") and err.count("\n") == 1
 
 
-def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_or_silent_gateway_returns_1_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Refused at once; without an answer after the timeout."""
     assert check(f"127.0.0.1:{free_port()}", timeout_s=120) == 1
     with silent_port() as port:

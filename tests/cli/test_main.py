@@ -50,7 +50,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert code == 0 and f"usage: gateway {command}" in text
 
 
-def test_a_word_that_is_no_command_is_answered_with_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_error_lists_all_commands_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     """In the order of the help."""
     code, out, err = said(capsys, "nonsense")
     assert (code, out) == (2, "") and "there is no command 'nonsense': expected one of run, init" in err
@@ -137,7 +137,9 @@ def test_what_cannot_be_is_one_line_and_exit_code_1(
     assert expected in err and "Traceback" not in err and "secret" not in err
 
 
-def test_a_bad_file_is_told_with_its_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_and_check_config_report_all_errors_with_positions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All of it at once, a line each, with file, line and column; by `run` and by `check-config` alike."""
     file = tmp_path / "bad.yaml"
     file.write_text("lisen: 127.0.0.1:1\nworkers: many\n")
@@ -150,7 +152,9 @@ def test_a_bad_file_is_told_with_its_places(tmp_path: Path, capsys: pytest.Captu
     assert f"{file}:1:" in texts[0] and "listen" in texts[0] and f"{file}:2:" in texts[0]
 
 
-def test_a_good_file_is_told_without_its_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_config_summarizes_a_valid_file_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What it listens on, upstreams, keys by name."""
     file = tmp_path / "good.yaml"
     secret = "sk-0123456789abcdef"
@@ -170,7 +174,9 @@ def test_gateway_yaml_of_the_folder_is_used(tmp_path: Path, capsys: pytest.Captu
     assert code == 0 and out.startswith("gateway.yaml: ok") and "workers 2" in out
 
 
-def test_healthcheck_asks_the_configured_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_healthcheck_connects_to_the_configured_admin_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`admin.listen` if there is one; 1 when nobody is there."""
     with refusing_port() as port:
         (tmp_path / "gateway.yaml").write_text(f"admin: {{listen: 127.0.0.1:{port}}}\n")

@@ -58,7 +58,9 @@ def test_what_is_written_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_says_what_to_do(kind: NewKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plugin_new_reports_written_files_and_configuration(
+    kind: NewKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Both files, how to try them, and what to write into gateway.yaml."""
     out = "\n".join([*write_and_report(kind, "mine", folder=tmp_path / "plugins"), ""])
     assert capsys.readouterr() == ("", "")
@@ -151,7 +153,7 @@ def test_names_are_checked(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_unwritable_folder_raises_plugin_new_error(tmp_path: Path) -> None:
     """One sentence, no traceback."""
     (tmp_path / "plugins").write_text("a file")
     with pytest.raises(PluginNewError, match=r"cannot write .*plugins"):

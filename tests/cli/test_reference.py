@@ -74,7 +74,7 @@ def test_defaults_are_written_as_in_a_file() -> None:
     assert "***" not in json.dumps(schema) + document.partition("## Keys")[2]
 
 
-def test_the_schema_knows_what_the_loader_accepts() -> None:
+def test_schema_accepts_the_same_configuration_as_the_loader() -> None:
     """Unknown keys are marked, plugins' tools, foreign MCP keys, empty sections and references are not."""
     schema = json.loads(render_schema())
     assert schema["additionalProperties"] is False

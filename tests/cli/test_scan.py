@@ -21,7 +21,7 @@ def scan(*lines: object) -> tuple[int, list[dict[str, Any]]]:
     return status, [json.loads(line) for line in written]
 
 
-def test_each_case_is_told() -> None:
+def test_scan_reports_one_verdict_per_case_in_order() -> None:
     """Every line of the cases has one line of answer, in order."""
     status, answers = scan(*CASES)
     assert status == 0
@@ -40,7 +40,7 @@ def test_only_the_fields_that_apply() -> None:
     assert answers[2].keys() == {"kind", "reason"}
 
 
-def test_an_announced_example_is_told() -> None:
+def test_scan_reports_example_rule_and_reads_function_call_field() -> None:
     """With the rule by which the gate asks; the older field is read as well."""
     (told,) = scan({"text": f"For example:\n{CALL}"})[1]
     assert (told["kind"], told["rule"]) == ("tool_call", "example")
@@ -62,7 +62,7 @@ def test_a_message_goes_before_a_text() -> None:
     assert scan({"text": CALL, "message": {"content": "Hello"}})[1] == [{"kind": "text"}]
 
 
-def test_the_length_limit_is_told() -> None:
+def test_scan_reports_calls_cut_off_by_the_length_limit() -> None:
     """With `finish_reason` length a cut call is told to be cut."""
     cut = CALL[:30]
     assert "cut off" in scan({"text": cut, "finish_reason": "length"})[1][0]["reason"]
@@ -72,7 +72,7 @@ def test_the_length_limit_is_told() -> None:
 @pytest.mark.parametrize(
     "line", ["{", "[" * 100_000, "[]", "{}", '{"text": 1}', '{"message": []}', '{"text": "", "finish_reason": 1}']
 )
-def test_a_broken_line_is_told_and_the_rest_goes_on(line: str) -> None:
+def test_scan_reports_broken_line_and_reads_the_next_ones(line: str) -> None:
     """A line that holds no answer is an error with its number, blank lines counted; the exit code is 1."""
     status, answers = scan("", line, {"text": "Hello"})
     assert status == 1

@@ -290,7 +290,9 @@ def test_the_terminal_lets_a_held_stream_go_on(openai_client: openai.OpenAI, lan
     ended(lane, client_id, "approve")
 
 
-def test_a_client_brings_what_a_decision_lacks(openai_client: openai.OpenAI, lane: Lane, client_id: str) -> None:
+def test_approved_run_waits_for_its_client_to_supply_the_key(
+    openai_client: openai.OpenAI, lane: Lane, client_id: str
+) -> None:
     """The call runs without its client, but the model's key is the client's: the run waits until it asks again."""
     create, messages = openai_client.chat.completions.create, [user(insertion(client_id))]
     create(model="demo", messages=messages)

@@ -129,7 +129,7 @@ def test_keepalives_hold_a_stream(client: Client, lane: Lane, client_id: str) ->
 
 
 @clients(RETRYING)
-def test_a_retry_of_its_own_asks_nobody_again(client: Client, lane: Lane, client_id: str) -> None:
+def test_client_retry_does_not_request_a_second_approval(client: Client, lane: Lane, client_id: str) -> None:
     """The connection breaks, and a person decides while nobody is there: the client comes back to what became of it."""
     broken = threading.Event()
 

@@ -113,7 +113,9 @@ def test_a_malformed_call_is_repaired_unseen(client: Client, stream: bool, lane:
 
 
 @clients()
-def test_progress_disturbs_nobody(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_progress_events_do_not_change_the_client_text(
+    client: Client, stream: bool, lane: Lane, seen: list[Seen]
+) -> None:
     """Its chunks carry no text; the header that asks for them is ours and goes no further."""
     text = client(Ask(root=lane.root, prompt=READ, stream=stream, headers=EVENTS)).text
     assert text.startswith("Demo model: round 1 of tool calls is done.") and NOTE in text
@@ -172,7 +174,9 @@ def test_an_error_after_effects_is_final(client: Client, stream: bool, lane: Lan
 
 
 @clients(but=[LLM])
-def test_a_mistake_in_the_request_is_told(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_request_error_reaches_the_client_with_status_and_message(
+    client: Client, stream: bool, lane: Lane, seen: list[Seen]
+) -> None:
     """Before the first byte of the answer, a stream's too: with status and words."""
     headers = {"X-Context-Chain": "nope"}
     failed = client(Ask(root=lane.root, prompt="Say hello", stream=stream, headers=headers)).failed
@@ -204,7 +208,7 @@ def test_the_same_key_at_the_same_time_is_the_same_run(lane: Lane, client_id: st
 
 
 @clients(RETRYING)
-def test_a_retry_of_its_own_executes_nothing_again(client: Client, lane: Lane, client_id: str) -> None:
+def test_client_retry_joins_the_run_without_repeating_the_tool(client: Client, lane: Lane, client_id: str) -> None:
     """The connection breaks after the tool ran: the client tries again by itself, and joins its run."""
     prompt = f"slow 0.3, {lane.insertion(client_id)}"
     with breaking(lane.root, when=lambda: lane.count(client_id) > 0) as root:
@@ -231,13 +235,13 @@ def test_usage_is_of_the_whole_turn(client: Client, stream: bool, lane: Lane, op
 
 
 @clients(but=ASKING)
-def test_usage_is_told_to_those_who_ask(client: Client, lane: Lane) -> None:
+def test_stream_omits_usage_without_include_usage(client: Client, lane: Lane) -> None:
     """The others hear nothing of it in a stream, and have no use for a frame without a choice."""
     outcome = client(Ask(root=lane.root, prompt=READ, stream=True))
     assert NOTE in outcome.text and outcome.usage is None
 
 
-def test_usage_has_a_frame_of_its_own(openai_client: openai.OpenAI) -> None:
+def test_usage_arrives_in_a_final_frame_without_choices(openai_client: openai.OpenAI) -> None:
     """The last, and the only one without a choice."""
     asked = list(
         openai_client.chat.completions.create(

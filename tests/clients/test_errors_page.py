@@ -7,6 +7,6 @@ from tests.clients.refusing import TABLE, measure
 pytestmark = pytest.mark.clients
 
 
-def test_what_libraries_do_is_what_the_page_says() -> None:
+def test_errors_page_matches_measured_client_library_behavior() -> None:
     """Measured anew; `python -m tests.clients.refusing` writes it."""
     assert measure() == TABLE.read()

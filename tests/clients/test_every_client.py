@@ -77,7 +77,9 @@ def test_its_api_key_is_the_providers(client: Client, stream: bool, keyed_gatewa
 
 @pytest.mark.cell("error")
 @every_client_but()
-def test_a_wrong_key_is_told(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
+def test_client_raises_the_gateway_error_for_a_wrong_key(
+    client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]
+) -> None:
     """As its own exception for 401, with the gateway's words; the provider hears nothing."""
     failed = client(Ask(root=keyed_gateway, prompt="Say hello", stream=stream, api_key="wrong")).failed
     assert "gateway key is not valid" in failed.message and "wrong" not in failed.message
@@ -103,7 +105,9 @@ def test_an_error_is_the_providers(client: Client, stream: bool, status: int, ga
 
 
 @every_client_but(*SILENT_ABOUT_RETRIES)
-def test_it_tries_again_when_told_to(client: Client, stream: bool, gateway: str, seen: list[Seen]) -> None:
+def test_client_retries_after_the_interval_in_milliseconds(
+    client: Client, stream: bool, gateway: str, seen: list[Seen]
+) -> None:
     """In the milliseconds that the provider asked for, not its seconds: those would be twice 20."""
     ask = Ask(root=gateway, prompt="Say hello", stream=stream, headers={FAILURES: "2"}, retries=2)
     assert client(ask).text == HELLO

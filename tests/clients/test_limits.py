@@ -24,7 +24,7 @@ def config(tmp_path: Path, **limits: object) -> str:
 
 
 @pytest.mark.parametrize("base", ["/v1", "/context/v1"])
-def test_a_limit_is_an_error_that_says_whose_it_is(tmp_path: Path, base: str) -> None:
+def test_rate_limit_error_names_the_tenant_and_retry_time(tmp_path: Path, base: str) -> None:
     with (
         running(config(tmp_path, requests_per_minute=1)) as gateway,
         openai.OpenAI(base_url=gateway.base_url + base, api_key="x", max_retries=0) as client,
@@ -60,7 +60,7 @@ def metrics(url: str) -> str:
     return text
 
 
-def test_openai_node_waits_as_it_is_told(tmp_path: Path, node: Worker) -> None:
+def test_openai_node_retries_after_the_retry_after_interval(tmp_path: Path, node: Worker) -> None:
     """As openai-python does; an error that it is not to repeat has its reason."""
     slow = [{"role": "user", "content": "drip 100 long 3000"}]
     refused = 'gateway_limit_refused_total{limit="concurrent",scope="tenant"}'

@@ -114,7 +114,7 @@ def test_a_call_has_all_that_the_server_sent(client: Visits, lane: Lane) -> None
     assert picture["mimeType"] == "image/png" and picture["data"].startswith("iVBOR")
 
 
-def test_a_wrong_key_is_told(client: Visits, lane: Lane) -> None:
+def test_mcp_client_reports_the_gateway_error_for_a_wrong_key(client: Visits, lane: Lane) -> None:
     """By the words of the gateway; one of the clients has its own."""
     failure = client.visit(lane, key="wrong")["failure"]
     assert "gateway key is not valid" in failure or "requires authorization (HTTP 401)" in failure

@@ -46,7 +46,9 @@ def test_the_gateways_tool_runs_once(name: str, stream: bool, lane: Lane, client
 
 @pytest.mark.cell("approve", prefix="talk ")
 @by_every_client
-def test_a_person_is_asked_once(name: str, stream: bool, lane: Lane, client_id: str, workers: Workers) -> None:
+def test_approval_is_requested_once_in_a_mixed_turn(
+    name: str, stream: bool, lane: Lane, client_id: str, workers: Workers
+) -> None:
     """The same where the gateway's tool needs an approval first, which the next message gives."""
     with talk(name, lane.root, stream=stream, worker=workers) as client:
         question = client.say(f"Note {client_id}, and the weather.")
@@ -69,7 +71,9 @@ def test_a_rejected_call_never_runs(name: str, stream: bool, lane: Lane, client_
 
 @pytest.mark.cell("error", prefix="talk ")
 @pytest.mark.parametrize("name", AGENTS)
-def test_a_wrong_key_is_told(name: str, stream: bool, keyed_gateway: str, workers: Workers) -> None:
+def test_agent_raises_the_gateway_error_for_a_wrong_key(
+    name: str, stream: bool, keyed_gateway: str, workers: Workers
+) -> None:
     """By the exception that ends the run of an agent, with the gateway's words."""
     with (
         talk(name, keyed_gateway, stream=stream, worker=workers) as client,

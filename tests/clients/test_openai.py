@@ -71,7 +71,7 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
         assert call.type == "function" and (call.function.name, call.function.arguments) == ("lookup", '{"id": 7}')
 
 
-def test_usage_is_streamed_when_asked_for(client: openai.OpenAI) -> None:
+def test_stream_contains_usage_only_with_include_usage(client: openai.OpenAI) -> None:
     """In the frame without choices that the provider sends, and only then."""
     messages = [openai.types.chat.ChatCompletionUserMessageParam(role="user", content="long 3")]
     asked = client.chat.completions.create(
@@ -110,7 +110,7 @@ def test_headers_of_both_sides_arrive(client: openai.OpenAI, seen: list[Seen]) -
     assert seen[0].headers["X-Own"] == "kept" and seen[0].headers["x-stainless-lang"] == "python"
 
 
-def test_the_gateways_own_errors_are_told(keyed_gateway: str) -> None:
+def test_gateway_error_reaches_the_client_with_type_and_code(keyed_gateway: str) -> None:
     """With status, type and code, and what to do in the message."""
     with openai.OpenAI(base_url=f"{keyed_gateway}/v1", api_key="wrong", max_retries=0) as client:
         with pytest.raises(openai.AuthenticationError, match="gateway key is not valid") as refused:

@@ -97,7 +97,7 @@ def test_it_fills_an_object(program: Program) -> None:
 
 @pytest.mark.cell("error")
 @by_every_program
-def test_a_wrong_key_is_told(row: str, keyed_gateway: str, tmp_path: Path) -> None:
+def test_program_shows_the_gateway_error_for_a_wrong_key(row: str, keyed_gateway: str, tmp_path: Path) -> None:
     """With the gateway's words; the same program answers with the right one."""
     root = keyed_gateway if row in OF_MESSAGES else f"{keyed_gateway}/context"
     with pytest.raises(AssertionError, match=r"gateway\s+key\s+is\s+not\s+valid"):

@@ -63,7 +63,7 @@ def test_every_client_has_its_snippet() -> None:
         for name in dict.fromkeys(snippet.name for snippet in PAGES)
     ],
 )
-def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess, tmp_path: Path) -> None:
+def test_readme_snippet_prints_the_documented_output(name: str, started: GatewayProcess, tmp_path: Path) -> None:
     """With the real client; only the port is another one."""
     address = started.base_url.removeprefix("http://")
     for snippet in PAGES:

@@ -184,7 +184,7 @@ def test_an_object_has_its_shape(client_id: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.cell("error", row="Codex")
-def test_a_missing_key_is_told(keyed_gateway: str, tmp_path: Path) -> None:
+def test_codex_shows_the_gateway_error_for_a_missing_key(keyed_gateway: str, tmp_path: Path) -> None:
     """With the gateway's words, after the repetitions that it makes of every failure."""
     with pytest.raises(AssertionError, match="No gateway key"):
         Codex(f"{keyed_gateway}/context", tmp_path).say("Say hello")

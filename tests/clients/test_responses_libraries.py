@@ -152,7 +152,7 @@ def test_it_may_want_more_approvals(client: Client, decision: str, lane: Lane) -
 
 
 @by_every_client
-def test_it_is_asked_in_text(client: Client, lane: Lane, client_id: str) -> None:
+def test_approval_is_decided_by_a_text_reply(client: Client, lane: Lane, client_id: str) -> None:
     """A client that names no tools of the gateway's decides by its next message."""
     conversation = client.at(lane, label=None)
     asked = conversation.say(insertion(client_id))
@@ -176,7 +176,7 @@ def test_its_own_tool_beside_the_gateways(client: Client, label: str | None, mix
 
 
 @by_every_client
-def test_it_is_asked_once_beside_its_own_tool(client: Client, mixed_lane: Lane, client_id: str) -> None:
+def test_approval_beside_a_client_tool_is_requested_once(client: Client, mixed_lane: Lane, client_id: str) -> None:
     """The same where the gateway's tool needs an approval."""
     conversation = client.at(mixed_lane, decision="approve")
     told = conversation.say(f"Note {client_id}, and the weather.")
@@ -196,7 +196,7 @@ def test_a_long_history_reaches_the_model(client: Client, lane: Lane, seen: list
 
 @pytest.mark.cell("error")
 @by_every_client
-def test_a_refusal_of_the_provider_is_told(client: Client, lane: Lane) -> None:
+def test_provider_refusal_is_raised_with_the_provider_message(client: Client, lane: Lane) -> None:
     """With the provider's words, which the client raises in its own way."""
     with pytest.raises(Exception, match=r"Incorrect API key provided\."):
         client.at(lane, api_key="wrong").say("Say hello")

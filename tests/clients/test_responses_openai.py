@@ -166,7 +166,9 @@ def test_thoughts_are_an_item(client: openai.OpenAI, stream: bool) -> None:
 
 
 @by_both_decisions
-def test_somebody_else_decides(client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_rest_decision_wins_over_a_later_client_decision(
+    client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """By REST: the client's own decision comes second and is told; its response still says what was asked."""
     asked = client.responses.create(model="demo", input=insertion(client_id), tools=[GATEWAY])
     assert types(asked.output) == ["mcp_list_tools", "mcp_approval_request"] and asked.status == "completed"
@@ -210,7 +212,7 @@ def test_a_decision_counts_once(client: openai.OpenAI, lane: Lane, client_id: st
     ended(lane, client_id, "approve")
 
 
-def test_a_stranger_is_not_called(client: openai.OpenAI) -> None:
+def test_unregistered_mcp_server_is_refused_with_its_position(client: openai.OpenAI) -> None:
     """A server that no operator registered is refused, by its place in the request."""
     stranger: Any = {"type": "mcp", "server_label": "docs", "server_url": "https://example.com/mcp"}
     with pytest.raises(openai.BadRequestError) as refused:
@@ -246,7 +248,7 @@ def test_a_background_response(own_client: openai.OpenAI, own_lane: Lane, client
 
 
 @by_both_decisions
-def test_a_background_response_is_asked_about(
+def test_background_response_ends_with_an_approval_request(
     own_client: openai.OpenAI, own_lane: Lane, client_id: str, decision: str
 ) -> None:
     """It ends with the question; what comes of the decision is a background response again."""

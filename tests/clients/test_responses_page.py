@@ -17,7 +17,7 @@ def test_the_page_has_its_snippets() -> None:
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
-def test_a_snippet_prints_what_the_page_says(name: str, tmp_path: Path) -> None:
+def test_responses_snippet_prints_the_documented_output(name: str, tmp_path: Path) -> None:
     """With openai-python and the configuration that the page names."""
     (work := tmp_path / "work").mkdir()
     with running(f"tools: {{file_operations: {{roots: [{work}], write: true}}}}\n") as gateway:

@@ -103,7 +103,7 @@ async def test_a_long_history_reaches_the_model(model: OpenAIResponsesModel, str
 
 
 @pytest.mark.cell("error", row="pydantic-ai, responses")
-async def test_a_refusal_of_the_provider_is_told(lane: Lane, stream: bool) -> None:
+async def test_provider_refusal_raises_model_http_error_with_status_401(lane: Lane, stream: bool) -> None:
     """With its status and its words."""
     async for model in served(lane.root, api_key="wrong"):
         with pytest.raises(ModelHTTPError, match=r"Incorrect API key provided\.") as raised:

@@ -32,7 +32,7 @@ def test_values_are_found_by_path() -> None:
         assert subject.get(*path) is None
 
 
-def test_a_value_is_put_without_touching_what_an_alias_shares() -> None:
+def test_put_does_not_modify_values_shared_through_an_alias() -> None:
     """The tree of the file is never changed in place; sections and lists on the way are made."""
     subject = document()
     subject.put(("d", "b"), 2, place=ENV)
@@ -54,7 +54,7 @@ def test_a_place_is_that_of_the_nearest_part_that_has_one() -> None:
     assert str(subject.locate(("z", "y"))) == "f.yaml:1:1"
 
 
-def test_patterns_find_what_is_there() -> None:
+def test_wildcard_pattern_matches_only_existing_keys() -> None:
     """`*` is any key or index; null is not there."""
     subject = document()
     assert list(subject.matches("e", "*", "n")) == [("e", 0, "n"), ("e", 1, "n")]

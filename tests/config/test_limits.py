@@ -46,7 +46,7 @@ def test_passthrough_sees_models_only_by_model() -> None:
     ("glob", "missed"),
     [("fast", "'gpt-mini', 'llama'"), ("FA*", "'gpt-mini', 'llama'"), ("*a*", "'gpt-mini'"), ("*", "")],
 )
-def test_an_alias_is_no_model(glob: str, missed: str) -> None:
+def test_limit_glob_that_matches_an_alias_warns_of_uncounted_models(glob: str, missed: str) -> None:
     """Its calls count for the models that it stands for."""
     alias = "models: {fast: {use: [{model: gpt-mini}, {model: llama}]}}"
     text = f"{alias}\nlimits: {{models: {{'{glob}': {{concurrent: 5}}}}}}"
@@ -70,7 +70,7 @@ def test_models_without_a_price_are_counted_as_dear_as_can_be(prices: str, warns
 @pytest.mark.parametrize(
     ("glob", "other"), [("other", "othe[r]"), ("all models", "all model[s]"), ("gpt-* | o*", "gpt-* [|] o*")]
 )
-def test_a_name_that_models_share_is_no_glob(glob: str, other: str) -> None:
+def test_shared_usage_name_is_refused_as_a_limit_glob(glob: str, other: str) -> None:
     """The same glob, written in another way, is one."""
     with pytest.raises(ConfigError, match=rf"write it as {re.escape(repr(other))}"):
         warnings(f"limits: {{models: {{'{glob}': {{concurrent: 5}}}}}}")

@@ -263,7 +263,7 @@ def test_no_variable_makes_the_loader_raise_anything_else(folder: Folder, enviro
     )
 
 
-def test_further_checks_add_to_what_is_told(folder: Folder) -> None:
+def test_extra_check_problems_are_merged_in_file_order(folder: Folder) -> None:
     """They see the tree with variables laid over it, and run last; their problems stand in the order of the file."""
     seen: list[object] = []
 

@@ -44,7 +44,7 @@ from gateway.config.messages import nearest
         ("tools: {x: {url: a}}", "known here: requires_approval, untrusted, use, with"),
     ],
 )
-def test_a_finding_says_what_was_expected(folder: Folder, text: str, problem: str) -> None:
+def test_configuration_problem_reports_place_path_and_expected_value(folder: Folder, text: str, problem: str) -> None:
     """Place, path, and what to write instead."""
     found = folder.problem(text)
     assert found.startswith("gateway.yaml:1:") and problem in found

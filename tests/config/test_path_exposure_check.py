@@ -52,13 +52,13 @@ def site(folder: Folder) -> Folder:
         ("tools: {execute_sql: {url: 'sqlite:////usr'}}", "tools.execute_sql.url: '/usr' is no file"),
     ],
 )
-def test_what_is_missing_is_told_with_the_way_out(folder: Folder, text: str, problem: str) -> None:
+def test_missing_tool_path_is_reported_with_a_remedy(folder: Folder, text: str, problem: str) -> None:
     """At its place in the file; a default at the tool that has it."""
     found = folder.problems(text)
     assert any(problem.format(here=folder.path) in line for line in found), found
 
 
-def test_a_place_that_cannot_be_looked_at_is_told(folder: Folder) -> None:
+def test_unreadable_tool_path_is_reported_with_the_system_error(folder: Folder) -> None:
     """As the system says it."""
     (only,) = folder.problems(f"tools: {{file_operations: {{roots: [{'x' * 300}]}}}}")
     assert "cannot look at" in only and "too long" in only
@@ -76,7 +76,7 @@ def test_a_place_that_cannot_be_looked_at_is_told(folder: Folder) -> None:
         "store: postgresql://u@h/d\ntools: {execute_sql: {read_only: false}}",
     ],
 )
-def test_a_place_of_its_own_is_fine(site: Folder, text: str) -> None:
+def test_tool_path_apart_from_gateway_files_raises_no_warning(site: Folder, text: str) -> None:
     """Without a word."""
     assert site.load(text).warnings == ()
 
@@ -159,7 +159,7 @@ def test_what_a_model_could_read_is_warned_of(site: Folder, text: str, warning: 
         "tools: []",
     ],
 )
-def test_what_is_no_path_is_told_once(site: Folder, text: str) -> None:
+def test_malformed_path_value_is_refused(site: Folder, text: str) -> None:
     """By whoever reads the value."""
     assert site.problems(text)
 

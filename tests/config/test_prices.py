@@ -66,7 +66,7 @@ def test_audio_is_free_where_all_is_free(tmp_path: Path) -> None:
         ("currency: [USD", "2:1"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_price_file_is_reported_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
     """And nothing is guessed."""
     file = tmp_path / "prices.yaml"
     file.write_text(text)

@@ -49,7 +49,7 @@ def test_no_secret_is_shown(shown: Any) -> None:
     assert shown["prompts"]["helper"]["text"] == MASK
 
 
-def test_what_is_no_secret_is_shown(shown: Any) -> None:
+def test_dump_shows_settings_that_are_not_secret(shown: Any) -> None:
     """Defaults included."""
     upstream = shown["upstreams"][0]
     assert (upstream["name"], upstream["base_url"], upstream["models"]) == ("up", "https://api.example.com/v1", ["a-*"])

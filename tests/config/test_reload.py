@@ -73,7 +73,7 @@ def test_a_guard_is_not_lost_by_silence(tmp_path: Path, said: str, silent: str, 
         ("keys: [", f"keys: [{{name: b, sha256: '{'cd' * 32}', scopes: [admin]}}, "),
     ],
 )
-def test_what_is_said_is_done(tmp_path: Path, said: str, other: str) -> None:
+def test_reload_accepts_explicit_changes_of_the_configuration(tmp_path: Path, said: str, other: str) -> None:
     """An operator loosens by writing it down; whole tools, servers and keys come and go."""
     assert said in TEXT
     assert reasons(tmp_path, TEXT.replace(said, other)) == ""

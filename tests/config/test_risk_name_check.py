@@ -19,7 +19,7 @@ def test_only_rules_are_globs(name: str) -> None:
     assert "by its whole name" in (no_such_tool("assessors", name) or "")
 
 
-def test_others_are_told_with_names_that_there_are() -> None:
+def test_unknown_tool_error_suggests_existing_names() -> None:
     """The nearest, or all of them, within reason."""
     assert no_such_tool("rules", "execute_sq") == "there is no tool 'execute_sq'; did you mean 'execute_sql'?"
     told = no_such_tool("rules", "zzz", ["mine"])

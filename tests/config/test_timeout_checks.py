@@ -54,7 +54,7 @@ def test_times_that_fit_are_taken(rules: str) -> None:
     assert warnings(rules, CHAIN) == ()
 
 
-def test_a_queue_that_outlasts_a_run_is_told_of() -> None:
+def test_queue_wait_longer_than_a_run_timeout_is_warned_about() -> None:
     """It is no error: passthrough waits as long."""
     (warning,) = warnings("queue: {wait: 20s}", CHAIN)
     assert warning.startswith("gateway.yaml:2:") and "queue.wait: is not shorter than the 'timeout' of a" in warning

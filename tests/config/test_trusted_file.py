@@ -47,7 +47,7 @@ def test_what_others_may_write_is_refused(home: Path, place: str, mode: int) -> 
 
 
 @pytest.mark.parametrize("place", ["", "tools", "tools/mine.py"])
-def test_what_belongs_to_somebody_else_is_refused(home: Path, place: str) -> None:
+def test_plugin_file_owned_by_another_user_is_refused(home: Path, place: str) -> None:
     """Unless the gateway runs as root: of root's files and the user's own one knows who wrote them."""
     file, owner = get_plugin_file(home, "tools", "mine"), (home / place).stat().st_uid
     if owner == 0:
@@ -70,7 +70,7 @@ def test_a_link_out_of_the_folder_is_refused(home: Path) -> None:
     assert "behind a link that leads out of" in refusal(home, "evil")
 
 
-def test_what_cannot_be_read_is_told(home: Path) -> None:
+def test_unreadable_plugin_file_is_refused_with_its_reason(home: Path) -> None:
     """What is not there, a folder, a pipe (without waiting for a writer), a circle, a giant."""
     (home / "tools" / "folder.py").mkdir(mode=0o755)
     os.mkfifo(home / "tools" / "pipe.py", 0o644)

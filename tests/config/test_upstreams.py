@@ -96,7 +96,7 @@ def test_an_upstream_of_the_context_lane_needs_no_path() -> None:
 @pytest.mark.parametrize(
     "key", ["model_list", "litellm_settings", "general_settings", "router_settings", "environment_variables"]
 )
-def test_the_sections_of_litellm_are_answered_with_ours(key: str) -> None:
+def test_litellm_sections_are_reported_with_their_replacements(key: str) -> None:
     """At once, all that the file has of them."""
     with pytest.raises(ConfigError) as said:
         warnings(f"{key}: {{}}\nmodel_list: []\n" if key != "model_list" else "model_list: []")

@@ -40,7 +40,7 @@ def test_what_took_no_time_is_seen() -> None:
     assert (only.bars[0].left, only.bars[0].width) == (0.0, LEAST_PERCENT)
 
 
-def test_nothing_with_a_time_is_no_picture() -> None:
+def test_timeline_without_spans_is_omitted() -> None:
     assert over_time([]) is None
     assert over_time([Lane(label="planned", number=0, spans=[])]) is None
 

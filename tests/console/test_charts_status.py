@@ -44,7 +44,7 @@ def test_a_gap_ends_a_line() -> None:
     assert chart.area.count("Z") == 2  # the lone sample in the middle is a dot
 
 
-def test_no_measurement_is_no_chart() -> None:
+def test_chart_without_measurements_is_omitted() -> None:
     assert build_chart("Requests", [], step_s=60, text_of=shown_amount, t=EN) is None
     assert build_chart("Requests", [Sample(0, None)], step_s=60, text_of=shown_amount, t=EN) is None
 

@@ -55,7 +55,7 @@ def test_small_parts_are_seen_and_a_bar_keeps_its_height() -> None:
     assert pieces[-1].top == pytest.approx(0, abs=0.5)
 
 
-def test_without_an_amount_there_is_no_chart() -> None:
+def test_usage_chart_without_amounts_is_omitted() -> None:
     assert day_chart("Tokens", [part("a", 1, d0=0)], DAYS, text_of=shown_amount, t=EN) is None
     assert day_chart("Tokens", [], DAYS, text_of=shown_amount, t=EN) is None
 

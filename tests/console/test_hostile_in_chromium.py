@@ -133,7 +133,7 @@ EXACT: Json = {
 }
 
 
-async def test_what_is_shown_is_what_runs(chromium: Browser, tmp_path: Path) -> None:
+async def test_console_shows_exactly_the_arguments_that_run(chromium: Browser, tmp_path: Path) -> None:
     """Every line of every argument is visible, in its order, and reads back as the argument that is stored."""
     async with strange(tmp_path, PLAIN) as gateway:
         approval = await asked(gateway, "stranger.note", {**EXACT, "text": ""}, conversation="talk")
@@ -161,7 +161,7 @@ def _value(lines: list[str]) -> object:
     return "\n".join(found)
 
 
-async def test_strangers_of_both_directions_stand_in_order(chromium: Browser, tmp_path: Path) -> None:
+async def test_right_to_left_names_do_not_reorder_surrounding_text(chromium: Browser, tmp_path: Path) -> None:
     """Names from right to left do not change the place of what stands beside them."""
     async with strange(tmp_path, PLAIN) as gateway:
         body = {

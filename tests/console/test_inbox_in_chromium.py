@@ -109,7 +109,7 @@ OscillatorNode.prototype.start = function (...when) { window.tones += 1; return 
 """
 
 
-async def test_a_new_call_is_heard_by_those_who_want_that(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_new_call_plays_a_sound_only_when_enabled(gateway: GatewayProcess, visit: Visit) -> None:
     """The choice stays in the browser; a decision makes no sound, nor does a page whose reader has pressed nothing."""
     async with visit("/console/runs") as page:
         await page.context.add_init_script(COUNT_TONES)
@@ -141,7 +141,9 @@ async def test_a_new_call_is_heard_by_those_who_want_that(gateway: GatewayProces
         assert await page.evaluate("tones") == 1
 
 
-async def test_approve_what_is_shown(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_approve_button_runs_the_call_and_records_the_console(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
     """One click in the inbox; the call runs, and the record names the console."""
     await asked(gateway)
     async with visit("/console") as page:
@@ -152,7 +154,9 @@ async def test_approve_what_is_shown(gateway: GatewayProcess, visit: Visit, tmp_
     assert via == "console" and state in ("approved", "executing", "done")
 
 
-async def test_edit_what_runs(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_edited_call_runs_with_the_edited_arguments(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
     """In a form of the tool's schema."""
     await asked(gateway)
     async with visit("/console") as page:
@@ -303,7 +307,7 @@ async def test_a_decision_is_on_the_call_that_the_reader_looks_at(gateway: Gatew
     assert [state for state, *_ in await states(gateway)][-1] == "pending"
 
 
-async def test_a_key_does_not_approve_what_was_edited_away(
+async def test_approve_shortcut_focuses_the_button_of_the_edited_call(
     gateway: GatewayProcess, visit: Visit, tmp_path: Path
 ) -> None:
     """`a` leads to the button of the edited call."""

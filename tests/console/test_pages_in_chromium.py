@@ -226,7 +226,7 @@ async def test_the_playground_without_scripts(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(("system", "other"), [("light", "Dark"), ("dark", "Light")])
-async def test_the_colours_are_those_that_a_reader_chose(visit: Visit, system: Scheme, other: str) -> None:
+async def test_chosen_colour_theme_overrides_the_system_theme(visit: Visit, system: Scheme, other: str) -> None:
     """Against those of the system, on the next page from its first drawing on; and back."""
     ground = "getComputedStyle(document.documentElement).backgroundColor"
     async with visit("/console/runs", scheme=system) as page:

@@ -199,7 +199,7 @@ async def test_the_keys_can_be_turned_off(gateway: GatewayProcess, visit: Visit)
     assert await states(gateway) == ["pending"]
 
 
-async def test_times_are_those_of_the_reader(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_times_are_shown_in_the_time_zone_of_the_browser(gateway: GatewayProcess, visit: Visit) -> None:
     """In the zone of the browser, also in parts that arrive later; UTC is in the tooltip, and without scripts."""
     async with visit("/console", zone="Pacific/Kiritimati") as page:
         await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
@@ -254,7 +254,7 @@ async def test_forced_colors(gateway: GatewayProcess, visit: Visit) -> None:
             await expect(button).not_to_have_css("border-top-style", "none")
 
 
-async def test_nothing_moves_for_readers_who_want_that(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_reduced_motion_setting_disables_animations(gateway: GatewayProcess, visit: Visit) -> None:
     """A new card is lit up for a moment only where movement is welcome."""
     async with visit("/console") as page:
         await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()

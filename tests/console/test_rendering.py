@@ -20,7 +20,7 @@ from gateway.console.rendering import (
 )
 
 
-def test_a_template_escapes_what_it_shows_and_names_what_it_lacks(tmp_path: Path) -> None:
+def test_template_escapes_values_and_raises_on_missing_names(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('{{ t("Inbox") }} {{ text }}')
     (tmp_path / "b.html").write_text("{{ missing }}")
     rendering = TemplateRenderer(tmp_path)

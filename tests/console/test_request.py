@@ -29,7 +29,7 @@ def test_an_answer_to_a_form_leads_to_a_page_of_the_console() -> None:
 
 
 @pytest.mark.parametrize("scope", ["context", "approve", "admin"])
-async def test_the_navigation_has_what_the_key_may_open(tmp_path: Path, scope: str) -> None:
+async def test_navigation_lists_exactly_the_pages_the_key_may_open(tmp_path: Path, scope: str) -> None:
     """Each entry opens, and the others are not there."""
     async with served(tmp_path, key("ann", scope)) as browser:
         ann = await browser.signed_in("ann")
@@ -44,7 +44,7 @@ async def test_the_navigation_has_what_the_key_may_open(tmp_path: Path, scope: s
             assert current.attributes["href"] == path
 
 
-async def test_a_page_says_what_was_done_in_words_of_its_own(tmp_path: Path) -> None:
+async def test_page_shows_only_known_messages_about_a_completed_action(tmp_path: Path) -> None:
     """The word in the address chooses among these; any other shows nothing."""
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
@@ -56,7 +56,7 @@ async def test_a_page_says_what_was_done_in_words_of_its_own(tmp_path: Path) -> 
             assert page.status == 200 and "hello" not in page.main and not page.root.all(role="status")
 
 
-async def test_the_frame_counts_what_waits_and_names_the_key(tmp_path: Path) -> None:
+async def test_page_frame_shows_pending_count_and_key_name(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann"), key("eve", tenant="other")) as browser:
         ann, eve = await browser.signed_in("ann"), await browser.signed_in("eve")
         await ann.asks()

@@ -45,7 +45,7 @@ def object_of(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
 
 
 @given(st.dictionaries(TEXTS, st.tuples(TYPES, VALUES), max_size=4))
-def test_values_that_nobody_changed_come_back_to_the_character(facts: dict[str, tuple[str | None, Any]]) -> None:
+def test_unchanged_form_values_are_returned_exactly(facts: dict[str, tuple[str | None, Any]]) -> None:
     """Whatever their names and characters are, and whether they fit their type or not."""
     schema = object_of({name: {} if kind is None else {"type": kind} for name, (kind, _) in facts.items()})
     values = {name: value for name, (_, value) in facts.items()}
@@ -57,7 +57,7 @@ def test_values_that_nobody_changed_come_back_to_the_character(facts: dict[str, 
 
 @pytest.mark.parametrize("value", [0, 1, 0.0, -0.0, 1.0, 1e300, True, False, None, "1", [1], [True], {"a": 1.0}])
 @pytest.mark.parametrize("facts", [{"type": "integer"}, {"enum": [0, 1]}, {"enum": [0.0, 1.0]}, {"enum": [True, {}]}])
-def test_a_value_that_equals_another_one_stays_what_it_is(value: Any, facts: dict[str, Any]) -> None:
+def test_form_keeps_the_type_of_values_that_compare_equal(value: Any, facts: dict[str, Any]) -> None:
     """Python takes 1, 1.0 and true for equal; so do lists of them."""
     fields = build_fields(object_of({"x": facts}), {"x": value})
     assert repr(parse_values(fields, browsed(fields))) == repr({"x": value})
@@ -114,7 +114,7 @@ def test_a_field_has_the_control_of_its_type(
         ({"enum": ["a", "b"]}, "a", "c"),
     ],
 )
-def test_a_text_that_is_no_value_of_its_field_is_refused(schema: dict[str, Any], value: Any, text: str) -> None:
+def test_text_invalid_for_its_field_is_refused(schema: dict[str, Any], value: Any, text: str) -> None:
     fields = build_fields(object_of({"x": schema}), {"x": value})
     with pytest.raises(FormError) as refused:
         parse_values(fields, {fields[0].control_name: text})
@@ -137,7 +137,7 @@ def test_a_field_begins_with_its_default_where_a_form_begins_anew() -> None:
     assert [one.text for one in build_fields(schema, {})] == ["", ""]
 
 
-def test_names_and_descriptions_of_strangers_are_no_html() -> None:
+def test_hostile_field_names_and_descriptions_are_escaped() -> None:
     hostile = "</textarea><script>alert(1)</script>\u202e"
     schema = object_of({hostile: {"type": "string", "description": hostile, "enum": [hostile, "b"]}, "y": {}})
     fields = build_fields(schema, {hostile: hostile, "y": hostile})

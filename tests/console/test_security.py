@@ -267,7 +267,7 @@ async def test_a_form_that_arrives_slowly_is_judged_once_it_is_here(tmp_path: Pa
             await assert_still_waits(made)
 
 
-async def test_a_gateway_that_gets_keys_ends_the_sessions_of_everybody(tmp_path: Path) -> None:
+async def test_adding_keys_ends_all_keyless_sessions(tmp_path: Path) -> None:
     """Without keys a session begins by itself; it is no session of any key."""
     async with served(tmp_path) as browser:
         page = await browser.get("/console/runs")

@@ -96,7 +96,9 @@ async def read_to_the_end(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_no_call_is_offered_whose_end_was_not_in_view(chromium: Browser, tmp_path: Path, scheme: str) -> None:
+async def test_approve_button_appears_only_after_the_call_was_in_view(
+    chromium: Browser, tmp_path: Path, scheme: str
+) -> None:
     """In the inbox, at four widths: none before it is read, and all that are whole behind it."""
     async with strange(tmp_path, PLAIN) as gateway:
         for number, arguments in enumerate(made_calls(CALLS)):

@@ -24,7 +24,7 @@ def test_a_cookie_is_accepted_by_every_worker_of_the_store() -> None:
     assert begun.key == "ann" and begun.id not in cookie.replace(begun.id, "", 1)
 
 
-def test_a_session_has_an_id_of_its_own() -> None:
+def test_each_session_has_a_unique_id() -> None:
     sessions = made(ManualClock())
     ids = {sessions.begin("ann", "f1").id for _ in range(100)}
     assert len(ids) == 100 and all(len(one) >= 24 for one in ids)
@@ -62,7 +62,7 @@ def test_no_other_text_is_a_cookie(text: str) -> None:
     assert made(ManualClock(1000.0)).read(text) is None
 
 
-def test_a_signed_value_of_another_form_is_no_session() -> None:
+def test_signed_value_of_a_wrong_shape_is_rejected_as_session() -> None:
     sessions = made(ManualClock(1000.0))
     for value in (None, [], ["id", "ann"], ["id", "ann", "f", "0", "9"], {"id": "ann"}, [1, "ann", "f", 0, 2000]):
         assert sessions.read(str(sessions._signer.dumps(value))) is None

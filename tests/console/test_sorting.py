@@ -42,7 +42,7 @@ def header(page: Seen, label: str) -> tuple[str | None, str]:
     return found.attributes.get("aria-sort"), str(way.attributes["href"])
 
 
-async def test_runs_are_sorted_by_what_a_header_says(tmp_path: Path) -> None:
+async def test_runs_are_sorted_by_the_selected_column(tmp_path: Path) -> None:
     """Also in a list that is narrowed; the links keep what it is narrowed by, and turn the order around."""
     await stored(
         tmp_path,

@@ -12,7 +12,7 @@ def listed() -> dict[str, str]:
     return {row["file"]: row["digest"] for row in ROW.finditer((STATIC / "THIRD_PARTY.md").read_text())}
 
 
-def test_each_file_of_others_is_what_its_author_published() -> None:
+def test_third_party_files_match_their_published_sha256() -> None:
     """THIRD_PARTY.md gives its SHA-256."""
     assert listed() == {file: hashlib.sha256((STATIC / file).read_bytes()).hexdigest() for file in listed()}
 

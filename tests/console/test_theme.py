@@ -11,7 +11,7 @@ from tests.console.browsing import Seen, key, served
 @pytest.mark.parametrize(
     ("text", "theme"), [("light", "light"), ("dark", "dark"), ("system", None), ("", None), (None, None)]
 )
-def test_a_theme_is_one_of_ours(text: str | None, theme: str | None) -> None:
+def test_theme_accepts_only_known_names(text: str | None, theme: str | None) -> None:
     assert chosen_theme(text) == theme
 
 

@@ -102,7 +102,7 @@ def test_a_value_of_one_line_stands_there_as_json(value: object) -> None:
         assert lines_of(exact_value(value)) == [shown_json(value)]
 
 
-def test_a_text_and_a_value_that_read_alike_can_be_told_apart() -> None:
+def test_string_and_json_value_of_equal_text_are_shown_differently() -> None:
     assert lines_of(exact_value("[1]")) == ['"[1]"'] and lines_of(exact_value([1])) == ["[1]"]
     assert lines_of(exact_value("a\nb")) == ["a", "b"]
 

@@ -101,6 +101,6 @@ def test_long_texts_are_read_in_part(text: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [[], [{}], [{"role": "user"}], [{"role": "user", "content": 5}]])
-def test_odd_messages_are_nobodys(odd: list[Json]) -> None:
+def test_malformed_messages_match_no_background_task(odd: list[Json]) -> None:
     """Whatever a client sends."""
     assert find_task(odd) is None

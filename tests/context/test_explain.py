@@ -9,7 +9,7 @@ from e2e.workflow_cases import working
 from tests.api.test_explain import NATIVE, explained
 
 
-async def test_it_shows_what_the_model_gets(tmp_path: Path) -> None:
+async def test_explain_shows_the_request_that_the_model_would_get(tmp_path: Path) -> None:
     """Message for message what the same chat then sends, with the rest of its body; the model is not asked for it."""
     async with talking(says("Hi."), tools=desk(tmp_path)) as world:
         answer = await explained(world, temperature=0.5)
@@ -32,7 +32,7 @@ async def test_it_shows_what_the_model_gets(tmp_path: Path) -> None:
     assert "would_be_verdicts" not in answer.json
 
 
-async def test_the_tools_are_those_of_the_request(tmp_path: Path) -> None:
+async def test_explain_lists_the_tools_available_to_the_request(tmp_path: Path) -> None:
     """With the operator's word; narrowed by the header; a client's own tool wins a clash; none beside a JSON answer."""
     tools = desk(tmp_path)
     tools["execute_sql"]["requires_approval"] = True

@@ -16,7 +16,7 @@ from tests.agent.models import exchange
 from .contexts import NOBODY, head
 
 
-def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> None:
+def test_client_headers_are_forwarded_except_message_and_gateway_headers() -> None:
     """In order, byte for byte; credentials apart."""
     kept = (
         b"User-Agent: openai",
@@ -52,7 +52,7 @@ def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> No
     assert credential == b"".join(line + b"\r\n" for line in credentials)
 
 
-def test_names_with_underscores_are_what_a_server_may_read() -> None:
+def test_underscores_in_header_names_are_treated_as_hyphens() -> None:
     """A credential is one however it is spelt, and what the client nominated stays here as it is spelt, too."""
     lines, credential = select_forwarded_headers(
         head(
@@ -96,7 +96,9 @@ def test_a_key_goes_where_the_client_put_its_own() -> None:
         ("fast", "größer", None),
     ],
 )
-async def test_who_answered_is_named(asked: str, model: str, told: str | None) -> None:
+async def test_response_headers_name_the_upstream_and_a_differing_model(
+    asked: str, model: str, told: str | None
+) -> None:
     """The model only where it is another one, in characters that a header can have."""
     run = LiveRun(exchange(model=asked), RequestKey("f", None, repeats=False), now_s=0.0)
     assert answerer(run) == {}

@@ -78,7 +78,7 @@ async def test_a_client_with_a_system_message_gets_no_base_prompt(role: str) -> 
     assert (await world.exchange(b"X-Context-Prompt: pirate", messages=messages)).prompt == "pirate"
 
 
-async def test_wishes_narrow_what_headers_name() -> None:
+async def test_request_tools_narrow_the_tools_selected_by_headers() -> None:
     """Both at once; a request without wishes has those of nobody."""
     world = World()
     offers = (RequestedTools(label="gateway", place="tools[0]", names=("now",)),)
@@ -218,9 +218,7 @@ async def test_an_answer_names_its_run_chain_and_intent() -> None:
     ("failure", "code"),
     [(GatewayError("upstream_error", "It broke."), "upstream_error"), (KeyError("secret"), "internal_error")],
 )
-async def test_what_fails_within_a_stream_is_told_in_it_and_never_looks_like_an_end(
-    failure: Exception, code: str
-) -> None:
+async def test_failure_within_a_stream_is_sent_as_error_without_done(failure: Exception, code: str) -> None:
     """One frame in OpenAI's error shape, with the request id; no finish reason, no [DONE]."""
     world = World()
     for chunk in (text("Hel"), failure):

@@ -13,7 +13,7 @@ from tests.scripted_replies import reply_of, told
 RUN = Exchange(id="run_1", body={"messages": []}, caller=LOCAL, chain="main")
 
 
-async def test_the_handler_is_called_with_what_was_brought() -> None:
+async def test_handler_is_called_with_the_earlier_result_once_available() -> None:
     """Once it is known, not before; its reply is released once, with what it was called with."""
     asked: list[Exchange] = []
     released: list[None] = []
@@ -49,7 +49,7 @@ async def test_a_handler_without_a_loop_is_called_behind_the_text() -> None:
     assert await told(await with_earlier_result(handler, brought, loops=False)(RUN)) == ["It is done. ", "Hi."]
 
 
-async def test_what_fails_is_told_in_the_answer() -> None:
+async def test_failed_earlier_result_raises_in_the_answer() -> None:
     """There is nothing to release then."""
 
     async def handler(_exchange: Exchange) -> Reply:

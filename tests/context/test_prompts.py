@@ -51,7 +51,7 @@ async def test_a_prompt_is_found_with_its_facts() -> None:
     assert await both.find("no/name", tenant="acme") is None
 
 
-async def test_the_store_is_asked_once() -> None:
+async def test_concurrent_prompt_reads_query_the_store_once() -> None:
     """Whether the prompt is there or not, and however many ask at once."""
     shelf = PromptsInMemory()
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
@@ -66,7 +66,7 @@ async def test_the_store_is_asked_once() -> None:
     assert shelf.asked == ["mine", "gone"]
 
 
-async def test_a_cancelled_reader_takes_nobody_with_it() -> None:
+async def test_cancelled_prompt_read_does_not_cancel_other_readers() -> None:
     """The next in line asks the store itself."""
     shelf = PromptsInMemory()
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
@@ -129,7 +129,7 @@ async def test_a_change_of_another_process_is_seen_after_a_refresh() -> None:
     assert len(shelf.asked) == asked
 
 
-async def test_what_is_no_prompt_changes_none() -> None:
+async def test_prompt_version_changes_only_when_prompts_change() -> None:
     """Services and grants share the store's generation: whatever was made of prompts still holds."""
     store = SqliteStore(":memory:")
     await store.open()
@@ -197,7 +197,7 @@ async def test_the_cache_has_a_limit() -> None:
     assert shelf.asked.count("id0") == 2
 
 
-async def test_a_failure_of_the_store_is_told_and_nothing_is_kept() -> None:
+async def test_store_failure_is_raised_and_not_cached() -> None:
     """StoreError; afterwards the store is asked again, also where a change may have happened before it failed."""
     shelf = PromptsInMemory()
     base = prompts(shelf)

@@ -49,7 +49,7 @@ async def test_a_repeated_answer_has_its_calls_where_they_were(opened: Opened) -
     assert len(worker.asked) == 4
 
 
-async def test_a_decision_on_a_run_that_is_over_gets_what_came_behind_the_question(opened: Opened) -> None:
+async def test_decision_on_a_finished_run_returns_the_events_after_approval(opened: Opened) -> None:
     """Its client has the calls before it."""
     worker = await opened(answer("First. ", call(x=1)), answer(risky(2)), answer("Done."))
     await worker.first(shows_calls=True)
@@ -81,7 +81,7 @@ async def test_a_decision_that_comes_again_gets_all_that_came_of_it(opened: Open
 # Runs that wait.
 
 
-async def test_a_repeated_question_comes_with_what_was_said(opened: Opened) -> None:
+async def test_repeated_request_replays_the_text_before_the_approval_event(opened: Opened) -> None:
     """The question is an event; the facts beside the answer are as ever."""
     worker = await opened(answer("First. ", call(x=1)), answer("May I? ", risky(2)))
     first = await worker.first(shows_calls=True)
@@ -92,7 +92,7 @@ async def test_a_repeated_question_comes_with_what_was_said(opened: Opened) -> N
     assert events[0] == events[1] and events[0]["approvals"][0]["call_id"] == (await worker.steps())[1].call_id
 
 
-async def test_a_run_that_began_in_words_is_asked_about_in_an_event(opened: Opened) -> None:
+async def test_repeated_request_replays_a_text_question_as_an_event(opened: Opened) -> None:
     """The words of its question are no text of this answer."""
     worker = await opened(answer("May I? ", risky()))
     await worker.first()
@@ -131,7 +131,7 @@ async def test_a_message_that_decides_nothing_gets_the_questions_again(opened: O
     assert plain is not None and "approve ap_" in texts(await whole(plain))
 
 
-async def test_an_unknown_outcome_is_told_in_words(opened: Opened, tmp_path: Path) -> None:
+async def test_repeated_request_reports_an_unknown_outcome_as_text(opened: Opened, tmp_path: Path) -> None:
     """Behind the calls whose results are known."""
     place = str(tmp_path / "gateway.db")
     first = Bench([group(call(x=1), call(x=2))], store=Dying(place, at=4))

@@ -67,7 +67,7 @@ async def refused(*offers: RequestedTools) -> tuple[str | None, str]:
         ({"label": "mail", "names": ("send", "any")}, ("mail.send", "mail.any"), ("mail",)),
     ],
 )
-async def test_an_offer_is_the_tools_of_a_service_or_ours(
+async def test_offer_selects_tools_of_a_service_or_the_gateway(
     facts: dict[str, object], only: tuple[str, ...], services: tuple[str, ...]
 ) -> None:
     """By their exact names; of a service that does not run, whichever it has. A tool of ours is none of a service."""
@@ -87,7 +87,7 @@ async def test_offers_add_up() -> None:
 
 
 @pytest.mark.parametrize("offers", [(), (offer("time", names=()),), (offer("gateway", names=()),)])
-async def test_an_offer_of_nothing_is_no_tools(offers: tuple[RequestedTools, ...]) -> None:
+async def test_empty_offer_disables_all_tools(offers: tuple[RequestedTools, ...]) -> None:
     """And not all of them."""
     found = await wished(*offers)
     assert found.steering.no_tools and found.delivery.shows_calls and not found.steering.only_tools
@@ -225,7 +225,7 @@ async def test_other_wishes_are_facts_of_the_exchange() -> None:
         ((("now", "now"),), True),
     ],
 )
-async def test_a_result_that_a_stranger_may_have_written_taints(
+async def test_result_from_an_untrusted_tool_taints_the_run(
     results: tuple[tuple[str, str], ...], tainted: bool
 ) -> None:
     """Those of services, of untrusted tools, and of tools that nobody knows."""

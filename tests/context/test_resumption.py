@@ -76,7 +76,7 @@ async def test_a_run_goes_on_in_the_request_that_decides(opened: Opened) -> None
     assert (await worker.pending_approvals())[0].via == "chat" and (await worker.stored()).state == "completed"
 
 
-async def test_a_decision_on_a_part_says_what_is_still_waited_for(opened: Opened) -> None:
+async def test_partial_decision_lists_the_remaining_approvals(opened: Opened) -> None:
     """Nothing runs; the last decision lets the run go on."""
     worker = await opened(group(risky(1), risky(2)), answer("Both."))
     await worker.first()
@@ -113,7 +113,7 @@ async def test_a_decision_that_cannot_be_is_an_error(opened: Opened) -> None:
     assert error.value.code == "decision_conflict"
 
 
-async def test_who_waits_in_a_stream_of_its_own_gets_the_answer_there(opened: Opened) -> None:
+async def test_waiting_stream_receives_the_answer_after_the_decision(opened: Opened) -> None:
     """The message that decided is told so."""
     worker = await opened(answer(risky()), answer("Done."))
     repeated = worker.request_key(HI, approvals="hold")
@@ -188,7 +188,7 @@ async def test_a_decided_run_goes_on_without_a_client(opened: Opened) -> None:
     assert texts(await whole(await worker.repeat())) == "Done."
 
 
-async def test_a_run_whose_chain_is_gone_is_ended(opened: Opened) -> None:
+async def test_run_whose_chain_was_removed_fails_with_a_reason(opened: Opened) -> None:
     """With a reason, whoever finds it out; nobody takes it up for ever."""
     for by_reply in (False, True):
         worker = await opened(answer(risky()))

@@ -36,7 +36,7 @@ async def test_a_repeated_request_gets_the_stored_answer(opened: Opened) -> None
     assert (len(worker.calls), len(worker.asked)) == (1, 2)
 
 
-async def test_a_turn_is_over_once_nobody_tells_its_answer(opened: Opened, tmp_path: Path) -> None:
+async def test_turn_is_finished_once_no_worker_streams_its_answer(opened: Opened, tmp_path: Path) -> None:
     """Nor may another worker be about to."""
     place = str(tmp_path / "gateway.db")
     worker = await opened(answer(risky()), place=place)
@@ -63,7 +63,7 @@ async def test_a_repeated_question_is_the_same_question(opened: Opened) -> None:
     assert len(await worker.pending_approvals()) == len(worker.asked) == 1
 
 
-async def test_a_repeated_request_goes_on_with_what_was_decided_since(opened: Opened) -> None:
+async def test_repeated_request_continues_after_the_decision(opened: Opened) -> None:
     """As if it had waited."""
     worker = await opened(answer("First. ", risky()), answer("Done."))
     await worker.first()
@@ -110,7 +110,7 @@ async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(op
     assert two.calls == [] and two.asked == []
 
 
-async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: Opened, tmp_path: Path) -> None:
+async def test_repeated_request_waits_for_a_run_of_a_stopped_process(opened: Opened, tmp_path: Path) -> None:
     """Nobody has it just now: whoever takes it up brings the answer."""
     place, began, go_on = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
 
@@ -139,7 +139,7 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
     assert texts(await asyncio.wait_for(whole(following), 120)) == "Done."
 
 
-async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(opened: Opened) -> None:
+async def test_repeated_request_waits_for_a_run_already_claimed(opened: Opened) -> None:
     """It was read as one that waits for a person, who has decided since."""
     worker = await opened(answer(risky()), answer("Done."))
     await worker.first()
@@ -167,7 +167,7 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
         ({"state": "cancelled"}, "run_cancelled"),
     ],
 )
-async def test_a_run_without_an_answer_is_an_error_that_nobody_repeats(opened: Opened, facts: Json, code: str) -> None:
+async def test_run_without_an_answer_returns_a_non_retryable_error(opened: Opened, facts: Json, code: str) -> None:
     """What its tools did stays done."""
     worker = await opened(answer(risky()))
     await worker.first()
@@ -178,7 +178,7 @@ async def test_a_run_without_an_answer_is_an_error_that_nobody_repeats(opened: O
     assert (error.value.code, error.value.facts.status, error.value.settled) == (code, 422, True)
 
 
-async def test_a_run_with_an_unknown_outcome_says_what_to_do(opened: Opened) -> None:
+async def test_run_with_unknown_outcome_returns_resume_instructions(opened: Opened) -> None:
     """Again and again, until somebody has looked."""
     worker = await opened(answer(risky()))
     await worker.first()

@@ -43,7 +43,9 @@ def asked(
         (asked(model="o"), asked(), (HEADER, b"")),
     ],
 )
-def test_a_run_gets_the_lines_of_its_own_client(own: Exchange, began: Exchange, expected: tuple[bytes, bytes]) -> None:
+def test_run_receives_only_the_headers_of_its_own_client(
+    own: Exchange, began: Exchange, expected: tuple[bytes, bytes]
+) -> None:
     """By key and end user, else by conversation; the credential only for the upstream that is asked first for both."""
     found = take_lines(own, build_run_record(began, now_s=1.0), upstream_of=lambda one: one.body["model"])
     assert found == expected
@@ -64,6 +66,8 @@ def test_a_run_gets_the_lines_of_its_own_client(own: Exchange, began: Exchange, 
         (asked("ben", user="zoe"), asked(user="eve"), False),
     ],
 )
-def test_who_decides_may_read_the_answer(own: Exchange, began: Exchange, *, expected: bool) -> None:
+def test_approver_may_read_the_answer_unless_end_users_differ(
+    own: Exchange, began: Exchange, *, expected: bool
+) -> None:
     """Over one key the person who asked; another key of the tenant, unless both name end users who differ."""
     assert may_read_answer(own, build_run_record(began, now_s=1.0)) is expected

@@ -26,7 +26,7 @@ from .calling import CLIENT, HARMLESS, calling
 from .workers import Opened
 
 
-async def test_a_call_that_nobody_is_asked_about_runs_at_once(opened: Opened) -> None:
+async def test_harmless_call_runs_at_once_and_is_recorded(opened: Opened) -> None:
     """The run is on record with its client, and the same call once more is another run."""
     bench = calling(await opened(assessors=HARMLESS))
     first, second = await bench.called(), await bench.called()
@@ -50,7 +50,7 @@ async def test_a_held_call_waits_and_its_decision_runs_it_once(opened: Opened) -
     assert len(bench.worker.calls) == 1
 
 
-async def test_the_same_call_joins_what_waits_and_gets_its_result(opened: Opened) -> None:
+async def test_equal_call_joins_the_waiting_run_and_gets_its_result(opened: Opened) -> None:
     """Until it was delivered: then the same call asks anew."""
     bench = calling(await opened())
     run, approval = await bench.held()
@@ -287,7 +287,7 @@ async def test_the_word_of_a_client_on_the_risk_counts_for_nothing(opened: Opene
     assert approval.arguments == '{"risk_level":"low","x":1}' and approval.basis == "default"
 
 
-async def test_an_operator_who_lets_nobody_be_asked_refuses_what_is_held(opened: Opened) -> None:
+async def test_held_call_is_rejected_where_approvals_are_disabled(opened: Opened) -> None:
     worker = await opened()
     done = await calling(worker).called(caller=replace(CALLER, approvals="reject"))
     assert done.state == "rejected" and not done.result.ok and worker.calls == []

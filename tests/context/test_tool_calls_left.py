@@ -48,7 +48,7 @@ async def test_a_run_that_is_cancelled_while_its_tool_runs_has_an_unknown_outcom
     assert "unknown" in done.result.content and "Nothing ran" not in done.result.content
 
 
-async def test_a_client_that_left_while_its_tool_ran_is_told_first(opened: Opened) -> None:
+async def test_returning_client_gets_the_unknown_outcome_before_a_new_approval(opened: Opened) -> None:
     """The same call reads that the outcome is unknown, once; only then it is asked about anew."""
     bench, run, waits = await started(opened)
     waits.cancel()
@@ -98,7 +98,7 @@ async def test_a_client_that_came_first_is_not_left_without_its_result(opened: O
     assert (await bench.done(first)).result.ok and len(bench.worker.calls) == 1
 
 
-async def test_a_client_that_went_without_a_word_holds_nobody_up(opened: Opened) -> None:
+async def test_silently_departed_client_does_not_keep_an_approval_pending(opened: Opened) -> None:
     """One that will come back does not wait meanwhile."""
     bench = calling(await opened())
     first, _ = await bench.held()
@@ -124,7 +124,7 @@ async def test_the_clients_of_a_worker_that_died_wait_no_longer(opened: Opened, 
     assert await pending(bench) == []
 
 
-async def test_a_client_whose_user_has_the_question_waits(opened: Opened) -> None:
+async def test_client_whose_user_holds_the_question_keeps_the_call_waiting(opened: Opened) -> None:
     """It comes back as the request that it was."""
     bench = calling(await opened())
     first, approval = await bench.held()
@@ -137,7 +137,7 @@ async def test_a_client_whose_user_has_the_question_waits(opened: Opened) -> Non
     assert await pending(bench) == []
 
 
-async def test_a_call_with_a_key_of_its_own_goes_on_for_the_other_client(opened: Opened) -> None:
+async def test_shared_keyed_call_continues_when_one_client_leaves(opened: Opened) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def works(_call: ToolCall) -> ToolResult:

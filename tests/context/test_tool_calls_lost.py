@@ -122,7 +122,7 @@ async def test_a_held_call_at_every_write(opened: Opened, tmp_path: Path, at: in
 
 
 @pytest.mark.parametrize("at", range(1, 4))
-async def test_a_call_that_nobody_is_asked_about_at_every_write(opened: Opened, tmp_path: Path, at: int) -> None:
+async def test_harmless_call_recovers_from_a_crash_at_every_write(opened: Opened, tmp_path: Path, at: int) -> None:
     """The outcome is unknown only where the call was started; the same call is told so, once."""
     place = str(tmp_path / "gateway.db")
     first = await until_it_died(place, at=at, behind=True, assessors=HARMLESS)
@@ -131,7 +131,7 @@ async def test_a_call_that_nobody_is_asked_about_at_every_write(opened: Opened, 
     assert [done.state for done in told] == (["unknown", "completed"] if at == 1 else ["completed"])
 
 
-async def test_a_worker_that_stalls_in_a_call_is_told_what_became_of_it(
+async def test_stalled_worker_reports_the_unknown_outcome_of_its_lost_run(
     opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another one took the run meanwhile: a result that says that nobody knows, and not an error of the request."""
@@ -175,7 +175,7 @@ async def test_what_waits_survives_a_restart(opened: Opened, tmp_path: Path) -> 
     assert len(first.worker.calls + second.worker.calls) == 1
 
 
-async def test_a_held_call_that_cannot_go_on_is_told_so_once(opened: Opened) -> None:
+async def test_abandoned_held_call_reports_its_failure_once(opened: Opened) -> None:
     """The next same call asks anew."""
     bench = calling(await opened())
     run, _ = await bench.held()

@@ -79,7 +79,7 @@ async def test_a_parked_run_has_one_span_which_its_last_process_sends() -> None:
     assert span.began_ns == int(seen[0].execution.trace.began_s * 1e9)  # and not when it was stored first
 
 
-async def test_a_run_that_was_stored_without_a_trace_gets_one_of_its_own() -> None:
+async def test_run_stored_without_a_trace_starts_a_new_trace() -> None:
     sent: list[Record] = []
     stored = build_run_record(EXCHANGE, now_s=1000.0)
     assert b"trace" not in stored.request

@@ -9,7 +9,7 @@ from gateway.contracts.tools import ToolCall
 AUTO = PlannedCall(ToolCall(id="1", tool="t", arguments={}), None, Verdict("auto", "whitelist", "r"))
 
 
-def test_a_person_is_asked_unless_the_call_is_refused_anyway() -> None:
+def test_refused_call_does_not_need_approval() -> None:
     """A verdict of confirm asks; a call with a refusal runs for nobody."""
     asks = replace(AUTO, verdict=Verdict("confirm", "default", "r"))
     assert asks.needs_approval and not AUTO.needs_approval

@@ -120,7 +120,7 @@ def test_the_type_fits_the_status(name: str, code: Code) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), CODES.items())
-def test_only_what_may_pass_by_itself_is_worth_another_try(name: str, code: Code) -> None:
+def test_only_transient_error_codes_are_retryable(name: str, code: Code) -> None:
     """Timeouts, limits, overload, upstream failures, a run that just began; never what the client must change.
 
     A budget that is used up does not pass within the time that a client waits.
@@ -160,7 +160,7 @@ def test_after_effects_no_client_tries_again(name: str) -> None:
     assert error.settled == (error.facts.status == 401) and error.facts is CODES[name]
 
 
-def test_an_error_that_is_kept_does_not_keep_who_raised_it() -> None:
+def test_error_without_traceback_keeps_its_fields() -> None:
     """It says the same each time, after effects too, and knows no frame that it passed before."""
     raised = GatewayError("overloaded", "Too much.", param="p", retry_after_s=3).after_effects()
     for first in (raised, GatewayError("overloaded", "Too much.", param="p", retry_after_s=3)):
@@ -179,7 +179,7 @@ def test_the_log_shows_where_an_error_of_another_kind_came_from() -> None:
     assert without_traceback(failure) is failure
 
 
-def test_an_unknown_code_is_a_mistake_of_ours() -> None:
+def test_unknown_error_code_raises_key_error() -> None:
     """It cannot reach a client."""
     with pytest.raises(KeyError):
         GatewayError("nope", "x")

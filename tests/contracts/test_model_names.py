@@ -56,7 +56,7 @@ def test_a_shared_name_counts_for_its_globs() -> None:
     assert is_usage_match("gpt-4.1", "gpt-4.[12]*") and not is_usage_match("gpt-4.1", "llama*")
 
 
-def test_what_no_glob_names_counts_for_those_of_all_models_alone() -> None:
+def test_unlisted_model_usage_matches_only_the_all_models_glob() -> None:
     """Though the name that it is given may look like that of a model."""
     assert is_usage_match(OTHER, "*") and is_usage_match(OTHER, " ** ") and not is_usage_match(OTHER, "o*")
     assert is_usage_match(EVERY, "gpt-*")

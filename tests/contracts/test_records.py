@@ -12,7 +12,7 @@ from gateway.contracts.records import make, replace
 CALLER = Caller("ada", "team", frozenset(("context",)))
 
 
-def test_what_is_made_is_what_its_class_makes() -> None:
+def test_make_builds_the_same_record_as_its_class() -> None:
     given: dict[str, Any] = {"id": "run_1", "body": {"model": "m"}, "caller": CALLER, "chain": "default", "dry": True}
     made = make(Exchange, **given)
     assert made == Exchange(**given) and repr(made) == repr(Exchange(**given)) and vars(made) == vars(Exchange(**given))
@@ -56,7 +56,7 @@ def test_an_unknown_field_is_named() -> None:
 
 
 @pytest.mark.parametrize("record", [None, Intent("normal", "normal")])
-def test_what_is_no_such_record_is_named(record: Any) -> None:
+def test_replace_names_the_type_of_a_wrong_record(record: Any) -> None:
     """A plugin's author reads it, such as of a stage that returns nothing."""
     with pytest.raises(TypeError, match=f"{type(record).__name__} is no exchange and no reply"):
         replace(record, reply="No.")

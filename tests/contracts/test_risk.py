@@ -6,7 +6,7 @@ import pytest
 from gateway.contracts.risk import CHOICES, LEVELS, MEANING, RAISED, RISK_LEVEL, schema
 
 
-def test_every_level_is_told() -> None:
+def test_risk_level_meaning_describes_every_level() -> None:
     """Those that raise the risk are those that a person confirms."""
     assert RISK_LEVEL == "risk_level" and CHOICES == "One of: low, medium, high"
     assert all(level in MEANING for level in LEVELS) and set(RAISED) < set(LEVELS) and "low" not in RAISED

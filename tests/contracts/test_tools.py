@@ -21,7 +21,7 @@ def test_a_plain_name_stays_as_it_is() -> None:
     assert model_name("git.git_log") == "git__git_log"
 
 
-def test_a_source_without_a_preview_is_no_previewer() -> None:
+def test_previewer_requires_a_preview_method() -> None:
     """A preview that a tool does not offer is no part of its contract."""
 
     class Plain:

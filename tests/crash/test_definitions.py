@@ -27,7 +27,7 @@ async def until_changed(gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_a_definition_that_changes_behind_a_decision_asks_anew(tmp_path: Path, *, held: bool) -> None:
+async def test_changed_tool_definition_after_approval_requires_new_approval(tmp_path: Path, *, held: bool) -> None:
     """Two calls approved; during the first the server describes its tool otherwise. The second does not run: its
     approval is cancelled, a new one is pending, the run waits, its client reads the new question; then it runs once.
     """

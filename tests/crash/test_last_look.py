@@ -61,7 +61,7 @@ async def test_sigterm_right_behind_an_approval(tmp_path: Path, *, held: bool) -
 # Deny between a decision and its call.
 
 
-async def test_a_reload_denies_what_was_approved_behind_another_call(tmp_path: Path) -> None:
+async def test_reload_denies_an_approved_call_queued_behind_another(tmp_path: Path) -> None:
     """Two calls, the second one approved first: it waits for the first, is denied meanwhile, and does not run."""
     config = settings(tmp_path)
     config["tools"] |= ranch(tmp_path)
@@ -82,7 +82,7 @@ async def test_a_reload_denies_what_was_approved_behind_another_call(tmp_path: P
     assert effects(tmp_path) == [] and born(tmp_path) == ["Di"]
 
 
-async def test_a_reload_denies_a_call_whose_start_is_being_written(tmp_path: Path) -> None:
+async def test_reload_denies_an_approved_call_before_its_start_is_stored(tmp_path: Path) -> None:
     """One call, approved; the reload comes while its line `started` is on its way to a slow disk."""
     config, disk = settings(tmp_path), Disk(tmp_path / "gateway.db", tmp_path)
     async with GatewayProcess(json.dumps(config), env=disk.env) as gateway:
@@ -102,7 +102,7 @@ async def test_a_reload_denies_a_call_whose_start_is_being_written(tmp_path: Pat
 
 
 @pytest.mark.parametrize("stop", [pytest.param(signal.SIGTERM, marks=pytest.mark.crash), signal.SIGKILL])
-async def test_a_restart_denies_what_was_approved(tmp_path: Path, stop: signal.Signals) -> None:
+async def test_restart_with_denying_policy_cancels_an_approved_call(tmp_path: Path, stop: signal.Signals) -> None:
     """Approved behind a call that still waits; the next process starts with a rule that denies the tool."""
     config = settings(tmp_path)
     config["tools"] |= ranch(tmp_path)
@@ -139,7 +139,7 @@ async def test_what_was_raised_stays_raised_after_a_restart(tmp_path: Path) -> N
 # Zombies.
 
 
-async def test_a_zombie_in_a_call_is_told_and_repeats_nothing(tmp_path: Path) -> None:
+async def test_frozen_worker_records_its_late_outcome_without_repeating_the_effect(tmp_path: Path) -> None:
     """Frozen behind its effect for longer than its lease: the other one asks a person; the zombie adds what it saw."""
     config = settings(tmp_path)
     config["tools"]["ledger"]["with"]["after_s"] = ENDS_S

@@ -78,7 +78,7 @@ async def test_a_background_response_at_a_hundred_points(tmp_path: Path) -> None
 
 
 @pytest.mark.crash
-async def test_a_background_response_whose_gateway_stops_or_stands_still(tmp_path: Path) -> None:
+async def test_background_response_survives_a_stopped_or_frozen_gateway(tmp_path: Path) -> None:
     """The same with SIGTERM, and with a gateway that goes on after another one has taken its runs."""
     lanes = ((STOP, "events", 15), (STOP, "time", 15), (FREEZE, "events", 15), (FREEZE, "time", 15))
     assert not any((await swept(tmp_path, WAYS, *lanes)).wrong.values())

@@ -37,7 +37,7 @@ def tainting(folder: Path, **sections: object) -> Json:
     return config
 
 
-async def test_a_strangers_text_taints_the_next_turn_also_after_a_restart(tmp_path: Path) -> None:
+async def test_untrusted_text_taints_the_next_turn_even_after_restart(tmp_path: Path) -> None:
     """The model calls a deletion low in risk: before it read the stranger's text that counts, behind it it does not."""
     low = f"risk_level low {dog('Di')}"
     async with GatewayProcess(json.dumps(tainting(tmp_path))) as gateway:
@@ -59,7 +59,7 @@ async def test_a_strangers_text_taints_the_next_turn_also_after_a_restart(tmp_pa
 
 
 @pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.crash)])
-async def test_a_result_that_a_person_reports_is_a_strangers(tmp_path: Path, *, trusted: bool) -> None:
+async def test_result_reported_on_resume_taints_unless_marked_trusted(tmp_path: Path, *, trusted: bool) -> None:
     """Killed in a call; what `resume --result` brings taints the call behind it, unless it is said to be trusted."""
     config = tainting(tmp_path)
     del config["tools"]["ledger"]["untrusted"]

@@ -22,7 +22,7 @@ async def test_words() -> None:
     assert output.decode() == f"{words_table()}\n{NOTE}"
 
 
-async def test_serves_until_told_to_stop() -> None:
+async def test_demo_serves_until_sigterm() -> None:
     """It says where it listens, answers there, and leaves in peace on SIGTERM."""
     process = await start("--port", "0")
     assert process.stdout is not None

@@ -25,7 +25,7 @@ async def test_as_a_program() -> None:
         assert timedelta(0) <= datetime.now(UTC) - now < timedelta(minutes=1)
 
 
-async def test_no_such_place() -> None:
+async def test_clock_rejects_an_offset_of_24_hours_or_more() -> None:
     """No day has a place that is a whole day away, and the model is told so."""
     async with Client(clock()) as client:
         assert "less than 24" in await told(client, 30)

@@ -43,7 +43,7 @@ def test_texts() -> None:
         ('{"tool": "x", "parameters": {}', "broken_call"),
     ],
 )
-def test_what_the_model_said(text: str, kind: str) -> None:
+def test_model_text_is_classified_as_answer_call_or_broken_call(text: str, kind: str) -> None:
     """A prompted call, a broken one and an answer are told apart."""
     assert classify_text((text,)).kind == kind
 

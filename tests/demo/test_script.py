@@ -275,7 +275,7 @@ def test_next_question_behind_a_result() -> None:
     assert reminded.calls == () and "sunny" in text_of(reminded)
 
 
-def test_function_that_nothing_asks_for() -> None:
+def test_unrelated_messages_trigger_no_function_call() -> None:
     """Other messages, scripted ones, and parts that a client adds are about no function."""
     functions = Functions((WEATHER,))
     assert '"Hello"' in text_of(ask("Hello", functions=functions))

@@ -20,7 +20,7 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def test_each_alert_names_what_there_is() -> None:
+def test_alert_rules_use_existing_metrics_and_labels() -> None:
     """Metrics, labels and values; labels of its own text are those that its expression keeps."""
     for rule in alerts():
         assert [*wrong_in(rule["expr"])] == [], rule["alert"]
@@ -30,7 +30,7 @@ def test_each_alert_names_what_there_is() -> None:
             assert not kept or label in kept[0], (rule["alert"], label)
 
 
-def test_each_alert_has_a_name_of_its_own() -> None:
+def test_alert_names_are_unique() -> None:
     names = [rule["alert"] for rule in alerts()]
     assert len(set(names)) == len(names) >= 20
 

@@ -108,7 +108,7 @@ async def asking_directly(gateway: GatewayProcess) -> AsyncIterator[int]:
 
 
 @pytest.mark.soak
-async def test_increase_is_what_was_answered_though_workers_are_killed() -> None:
+async def test_prometheus_increase_matches_answered_requests_despite_worker_kills() -> None:
     """`increase()` of a real Prometheus (Debian: apt-get install prometheus), while `kill -9` meets three workers."""
     program = shutil.which("prometheus")
     assert program is not None, "no prometheus here: apt-get install prometheus"

@@ -18,7 +18,7 @@ def test_there_is_one_for_each_subject() -> None:
 
 
 @pytest.mark.parametrize("board", DASHBOARDS.values(), ids=DASHBOARDS)
-def test_each_query_names_what_there_is(board: dict[str, Any]) -> None:
+def test_dashboard_queries_use_existing_metrics_and_labels(board: dict[str, Any]) -> None:
     """Metrics, labels and values, of the gateways that are chosen."""
     for panel in board["panels"]:
         assert panel["title"] and panel["description"] and panel["datasource"]["uid"] == "${datasource}"

@@ -94,7 +94,7 @@ def test_the_image_runs_as_a_user_without_a_name_or_rights() -> None:
     assert int(group) > 0
 
 
-def test_the_image_takes_only_what_the_repository_has() -> None:
+def test_image_copies_only_existing_sources_and_all_needed_ones() -> None:
     """Every COPY source exists, and the package, the plugins and both configurations are among them."""
     sources = copied()
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
@@ -103,7 +103,7 @@ def test_the_image_takes_only_what_the_repository_has() -> None:
     assert needed <= set(sources)
 
 
-def test_the_build_context_holds_what_is_copied_and_nothing_private() -> None:
+def test_build_context_holds_only_copied_and_no_private_files() -> None:
     """.dockerignore starts from nothing, so that keys, state and history never reach an image."""
     patterns = [line for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert patterns[0] == "*"
@@ -123,7 +123,7 @@ def test_the_image_installs_pinned_wheels_and_leaves_no_installer() -> None:
     assert any("pip uninstall --yes pip" in step for step in steps[steps.index(install) + 1 :])
 
 
-def test_the_image_has_the_sdk_for_mcp_and_otherwise_what_everybody_has() -> None:
+def test_image_requirements_add_mcp_to_the_pinned_base() -> None:
     """In the same versions, so that what was tested is what runs."""
     plain, image = (pinned(REPOSITORY / name) for name in ("requirements/base.txt", "requirements/mcp.txt"))
     assert plain <= image <= pinned(REPOSITORY / "requirements/dev.txt")
@@ -147,7 +147,7 @@ def test_the_image_stops_by_a_drain() -> None:
     assert last("STOPSIGNAL") == "SIGTERM"
 
 
-def test_the_health_check_asks_the_gateway_that_the_image_starts() -> None:
+def test_health_check_uses_the_configuration_of_the_started_gateway() -> None:
     """The health check is a command of the gateway, and reads the same configuration as the server."""
     check = yaml.safe_load(last("HEALTHCHECK").partition("CMD ")[2])
     assert check[:4] == [*yaml.safe_load(last("ENTRYPOINT")), "healthcheck"]
@@ -234,7 +234,7 @@ def test_compose_gives_no_privilege(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_whoever_stops_the_gateway_waits_longer_than_it_drains() -> None:
+def test_stop_grace_periods_exceed_the_drain_time() -> None:
     """Neither compose nor systemd kills the gateway while it keeps its promise to open streams."""
     # Several workers get five seconds more from their parent.
     needed_s = settings().limits.drain + 5
@@ -254,7 +254,7 @@ def test_systemd_starts_reloads_and_stops_the_gateway_as_it_expects() -> None:
     assert int(found["LimitNOFILE"][0]) >= 2 * settings().limits.connections
 
 
-def test_systemd_takes_away_what_the_gateway_does_not_need() -> None:
+def test_systemd_unit_contains_every_hardening_setting() -> None:
     """Each setting of the hardening stands in the unit, once."""
     found = unit()
     assert {name: found.get(name) for name in HARDENING} == {name: [value] for name, value in HARDENING.items()}

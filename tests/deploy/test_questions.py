@@ -28,7 +28,7 @@ def test_each_question_has_an_answer() -> None:
             assert [*wrong_in(query)] == [], query
 
 
-def test_a_query_of_what_is_not_there_is_found() -> None:
+def test_query_check_finds_unknown_metrics_labels_and_values() -> None:
     """A metric, a label, a value, a label to sum by."""
     for query, wrong in (
         ("rate(gateway_nothing_total[5m])", "gateway_nothing_total"),
@@ -50,7 +50,7 @@ def test_the_command_of_each_row_exists() -> None:
         assert f"| `gateway {word}" in commands, word
 
 
-async def test_the_page_says_what_clients_saw(tmp_path: Path) -> None:
+async def test_metrics_page_matches_the_traffic_of_clients(tmp_path: Path) -> None:
     """Of a key's tokens, an approval and an upstream that ended, with two workers."""
     async with GatewayProcess(json.dumps({"keys": [], "upstreams": []})) as upstream:
         up = {"name": "up", "base_url": f"{upstream.base_url}/v1", "api_key": "none"}

@@ -27,7 +27,7 @@ def test_every_requirements_file_is_locked() -> None:
             assert re.match(r"[\w.\[\],-]+==\S+", requirement) and "--hash=sha256:" in requirement, (name, requirement)
 
 
-def test_the_bundled_files_are_those_of_the_list() -> None:
+def test_bundled_files_match_the_bill_of_materials() -> None:
     """Each file has its hash in bundled.cdx.json, and its package the version and licence of THIRD_PARTY.md."""
     bill = json.loads((ROOT / "deploy" / "release" / "bundled.cdx.json").read_text())
     rows = re.findall(r"^\| `(\S+\.js)` \| `([\w.-]+)`.*? \| (\S+) \| (\S+) \| (\S+) \|", _third_party(), re.MULTILINE)

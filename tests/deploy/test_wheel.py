@@ -56,7 +56,7 @@ def test_the_checksums_are_of_all_files(home: Path) -> None:
     assert listed == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
 
-def test_the_source_distribution_has_what_git_has(home: Path) -> None:
+def test_source_distribution_matches_the_tracked_files(home: Path) -> None:
     """Each tracked file, and no other but the metadata of the package: a leftover of your checkout fails here."""
     with tarfile.open(home / "dist" / f"twolane-{__version__}.tar.gz") as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
@@ -65,7 +65,7 @@ def test_the_source_distribution_has_what_git_has(home: Path) -> None:
     assert tracked - packed == set()
 
 
-def test_the_bill_of_materials_names_what_is_installed_and_what_is_bundled(home: Path, python: Path) -> None:
+def test_bill_of_materials_lists_installed_and_bundled_packages(home: Path, python: Path) -> None:
     """Every distribution and every file of others, each with a version and a licence; the texts stand beside it."""
     bill = json.loads((home / "dist" / f"twolane-{__version__}-base.cdx.json").read_text())
     texts = (home / "dist" / f"twolane-{__version__}-base-licences.txt").read_text()
@@ -101,7 +101,9 @@ def test_it_brings_one_package_with_its_types_its_schema_and_examples(python: Pa
 
 
 @pytest.mark.parametrize("how", [("-m", "gateway"), ("-P", "-m", "gateway")])
-def test_others_packages_of_that_name_hide_none_of_ours(python: Path, tmp_path: Path, how: tuple[str, ...]) -> None:
+def test_foreign_plugins_packages_do_not_shadow_gateway_plugins(
+    python: Path, tmp_path: Path, how: tuple[str, ...]
+) -> None:
     """Neither that of another distribution nor a folder `plugins` with an `__init__.py` where the gateway starts."""
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "__init__.py").write_text("raise RuntimeError('imported')\n")

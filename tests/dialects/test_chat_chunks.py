@@ -15,7 +15,7 @@ from gateway.dialects.chat.reply import CompletionFacts
         (chunks.finish("stop"), {}, None),
     ],
 )
-def test_what_is_made_is_what_is_rendered(chunk: Json, piece: Json, told: Json | None) -> None:
+def test_completion_facts_split_each_chunk_into_delta_and_event(chunk: Json, piece: Json, told: Json | None) -> None:
     """Its delta and its event; only the last one says why the answer ends."""
     turn = CompletionFacts("id", "m", 0)
     assert turn.take(chunk) == (piece, told)

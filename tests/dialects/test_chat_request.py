@@ -130,7 +130,7 @@ def test_results_of_a_clients_tools_are_seen(message: dict[str, object], *, brin
         ({"model": "a/m:online"}, True),
     ],
 )
-def test_who_lets_a_server_search(body: dict[str, object], *, searches: bool) -> None:
+def test_server_search_is_detected_in_request_options(body: dict[str, object], *, searches: bool) -> None:
     """Options that are empty ask for a search, too; what is off does not."""
     assert lets_server_search(body) is searches
 
@@ -144,7 +144,7 @@ def test_who_lets_a_server_search(body: dict[str, object], *, searches: bool) ->
         ({"choices": [{"delta": {"annotations": [{"type": "url_citation"}]}}]}, True),
     ],
 )
-def test_who_names_sources(chunk: dict[str, object], *, named: bool) -> None:
+def test_cited_sources_are_detected_in_a_chunk(chunk: dict[str, object], *, named: bool) -> None:
     """In the answer as a whole, or beside its text."""
     assert names_sources(chunk) is named
 
@@ -170,7 +170,7 @@ FREE = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}
         (ALLOWED, FREE),
     ],
 )
-def test_who_forces_a_call(choice: object, then: object) -> None:
+def test_forced_tool_choice_is_detected_and_relaxed(choice: object, then: object) -> None:
     """As some write it, with an object: that forces only the first answer, or none."""
     body = {"tool_choice": choice}
     assert forces_call(body) is (then is not None)

@@ -61,13 +61,13 @@ def test_what_is_held_back_comes_at_the_end() -> None:
     assert beside.end_round() == {}
 
 
-def test_signatures_stay_what_they_are() -> None:
+def test_signatures_are_passed_on_unchanged() -> None:
     """Changed, they would be worth nothing."""
     signed = {"index": 0, "data": ID, "signature": ID, "deep": [{"thought_signature": ID}]}
     assert MessageFields().feed("f", [signed]) == [signed]
 
 
-def test_a_later_round_has_indexes_of_its_own() -> None:
+def test_indexes_of_a_later_round_continue_per_field() -> None:
     """By field."""
     beside = MessageFields()
     for expected in (0, 2, 4):

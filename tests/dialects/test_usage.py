@@ -64,7 +64,7 @@ def test_a_snapshot_of_an_earlier_version() -> None:
     assert usage.chunk()["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
-def test_a_call_has_what_its_answer_says_of_itself() -> None:
+def test_reported_usage_covers_only_the_current_call() -> None:
     """Its model and its tokens; nothing is estimated, and nothing is left from the call before."""
     usage = TurnUsage()
     usage.begin_call(BODY)

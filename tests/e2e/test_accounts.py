@@ -99,7 +99,7 @@ async def test_a_client_that_leaves_has_its_line() -> None:
         assert (line["status"], line["run"], line["client"], line["key"]) == (499, run, "127.0.0.1", "ci")
 
 
-async def test_what_is_asked_for_all_the_time_is_counted_apart() -> None:
+async def test_polling_and_health_requests_are_counted_separately() -> None:
     """Health checks and those who look after a run do not hide what clients of the lane get."""
     async with talking(says("Hi."), **SETTINGS) as world:
         assert (await world.chat(headers=KEY)).status == 200

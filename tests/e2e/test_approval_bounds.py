@@ -54,7 +54,7 @@ async def replied(world: World, first: Completed, word: str, **headers: str) -> 
     ("name", "status", "code"),
     [("asks", 403, "scope_missing"), ("stranger", 404, "approval_not_found")],
 )
-async def test_who_may_not_decide(tmp_path: Path, name: str, status: int, code: str) -> None:
+async def test_decision_without_scope_or_tenant_is_refused(tmp_path: Path, name: str, status: int, code: str) -> None:
     """Without the scope 403, of another tenant 404: by chat as by REST; and nothing has changed."""
     async with talking(asks(), tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=by("asks"))
@@ -260,7 +260,7 @@ async def test_nothing_is_remembered_without_a_conversation(tmp_path: Path) -> N
 # How the client is asked.
 
 
-async def test_a_client_that_is_no_stream_may_be_held(tmp_path: Path) -> None:
+async def test_non_stream_client_can_wait_for_the_decision(tmp_path: Path) -> None:
     """`X-Context-Approvals: hold`: its answer comes after the decision."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         asking = asyncio.create_task(world.chat(GO, headers=HOLD))
@@ -289,7 +289,9 @@ async def test_a_stream_may_be_a_turn(tmp_path: Path) -> None:
     ("header", "mode"),
     [("reject", "turn"), ("reject", "hold"), ("hold", "reject"), ("turn", "reject"), (None, "reject")],
 )
-async def test_nobody_is_asked(tmp_path: Path, header: str | None, mode: str, *, stream: bool) -> None:
+async def test_reject_mode_refuses_risky_calls_without_an_approval(
+    tmp_path: Path, header: str | None, mode: str, *, stream: bool
+) -> None:
     """A header may say so, and cannot loosen what the operator says; a normal answer tells what was refused."""
     headers = {} if header is None else {"X-Context-Approvals": header}
     async with talking(asks(), tools=ranch(tmp_path), approvals={"mode": mode}) as world:
@@ -313,7 +315,7 @@ async def test_the_operator_chooses_how(tmp_path: Path, where: str) -> None:
         assert answer.asks and "gateway approvals" not in answer.text
 
 
-async def test_nobody_is_asked_about_what_the_tool_refuses(tmp_path: Path) -> None:
+async def test_call_refused_by_the_tool_requests_no_approval(tmp_path: Path) -> None:
     """A database that is read-only: the model is told at once."""
     tools = ranch(tmp_path)
     tools["execute_sql"]["read_only"] = True

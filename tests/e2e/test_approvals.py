@@ -167,7 +167,9 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA
         [{"type": "text", "text": "approve {}"}, PICTURE],
     ],
 )
-async def test_what_is_no_approval(tmp_path: Path, content: str | list[Json]) -> None:
+async def test_message_that_only_contains_an_approval_decides_nothing(
+    tmp_path: Path, content: str | list[Json]
+) -> None:
     """Agent clients put the output of tools into user messages: only a message that is the answer as a whole counts.
 
     The model reads it, without the id.

@@ -70,13 +70,13 @@ async def test_ask_me_before_is_taken_back(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["You need not ask me before you read a file.", "Where is the safe?"])
-async def test_who_does_not_want_to_be_asked_is_not(tmp_path: Path, text: str) -> None:
+async def test_negated_or_unrelated_message_does_not_enable_ask_before(tmp_path: Path, text: str) -> None:
     """The opposite, or nothing of it."""
     async with talking(READ, says("Behind the mirror."), tools=ranch(tmp_path)) as world:
         assert (await world.chat(text, headers=talk("one"))).text == "Behind the mirror."
 
 
-async def test_what_is_remembered_is_asked_for_all_the_same(tmp_path: Path) -> None:
+async def test_ask_before_request_overrides_remembered_approvals(tmp_path: Path) -> None:
     """Whoever wants to be asked before every call is, whatever they let be remembered before they said so."""
     rounds = (asks(), says("Di is here."), asks())
     async with talking(*rounds, tools=ranch(tmp_path)) as world:
@@ -162,7 +162,7 @@ async def test_reading_on_in_an_untrusted_result_taints(tmp_path: Path) -> None:
         assert (approval["tool"], approval["basis"], born(tmp_path)) == ("execute_sql", "default", [])
 
 
-async def test_a_call_is_judged_by_what_was_read_before_it_in_its_group(tmp_path: Path) -> None:
+async def test_call_is_judged_after_taint_from_its_own_group(tmp_path: Path) -> None:
     """Whoever wrote the page is in the run when the second call is to run: the model's word counts no more."""
     tools = ranch(tmp_path)
     tools["file_operations"]["untrusted"] = True

@@ -93,7 +93,7 @@ async def test_another_coding_is_refused(coding: str) -> None:
     ],
     ids=["plain", "empty", "cut", "checksum", "more behind it", "twice", "zlib"],
 )
-async def test_a_body_that_is_not_what_it_says(body: bytes) -> None:
+async def test_invalid_gzip_body_is_rejected_with_invalid_header(body: bytes) -> None:
     """Cut, changed, longer, or no gzip at all: one reading, or none."""
     async with talking() as world:
         answer = await packed(world, body)
@@ -118,7 +118,7 @@ def bomb_of(megabytes: int) -> bytes:
     return gzip.compress(b"")[:10] + block * megabytes
 
 
-async def test_the_limit_counts_what_is_unpacked() -> None:
+async def test_body_limit_counts_unpacked_bytes_and_stops_unpacking() -> None:
     """To the byte, and no further: a bomb costs no more than a body of the limit's size."""
     limit = 1 << 20
     async with talking(says("Hello."), limits={"context_body": limit}) as world:

@@ -91,7 +91,7 @@ async def test_no_field_names_models_beside_the_one_that_is_checked(name: str, t
 
 
 @pytest.mark.parametrize(("path", "body"), [door for door in DOORS if "explain" not in door[0]])
-async def test_an_alias_brings_what_it_stands_for(path: str, body: Json, tmp_path: Path) -> None:
+async def test_alias_grants_access_to_its_models(path: str, body: Json, tmp_path: Path) -> None:
     """Its models need not be named: they are the operator's words for it."""
     async with bound(tmp_path, [BUSY], [says("Hi.")], bounds={"models": ["fast"]}) as made:
         headers = {**KEY, "X-Context-Mode": "context"}
@@ -104,7 +104,7 @@ async def test_an_alias_brings_what_it_stands_for(path: str, body: Json, tmp_pat
         assert made.asked == [["big"], ["small"]]
 
 
-async def test_the_configured_model_is_what_counts(tmp_path: Path) -> None:
+async def test_key_bounds_apply_to_the_configured_context_model(tmp_path: Path) -> None:
     """Whatever the client names, that one is asked for."""
     async with bound(tmp_path, bounds={"models": ["small"]}, context={"model": "big"}) as made:
         answer = await made.world.post({"model": "small", "messages": HI}, headers=KEY)
@@ -134,7 +134,9 @@ async def test_a_key_of_some_upstreams_uses_their_models_of_an_alias(tmp_path: P
         ({"upstreams": ["up"]}, ["fast", "lone", "big"]),
     ],
 )
-async def test_a_merged_list_has_what_the_key_may_use(bounds: Json, listed: list[str], tmp_path: Path) -> None:
+async def test_merged_model_list_contains_only_permitted_models(
+    bounds: Json, listed: list[str], tmp_path: Path
+) -> None:
     """And asks no upstream that the key may not use."""
     lists = [Answer(content=b'{"data": [{"id": "%b"}]}' % name) for name in (b"big", b"small")]
     aliases = {**FAST, "lone": {"use": [{"model": "big"}]}}

@@ -22,7 +22,7 @@ async def test_an_unknown_tool(tmp_path: Path) -> None:
         assert "no tool 'file_operation'" in result["content"] and "file_operations" in result["content"]
 
 
-async def test_a_tool_outside_of_what_the_request_may_use(tmp_path: Path) -> None:
+async def test_tool_excluded_by_the_request_does_not_exist(tmp_path: Path) -> None:
     """It does not exist for this request, and is not suggested."""
     async with talking(READ, says("I cannot."), tools=desk(tmp_path)) as world:
         assert (await world.chat(headers={"X-Context-Tools": "execute_sql"})).text == "I cannot."
@@ -108,7 +108,7 @@ async def test_a_failed_request_in_another_order_runs_nothing_again(tmp_path: Pa
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 4
 
 
-async def test_another_call_in_between_is_no_repetition(tmp_path: Path) -> None:
+async def test_interleaved_call_resets_repetition_detection(tmp_path: Path) -> None:
     """Only calls in a row count."""
     other = calls("file_operations", operation="exists", path="notes.txt")
     async with talking(*[READ, READ, other] * 2, READ, READ, says("Done."), tools=desk(tmp_path)) as world:
@@ -217,7 +217,7 @@ async def test_a_long_result_is_shortened_and_can_be_read_on(tmp_path: Path) -> 
         assert f"[... {len(long) - 300} characters omitted; id res_" in shown
 
 
-async def test_read_result_reads_what_was_omitted(tmp_path: Path) -> None:
+async def test_read_result_returns_the_omitted_part(tmp_path: Path) -> None:
     """The rest of a long result, by its id; nothing for an id of nobody's."""
     tools = desk(tmp_path)
     (tmp_path / "work" / "long.txt").write_text("a" * 300 + "needle" + "b" * 300)

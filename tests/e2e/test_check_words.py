@@ -28,7 +28,7 @@ def saying(first: Completed, *texts: str) -> list[Json]:
     return [user(GO), first.message, *behind]
 
 
-async def test_each_line_stands_in_a_block_of_its_own(tmp_path: Path) -> None:
+async def test_decision_lines_are_printed_in_separate_code_blocks(tmp_path: Path) -> None:
     """Copied as it stands it decides; so does the first line of README's program."""
     async with talking(asks(), says("Di is here."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -180,7 +180,7 @@ async def test_a_result_that_ends_a_turn_shows_no_id(tmp_path: Path) -> None:
         "APPROVE: {id}!",
     ],
 )
-async def test_a_message_that_names_what_waits_and_is_no_decision(tmp_path: Path, said: str) -> None:
+async def test_message_that_mentions_a_pending_approval_decides_nothing(tmp_path: Path, said: str) -> None:
     """The gateway says so: nothing is decided, no model is asked, and the lines to send are there."""
     async with talking(asks(), says("Di is here."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -194,7 +194,7 @@ async def test_a_message_that_names_what_waits_and_is_no_decision(tmp_path: Path
     assert born(tmp_path) == ["Di"]
 
 
-async def test_a_message_that_names_what_is_decided_is_text(tmp_path: Path) -> None:
+async def test_message_that_mentions_a_decided_approval_reaches_the_model(tmp_path: Path) -> None:
     """Nothing waits any more: the model answers."""
     async with talking(asks(), says("Di is here."), says(SUN), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)

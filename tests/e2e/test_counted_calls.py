@@ -75,9 +75,7 @@ async def leave(world: World, path: str, body: Json) -> None:
     ids=["chat", "chat stream", "response", "response stream"],
 )
 @pytest.mark.parametrize("loops", [True, False])
-async def test_a_client_that_leaves_before_the_answer_has_cost_what_it_asked(
-    path: str, body: Json, loops: bool
-) -> None:
+async def test_early_client_disconnect_is_charged_for_the_prompt(path: str, body: Json, loops: bool) -> None:
     never = says("Too late.", before=asyncio.Event())
     chains = {} if loops else {"chains": {"assistant": []}}
     async with counting(never, never, **chains) as world:
@@ -89,7 +87,7 @@ async def test_a_client_that_leaves_before_the_answer_has_cost_what_it_asked(
         assert await counted(world) == Counted((2, 0, 2, 2), (asked, 0), asked)
 
 
-async def test_a_client_that_leaves_in_the_middle_has_cost_what_was_said_too() -> None:
+async def test_client_disconnect_mid_answer_is_charged_for_streamed_output() -> None:
     async with counting(says("12345678", asyncio.Event())) as world:
         async with world.streaming() as stream:
             await stream.until_text("12345678")
@@ -97,7 +95,7 @@ async def test_a_client_that_leaves_in_the_middle_has_cost_what_was_said_too() -
         assert found == Counted((1, 0, 1, 1), (asked_tokens(world), 2), asked_tokens(world) + 2)
 
 
-async def test_a_gateway_that_stops_stores_what_its_calls_under_way_have_cost(tmp_path: Path) -> None:
+async def test_gateway_shutdown_stores_usage_of_unfinished_calls(tmp_path: Path) -> None:
     """The next one that opens the store has them."""
     settings: Json = {"store": f"sqlite:///{tmp_path / 'gateway.db'}"}
     async with counting(says("Too late.", before=asyncio.Event()), **settings) as world:
@@ -144,7 +142,7 @@ async def test_a_try_that_never_answers_counts_beside_the_one_in_its_place() -> 
         assert await counted(world) == Counted((2, 0, 1, 1), (asked + 11, 7), asked + 18)
 
 
-async def test_a_call_whose_last_try_breaks_off_counts_once() -> None:
+async def test_call_with_a_failed_last_retry_counts_once_per_attempt() -> None:
     """With each of its tries, and no more for its error."""
     async with counting(says("12345678", CUT), says("1234", CUT), upstream=TWICE) as world:
         assert (await world.chat()).status == 502
@@ -199,9 +197,7 @@ TOOLS = [{"type": "function", "function": {"name": "find", "description": "d" * 
     ],
     ids=["bytes", "short", "thoughts", "calls", "refusal"],
 )
-async def test_an_estimate_counts_all_that_a_model_writes_and_all_that_it_is_asked(
-    answer: Answer, tokens: float
-) -> None:
+async def test_usage_estimate_covers_all_output_kinds_and_request_tools(answer: Answer, tokens: float) -> None:
     """In bytes, as in passthrough: a token for each event at least, and the tools of the request."""
     async with counting(answer.but(usage=None), chains={"assistant": []}) as world:
         assert (await world.chat(tools=TOOLS)).status == 200

@@ -22,7 +22,7 @@ async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> N
         assert "unknown: it may have run or not" in await told_next(world, events.text)
 
 
-async def test_a_call_that_may_run_twice_is_not_told_as_one_that_did_not_run() -> None:
+async def test_cancelled_idempotent_call_is_reported_as_unknown() -> None:
     """Its run ended, so it is not called once more, and what it has done is done."""
     async with serving(servers={"box": behaving(idempotent=["sleep"])}) as world:
         world.model.then(asks("box.sleep", seconds=60), says("I look first."))

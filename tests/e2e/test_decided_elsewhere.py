@@ -35,7 +35,7 @@ async def decided(world: World, approval_id: str, decision: str, *, key: str, st
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_agent_is_told_who_may_decide(tmp_path: Path, *, stream: bool) -> None:
+async def test_agent_without_decision_scope_sees_which_keys_may_decide(tmp_path: Path, *, stream: bool) -> None:
     """Not what to type, which would be refused; a message that names the call is answered in the same way."""
     async with talking(asks(), tools=ranch(tmp_path), **KEYS) as world:
         text = (await (world.stream if stream else world.chat)(GO, headers=AGENT)).text
@@ -127,7 +127,7 @@ async def test_a_run_that_is_cancelled_begins_anew(tmp_path: Path) -> None:
         assert second["id"] != first["id"] and len(world.model.asked) == 2
 
 
-async def test_an_idempotency_key_says_what_is_the_same(tmp_path: Path) -> None:
+async def test_different_idempotency_keys_share_one_pending_approval(tmp_path: Path) -> None:
     """Another one is another request; its call is the same, and so is the approval."""
     async with talking(asks(), asks(), DONE, tools=ranch(tmp_path)) as world:
         (first,) = (await world.chat(GO, headers={**TALK, "Idempotency-Key": "one"})).asks

@@ -84,7 +84,7 @@ async def test_a_memory_is_known_after_a_question(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("message", [json.dumps(WRITE), "Write x to new.txt with file_operations", "{}"])
-async def test_what_a_user_asks_for_is_no_quote(tmp_path: Path, message: str) -> None:
+async def test_call_requested_by_the_user_is_not_treated_as_quoted(tmp_path: Path, message: str) -> None:
     """The arguments alone, or the wish in words: the model's low counts."""
     async with talking(says(WRITTEN), says("Done."), tools=box(tmp_path)) as world:
         assert (await world.chat(message)).text == "Done."
@@ -111,13 +111,13 @@ async def test_a_call_in_a_thought_that_began_in_the_prompt(tmp_path: Path, end:
     assert not (tmp_path / "work/new.txt").exists()
 
 
-async def test_a_call_whose_thought_may_have_left_its_code_open(tmp_path: Path) -> None:
+async def test_call_before_an_ambiguous_closing_think_tag_requires_approval(tmp_path: Path) -> None:
     """The closing tag may be a part of the code, so the call asks."""
     async with talking(says(WRITTEN, "\n```py\nx</think>Done."), tools=box(tmp_path)) as world:
         await asked_by(world, "example", tmp_path)
 
 
-async def test_a_harmless_call_that_is_quoted_asks_as_well(tmp_path: Path) -> None:
+async def test_quoted_whitelisted_call_requires_approval(tmp_path: Path) -> None:
     """Also without a level, where the whitelist knows the call."""
     written = json.dumps(call("file_operations", operation="read", path="notes.txt", risk_level=None))
     async with talking(says(written), tools=desk(tmp_path)) as world:

@@ -21,7 +21,7 @@ def limited(retry_after: str) -> Answer:
 
 
 @pytest.mark.parametrize("further", [{}, UNLOOPED, {"headers": {"X-Context-Events": "1"}}])
-async def test_the_time_to_wait_is_told(further: Json) -> None:
+async def test_early_rate_limit_response_contains_retry_after(further: Json) -> None:
     """In the header that SDKs read; also where progress was asked for, which is no answer yet."""
     async with talking(limited("7"), says("Hi."), says("Hi.")) as world:
         refused = await world.chat(stream=True, **further)
@@ -40,7 +40,7 @@ async def test_an_upstream_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_upstream_whose_name_is_not_known(stream: bool) -> None:
+async def test_unresolvable_upstream_host_returns_502_without_its_name(stream: bool) -> None:
     """502, which says so, and not where the upstream is; 504 where the resolver itself does not answer."""
     entry = {"base_url": "http://no-such-host.invalid/v1", "timeouts": {"connect": "2s"}}
     async with talking(upstream=entry) as world:

@@ -80,7 +80,7 @@ async def test_a_run_that_is_cancelled_while_its_answer_is_held_sends_one_span(t
         assert decided(collector, run) == [("cancelled", "rest", "local")]
 
 
-async def test_a_run_whose_approval_expires_says_so(tmp_path: Path) -> None:
+async def test_expired_approval_ends_the_run_span_as_expired(tmp_path: Path) -> None:
     async with Collector() as collector:
         facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}, "approvals": {"expires": "1s"}}
         async with talking(asks(), **facts) as world:

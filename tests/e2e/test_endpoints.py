@@ -101,7 +101,7 @@ async def test_what_the_run_and_the_endpoints_try_again_does_not_multiply(tmp_pa
         assert await made.world.counted("gateway_model_retries_total") == 5
 
 
-async def test_an_upstream_that_says_so_is_not_asked_again_by_the_run_either(tmp_path: Path) -> None:
+async def test_run_does_not_retry_when_upstream_forbids_it(tmp_path: Path) -> None:
     """`x-should-retry: false`, in a round behind an effect."""
     async with endpoints((WRITE, TOLD_NOT), (TOLD_NOT,), tools=desk(tmp_path, write=True)) as made:
         answer = await made.world.chat("Write.")
@@ -109,7 +109,7 @@ async def test_an_upstream_that_says_so_is_not_asked_again_by_the_run_either(tmp
         assert sum(made.asked) == 2 and await made.world.counted("gateway_model_retries_total") == 0
 
 
-async def test_a_first_round_that_nobody_answers_is_the_last_answer() -> None:
+async def test_failed_first_round_returns_the_last_upstream_error() -> None:
     """With its status and its words, for the client to try again."""
     async with endpoints((BUSY,) * 2, (refuses(502, "down"),) * 2) as made:
         answer = await made.world.chat()
@@ -138,7 +138,7 @@ async def test_a_run_waits_for_a_place(tmp_path: Path) -> None:
         assert await world.counted('gateway_upstream_queued_requests{upstream="up"}') == 0
 
 
-async def test_an_upstream_that_is_out_is_told_at_once() -> None:
+async def test_open_circuit_returns_503_without_calling_the_upstream() -> None:
     """503 `circuit_open` with the pause, also to a stream; nothing is sent."""
     failures = (refuses(503),) * 4
     async with endpoints(failures, upstream={"breaker": {"failures": 1}, "retry": {"tries": 1}}) as made:

@@ -39,7 +39,7 @@ BODIES: list[tuple[bytes, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("body", "code", "param"), BODIES)
-async def test_a_body_that_is_no_request(body: bytes, code: str, param: str | None) -> None:
+async def test_invalid_request_body_returns_400_with_its_position(body: bytes, code: str, param: str | None) -> None:
     """Told with its place, before any model is asked; also where a stream was wanted."""
     async with talking() as world:
         answer = await world.post(body)
@@ -120,7 +120,9 @@ KEYS = [
     ],
 )
 @pytest.mark.parametrize("path", [CHAT, "/v1/chat/completions", "/context/models"])
-async def test_a_caller_who_may_not(headers: dict[str, str], status: int, code: str, path: str) -> None:
+async def test_caller_without_the_context_scope_is_refused(
+    headers: dict[str, str], status: int, code: str, path: str
+) -> None:
     """The context lane wants its own scope, on each of its pages."""
     async with talking(keys=KEYS) as world:
         given = {"X-Context-Mode": "context", **headers}
@@ -129,7 +131,7 @@ async def test_a_caller_who_may_not(headers: dict[str, str], status: int, code: 
         assert not world.model.asked
 
 
-async def test_a_caller_who_may() -> None:
+async def test_gateway_key_is_not_forwarded_with_client_credentials() -> None:
     """The key stays here; the client's own credential goes on."""
     async with talking(says("Hi."), keys=KEYS) as world:
         headers = {"X-Gateway-Key": "talker", "Authorization": "Bearer mine", "X-Context-Conversation": "c", "X-A": "b"}
@@ -259,7 +261,7 @@ async def test_a_clients_tool_in_the_prompted_format(tmp_path: Path) -> None:
         assert (answer.finish, own["function"]) == ("tool_calls", {"name": "theirs", "arguments": '{"x":1}'})
 
 
-async def test_a_mixed_answer_runs_ours_and_returns_theirs(tmp_path: Path) -> None:
+async def test_mixed_answer_runs_gateway_tools_and_returns_client_tools(tmp_path: Path) -> None:
     """Ours has run when the client gets its own."""
     path = {"operation": "write", "path": "new.txt", "content": "x", "risk_level": "low"}
     async with talking(native(("file_operations", path), ("theirs", {})), tools=desk(tmp_path, write=True)) as world:

@@ -155,7 +155,7 @@ async def test_personal_data_behind_a_decision_gets_placeholders(tmp_path: Path)
         assert (await world.chat(said)).text == "Write to [EMAIL_1] and [EMAIL_2]."
 
 
-async def test_a_rule_whose_answer_is_an_error_is_one_behind_a_decision(tmp_path: Path) -> None:
+async def test_blocking_rule_error_applies_after_an_approval(tmp_path: Path) -> None:
     """Of the first request, of one that repeats it, and of a response whose worker was gone: with what came before."""
     guard = {**RULE, "with": {**RULE["with"], "on_block": "error"}}
     async with guarded(tmp_path, asks(), LEAK, guard=guard) as world:

@@ -104,7 +104,7 @@ async def test_a_random_id_of_the_model_is_replaced(tmp_path: Path) -> None:
         assert ids[0].startswith("call_") and ids[0] != theirs["id"] == ids[1]
 
 
-async def test_explaining_says_what_is_put_back(tmp_path: Path) -> None:
+async def test_explain_reports_restored_hidden_turns(tmp_path: Path) -> None:
     """And why nothing is."""
     async with talking(*GIVEN, tools=desk(tmp_path)) as world:
         await world.chat([HELLO], headers=headers("anna"))

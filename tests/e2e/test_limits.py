@@ -104,7 +104,7 @@ async def test_each_call_of_a_model_is_a_request_at_its_upstream(tmp_path: Path)
         assert refused.error["message"].startswith("The upstream 'up'")
 
 
-async def test_another_spelling_of_a_model_is_no_way_around_its_limits() -> None:
+async def test_model_limit_applies_to_other_spellings_of_the_name() -> None:
     """Many upstreams take any letter case, and blanks; a keyboard may write wide letters."""
     limits = {"models": {"llama3*": {"requests_per_minute": 1}}}
     async with talking(says("Hello."), limits=limits) as world:
@@ -112,7 +112,7 @@ async def test_another_spelling_of_a_model_is_no_way_around_its_limits() -> None
         assert [(await world.chat("Hello?", model=name)).status for name in names] == [200, 429, 429, 429, 429]
 
 
-async def test_a_fallback_has_limits_of_its_own() -> None:
+async def test_fallback_upstream_applies_its_own_limits() -> None:
     """It takes what its upstream has no room for; if neither has, the client hears of the upstream that it was for."""
     few = {"requests_per_minute": 1}
     async with Model(says("Own.")) as own, Model(says("Rented.")) as rented:

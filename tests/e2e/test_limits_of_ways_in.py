@@ -109,7 +109,7 @@ BUDGETS = {
 
 @pytest.mark.parametrize("scope", ["key", "tenant", "upstream", "model"])
 @pytest.mark.parametrize("budget", BUDGETS)
-async def test_a_budget_ends_what_it_is_for(tmp_path: Path, budget: str, scope: str) -> None:
+async def test_exhausted_budget_refuses_its_scope_until_it_resets(tmp_path: Path, budget: str, scope: str) -> None:
     """By what the model said that it used, in both lanes: 150 tokens, or 0.3, with each request."""
     most, later_s, text = BUDGETS[budget]
     prices = tmp_path / "prices.yaml"

@@ -156,7 +156,7 @@ async def test_a_tool_that_may_run_twice_is_called_again() -> None:
         assert await called(world, "box.calls") == "2"
 
 
-async def test_a_server_that_is_killed_while_nobody_calls_it() -> None:
+async def test_killed_idle_server_is_reported_and_restarted() -> None:
     """A call before it is back reads a friendly text, a later one its answer."""
     async with serving(servers={"box": behaving("slow-start", 3)}) as world:
         assert await world.counted('gateway_mcp_server_up{server="box"}') == 1
@@ -198,7 +198,7 @@ async def test_progress_keeps_a_call_alive() -> None:
         assert await called(world, "box.progress", steps=8, pause=0.2) == "done"
 
 
-async def test_a_tool_that_hangs_delays_nobody_else() -> None:
+async def test_hanging_tool_does_not_delay_other_calls() -> None:
     """Neither another call of the same server nor one of another; the server learns of the cancellation."""
     servers = {"box": behaving(timeouts={"sleep": 4.0}), "other": behaving()}
     async with serving(servers=servers, upstreams=[]) as world:

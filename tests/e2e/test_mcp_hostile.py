@@ -148,7 +148,7 @@ async def test_a_schema_somewhere_else_is_never_fetched() -> None:
         assert not elsewhere.connections
 
 
-async def test_a_tool_that_is_not_what_it_was_asks_again(tmp_path: Path) -> None:
+async def test_changed_mcp_tool_requires_approval_until_accepted(tmp_path: Path) -> None:
     """What the model says of the risk counts for nothing until an admin accepts the definition that they looked at."""
     async with serving(servers={"box": behaving("changed", tmp_path / "starts")}) as world:
         await until_pinned(world, "box")

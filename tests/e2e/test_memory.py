@@ -106,7 +106,7 @@ async def test_a_user_that_no_memory_can_be_kept_under_is_refused(user: str) -> 
         assert (error["code"], error["param"]) == ("invalid_header", "x-context-user")
 
 
-async def test_the_answer_says_what_was_kept_and_forgotten() -> None:
+async def test_answer_reports_kept_and_forgotten_memories() -> None:
     """In its last frame or its object, with an id; and as an event where events are wanted."""
     async with talking(*[says("ok")] * 4) as world:
         kept = (await world.chat(ADA)).json["context"]["memory"]["kept"]
@@ -142,7 +142,7 @@ async def test_memories_survive_a_reload() -> None:
         assert "- my cat is called Ada" in world.model.prompts[1]
 
 
-async def test_memories_stand_behind_what_can_be_cached() -> None:
+async def test_memories_follow_the_cacheable_prompt_prefix() -> None:
     """The beginning of a prompt does not change with what is remembered."""
     async with talking(says("a"), says("b"), enhancer={"custom_context": "We sell pets."}) as world:
         cached = (await world.get("/v1/system-prompts/default/enhanced")).json["text"]

@@ -63,7 +63,7 @@ async def runs(world: World) -> float:
 @pytest.mark.parametrize("rewrite", [plain, anew, with_defaults, as_text])
 @pytest.mark.parametrize("native_call", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_ours_did_is_still_there(
+async def test_gateway_tool_call_survives_the_client_tool_round(
     tmp_path: Path, rewrite: Callable[[Json], Json], *, native_call: bool, stream: bool
 ) -> None:
     """However the client writes what it sends back. An id that the model counts up is none's own: only its words."""
@@ -142,7 +142,7 @@ async def test_open_webui_with_its_thirty_six_tools(tmp_path: Path) -> None:
         assert await runs(world) == 1
 
 
-async def test_it_is_still_there_if_a_person_was_asked(tmp_path: Path) -> None:
+async def test_approved_gateway_call_survives_the_client_tool_round(tmp_path: Path) -> None:
     """The question is put once, the tool runs once, and the model sees all of it in its order."""
     script = (NOTE_OF_NO_RISK_SAID, THEIRS, says("Sunny, noted."))
     async with talking(*script, tools=desk(tmp_path, write=True)) as world:

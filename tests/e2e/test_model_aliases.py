@@ -48,7 +48,7 @@ async def two(first: tuple[Answer, ...], second: tuple[Answer, ...], **settings:
 
 @pytest.mark.parametrize("failures", [(), (BUSY,), (says(CUT),), (refuses(429),)])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_asks_for_an_alias(failures: tuple[Answer, ...], *, stream: bool) -> None:
+async def test_alias_is_reported_as_the_model_of_the_answer(failures: tuple[Answer, ...], *, stream: bool) -> None:
     """Its answer has that name, whoever gave it; the headers say who did. No tool of the client's notices a failure."""
     first, second = (failures, (says("Hi."),)) if failures else ((says("Hi."),), ())
     async with two(first, second) as made:
@@ -65,7 +65,7 @@ async def test_a_client_asks_for_an_alias(failures: tuple[Answer, ...], *, strea
             assert (headers["X-Context-Upstream"], headers["X-Context-Model"]) == last
 
 
-async def test_a_model_of_an_upstream_is_asked_for_as_ever() -> None:
+async def test_upstream_model_name_is_used_without_failover() -> None:
     """Under its own name; a failure is told as it is."""
     async with two((BUSY,), (says("Hi."),)) as made:
         assert (await made.world.chat(model="big")).status == 503
@@ -85,14 +85,14 @@ async def test_all_dialects_and_tasks_know_aliases() -> None:
         assert made.asked == [["big", "big", "big"], ["small", "small"]]
 
 
-async def test_a_response_has_the_name_that_was_asked_for() -> None:
+async def test_response_reports_the_requested_alias() -> None:
     """As a chat completion has."""
     async with two((BUSY,), (says("Hi."),)) as made:
         answer = await made.world.post({"input": "Hello?", "model": "fast"}, path=RESPONSES)
         assert (answer.json["model"], answer.headers["X-Context-Upstream"]) == ("fast", "other")
 
 
-async def test_the_run_has_on_record_who_answered_each_call(tmp_path: Path) -> None:
+async def test_run_records_the_upstream_of_each_model_call(tmp_path: Path) -> None:
     """Each call begins with the first model again. The tool runs once; the events and the log say the same."""
     write = calls("file_operations", operation="write", path="new.txt", content="x")
     ran = 'gateway_tool_calls_total{outcome="ok",tool="file_operations"}'
@@ -138,7 +138,7 @@ async def test_a_merged_list_of_models_has_the_aliases() -> None:
         assert [model["id"] for model in listed["data"]] == ["fast", "big", "small"]
 
 
-async def test_an_upstream_that_must_not_be_asked_again_is_not() -> None:
+async def test_alias_does_not_fail_over_when_upstream_forbids_retries() -> None:
     """`x-should-retry: false`: neither another model nor the client tries again."""
     told_not = BUSY.but(headers=(("x-should-retry", "false"),))
     async with two((told_not,), ()) as made:
@@ -147,7 +147,7 @@ async def test_an_upstream_that_must_not_be_asked_again_is_not() -> None:
         assert made.asked == [["big"], []]
 
 
-async def test_the_access_log_names_who_answered() -> None:
+async def test_access_log_names_the_upstream_that_answered() -> None:
     """Upstream, endpoint and model: who accepted the request first, and not who was asked first."""
     async with two((BUSY,), (says("Hi."),), logging={"access": True}) as made:
         await made.world.chat(model="fast")

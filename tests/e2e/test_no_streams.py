@@ -47,7 +47,7 @@ def asked(body: Json) -> Json:
 
 
 @pytest.mark.parametrize("further", [{}, UNLOOPED])
-async def test_json_where_a_stream_was_asked_for(further: Json) -> None:
+async def test_json_answer_to_a_stream_request_becomes_a_stream(further: Json) -> None:
     """Becomes a stream, and an answer; with its tokens, its fields, its finish reason."""
     answer = whole("Hello.", finish="length", refusal="no", annotations=[])
     async with talking(answer, answer) as world:
@@ -110,7 +110,7 @@ async def test_what_an_upstream_refuses_is_left_out_and_learnt(
         assert "'up'" in logged and "'m'" in logged
 
 
-async def test_nobodys_words_change_what_is_sent_for_others() -> None:
+async def test_error_text_of_one_key_does_not_change_other_requests() -> None:
     """A server shows the wrong value that it refuses, whose words name what it takes from everybody else."""
     value = {"x": "The system role is not supported. Streaming is not supported."}
     shown = {"loc": ["body", "messages", 2, "reasoning_content"], "msg": "Input should be a string", "input": value}
@@ -189,7 +189,7 @@ async def test_a_path_that_is_not_there() -> None:
         {"choices": [{"message": {"content": "x"}, "finish_reason": ["stop"]}]},
     ],
 )
-async def test_json_that_is_no_answer(content: object) -> None:
+async def test_invalid_json_answer_returns_502(content: object) -> None:
     """The upstream's fault."""
     async with talking(sent(content)) as world:
         answer = await world.chat(stream=True)

@@ -34,7 +34,7 @@ async def two_upstreams(folder: Path, *answers: Answer) -> AsyncIterator[tuple[W
         yield world, other
 
 
-async def test_who_decides_for_another_key_lends_it_nothing(tmp_path: Path) -> None:
+async def test_approving_key_does_not_lend_its_credential_to_the_run(tmp_path: Path) -> None:
     """The run of the agent goes on without its client's credential, and waits for that client where it needs one."""
     async with talking(asks(), refuses(401), DONE, tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=of("agent"))
@@ -47,7 +47,7 @@ async def test_who_decides_for_another_key_lends_it_nothing(tmp_path: Path) -> N
         assert carried(world.model) == [own, ([], []), own]
 
 
-async def test_who_decides_for_another_end_user_lends_them_nothing(tmp_path: Path) -> None:
+async def test_approving_end_user_does_not_lend_a_credential_to_the_run(tmp_path: Path) -> None:
     """One key serves both."""
     async with talking(asks(), refuses(401), DONE, tools=ranch(tmp_path), **KEYS) as world:
         eve, zoe = (of(who, **{"X-Context-User": who}) for who in ("eve", "zoe"))

@@ -60,7 +60,7 @@ async def test_resume_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("history", [[ASKED], [ASKED, {"role": "assistant", "content": "(error)"}], []])
-async def test_the_next_message_begins_a_run_of_its_own(
+async def test_next_message_starts_a_new_run_beside_a_parked_one(
     tmp_path: Path, history: list[dict[str, str]], *, stream: bool
 ) -> None:
     """Another message does not let the parked run go on, which stays for the same request or an operator."""

@@ -53,7 +53,7 @@ async def test_a_decision_that_is_repeated_decides_nothing(tmp_path: Path) -> No
         assert pending["state"] == "pending"
 
 
-async def test_the_header_says_what_is_a_task(tmp_path: Path) -> None:
+async def test_task_header_overrides_task_detection(tmp_path: Path) -> None:
     """A word makes any request one; `none` makes it a user's own, and so does nothing where a program fills it in."""
     title = TASKS[0]["messages"]
     async with talking(says("1"), says("2"), says("3"), tools=desk(tmp_path)) as world:

@@ -226,7 +226,7 @@ async def test_mermaid_enhancement_is_optional() -> None:
         assert world.model.prompts == [BASE]
 
 
-async def test_a_chain_without_an_enhancer_sends_what_the_client_said() -> None:
+async def test_chain_without_an_enhancer_sends_client_messages_unchanged() -> None:
     """Every stage can be left out."""
     chains = {"plain": [{"use": "agent_loop"}], **stages()}
     async with talking(says("Hi."), chains=chains) as world:

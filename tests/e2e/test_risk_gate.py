@@ -63,7 +63,7 @@ async def test_llm_does_not_provide_risk_level_and_the_whitelist_does_not_know_t
 
 
 @pytest.mark.parametrize("level", ["none", "LOWER", "LOW", " low", "low\n", 0, False, ["low"], {"low": 1}])
-async def test_a_risk_level_of_another_kind_asks(tmp_path: Path, level: object) -> None:
+async def test_invalid_risk_level_requires_approval(tmp_path: Path, level: object) -> None:
     """What is no level of ours is never read as low."""
     asked = says(
         json.dumps({"tool": "file_operations", "parameters": {**WRITE, "risk_level": level}, "terminate": False})

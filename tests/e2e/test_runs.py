@@ -200,7 +200,7 @@ async def lost(
         ({"as": "retry"}, "Di is born", True),
     ],
 )
-async def test_a_person_says_what_became_of_a_call(
+async def test_resolution_of_a_lost_call_determines_how_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: Json, told: str, *, births: bool
 ) -> None:
     """The run waits until then, runs nothing by itself, and goes on with what they say."""

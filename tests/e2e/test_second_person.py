@@ -74,7 +74,7 @@ async def audited(world: World) -> list[tuple[str, str, str]]:
 # Calls of one's own.
 
 
-async def test_a_key_approves_no_call_of_its_own_by_any_door(tmp_path: Path) -> None:
+async def test_key_cannot_approve_its_own_call_by_any_route(tmp_path: Path) -> None:
     """Chat, REST, with other arguments, remembered, in a batch, over a WebSocket: each says who may."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **REFUSE) as world:
         first, approval = await asked(world)
@@ -139,9 +139,7 @@ async def test_what_another_key_says_beside_its_decision_does_not_enter_the_run(
 @pytest.mark.parametrize(
     "narrows", [{"X-Context-Approvals": "reject"}, {"X-Context-Tools": "file_operations"}], ids=str
 )
-async def test_the_headers_of_another_person_who_decides_do_not_narrow_the_run(
-    tmp_path: Path, whose: Json, narrows: Json
-) -> None:
+async def test_headers_of_another_approver_do_not_restrict_the_run(tmp_path: Path, whose: Json, narrows: Json) -> None:
     """They say how their own runs ask and what those may use: the next call of the run asks as the first did."""
     answers = (asks(), asks(birth("Ed")), says("Both."))
     async with talking(*answers, tools=ranch(tmp_path), **KEYS) as world:
@@ -166,7 +164,7 @@ async def test_a_grant_of_ones_own_ends_when_it_is_forbidden(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("outcome", "births"), [("done", False), ("retry", True)])
-async def test_a_key_vouches_for_no_call_of_its_own(
+async def test_key_cannot_resolve_its_own_lost_call_as_done_or_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, *, births: bool
 ) -> None:
     """It settles a call of which nobody knows as failed at most; another key says what became of it."""
@@ -187,7 +185,7 @@ async def test_a_key_gives_its_own_call_up(tmp_path: Path, monkeypatch: pytest.M
         assert not (tmp_path / "work/born.txt").exists()
 
 
-async def test_by_the_responses_api_nobody_approves_their_own_call(tmp_path: Path) -> None:
+async def test_responses_api_refuses_approval_of_an_own_call(tmp_path: Path) -> None:
     async with talking(asks(), DONE, tools=ranch(tmp_path), **REFUSE) as world:
         tools = [{"type": "mcp", "server_label": "gateway"}]
         first = await world.post({"model": "m", "input": GO, "tools": tools}, path=RESPONSES, headers=AGENT)
@@ -270,7 +268,7 @@ async def test_one_end_user_with_two_keys_is_one_person(tmp_path: Path) -> None:
         assert statuses == [200, 409] and born(tmp_path) == []
 
 
-async def test_a_level_of_the_model_asks_for_two(tmp_path: Path) -> None:
+async def test_high_risk_level_requires_two_approvals_despite_a_grant(tmp_path: Path) -> None:
     """And a grant that one key gave for another level clears no such call."""
     settings = {**KEYS, "approvals": {"require": [{"risk": ["high"], "approvals": 2}]}}
     answers = (asks(birth(risk_level="medium")), DONE, asks(birth(risk_level="HIGH")))
@@ -297,7 +295,7 @@ async def test_both_must_want_a_call_remembered(tmp_path: Path) -> None:
         assert (third.text, born(tmp_path)) == ("Di is here.", ["Di", "Di", "Di"])
 
 
-async def test_a_rule_that_is_new_asks_for_two_anew(tmp_path: Path) -> None:
+async def test_changed_rule_makes_a_pending_approval_stale(tmp_path: Path) -> None:
     """What one key approves by the old rule does not run by the new one."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **KEYS) as world:
         _, approval = await asked(world)

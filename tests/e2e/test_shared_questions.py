@@ -50,7 +50,7 @@ def of(name: str, *, by_header: bool) -> tuple[Json, Json]:
 
 
 @pytest.mark.parametrize("by_header", [False, True])
-async def test_another_end_user_is_asked_for_itself(tmp_path: Path, *, by_header: bool) -> None:
+async def test_second_end_user_receives_a_separate_approval(tmp_path: Path, *, by_header: bool) -> None:
     """Of the same key, with the same words: two questions, and each is repeated to its own user."""
     (ann, of_ann), (bob, of_bob) = (of(name, by_header=by_header) for name in ("ann", "bob"))
     async with talking(asks(), asks(), asks(), tools=ranch(tmp_path), **KEYS) as world:
@@ -63,7 +63,7 @@ async def test_another_end_user_is_asked_for_itself(tmp_path: Path, *, by_header
         assert len(world.model.asked) == 3
 
 
-async def test_a_request_that_names_nobody_is_asked_for_itself(tmp_path: Path) -> None:
+async def test_request_without_end_user_receives_a_separate_approval(tmp_path: Path) -> None:
     """Another conversation may lead to the same call: its person sees nothing of the run that asks already."""
     async with talking(asks(), asks(), says("Di is here."), tools=ranch(tmp_path)) as world:
         (first,) = (await world.chat(f"Zoe is ill. {GO}")).asks
@@ -75,7 +75,7 @@ async def test_a_request_that_names_nobody_is_asked_for_itself(tmp_path: Path) -
         assert own.text == "Di is here." and "Zoe" not in str(world.model.asked[-1]["messages"])
 
 
-async def test_a_remembered_call_and_a_wish_to_be_asked_are_one_end_users(tmp_path: Path) -> None:
+async def test_grants_and_asks_belong_to_one_end_user(tmp_path: Path) -> None:
     """Another user of the same key and conversation name is asked by the gate alone, and takes nothing of it back."""
     talk = {"X-Context-Conversation": "main"}
     ann, bob = ({"X-Gateway-Key": "anna", "X-Context-User": name, **talk} for name in ("ann", "bob"))

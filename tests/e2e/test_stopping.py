@@ -87,7 +87,7 @@ async def test_a_run_on_record_is_cut_and_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("door", ["chat", "response", "stream"])
-async def test_a_run_that_comes_on_record_meanwhile_is_not_to_be_asked_for_again(tmp_path: Path, door: str) -> None:
+async def test_run_recorded_during_shutdown_forbids_a_client_retry(tmp_path: Path, door: str) -> None:
     """Its first line was being written: the next start makes the call, and a repeat would make it once more."""
     made, tools = tmp_path / "made", {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
     once = calls("execute_command", command=f"echo once >> {made}", risk_level="low")

@@ -90,7 +90,7 @@ async def test_no_field_but_data_and_no_comment() -> None:
     assert response.payload.endswith(b"data: [DONE]\n\n")
 
 
-async def test_usage_is_summed_where_the_client_asks_for_it(tmp_path: Path) -> None:
+async def test_stream_usage_sums_all_model_calls_when_requested(tmp_path: Path) -> None:
     """In one last frame without choices, over all calls of the model."""
     async with talking(*ROUNDS, tools=desk(tmp_path)) as world:
         stream = await world.stream("Where is the safe?", stream_options={"include_usage": True})
@@ -101,7 +101,7 @@ async def test_usage_is_summed_where_the_client_asks_for_it(tmp_path: Path) -> N
         )
 
 
-async def test_an_answer_that_is_no_stream_always_has_usage(tmp_path: Path) -> None:
+async def test_non_stream_answer_always_contains_summed_usage(tmp_path: Path) -> None:
     """Summed, too; the model is asked for a stream all the same."""
     async with talking(*ROUNDS, tools=desk(tmp_path)) as world:
         answer = await world.chat("Where is the safe?")
@@ -129,7 +129,7 @@ async def test_usage_that_a_model_does_not_say_is_estimated(*, stream: bool) -> 
         assert marks == [{"usage_estimated": True}]
 
 
-async def test_events_come_where_the_client_asks_for_them(tmp_path: Path) -> None:
+async def test_progress_events_are_streamed_when_requested(tmp_path: Path) -> None:
     """Each on a chunk with an empty delta; a client that knows nothing of them sees a clean completion."""
     async with talking(*ROUNDS, tools=desk(tmp_path)) as world:
         stream = await world.stream("Where is the safe?", headers={"X-Context-Events": "1"})
@@ -239,7 +239,7 @@ async def test_no_tool_json_for_any_chunking(tmp_path: Path, written: str, shown
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_json_that_is_no_call_is_shown_for_any_chunking(tmp_path: Path, size: int) -> None:
+async def test_json_that_is_not_a_call_is_streamed_unchanged(tmp_path: Path, size: int) -> None:
     """What only looks like a call arrives letter for letter."""
     text = 'See {"name": "tool", "size": [1, {"a": 2}]}, {x}, and ```python\nd = {"tool": "x"}\n``` `{"tool": 1}`.'
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
@@ -257,7 +257,7 @@ async def test_the_models_finish_reason_goes_on(finish: str) -> None:
 
 
 @pytest.mark.parametrize("finish", ["eos", "error", "insufficient_system_resource"])
-async def test_a_finish_reason_that_nobody_knows_becomes_stop(finish: str) -> None:
+async def test_unknown_finish_reason_becomes_stop(finish: str) -> None:
     """Others break clients."""
     async with talking(says("Hi", finish=finish)) as world:
         assert (await world.stream()).finishes == ["stop"]

@@ -259,7 +259,7 @@ SEARCHES: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("fields", SEARCHES.values(), ids=SEARCHES)
-async def test_a_model_that_may_search_reads_strangers_words(tmp_path: Path, fields: Json) -> None:
+async def test_provider_web_search_taints_the_run(tmp_path: Path, fields: Json) -> None:
     """A page that its server finds can talk it into a call as well as one that a tool brings."""
     async with talking(LOW, **settings(tmp_path)) as world:
         assert (await world.chat(QUESTION, **fields)).asks and born(tmp_path) == []
@@ -343,7 +343,7 @@ async def test_ones_own_question_taints_nothing(tmp_path: Path) -> None:
         await goes_on(world, tmp_path, [*said, told(TOLD), user(NEXT)], tainted=False, **ANNA)
 
 
-async def test_what_else_another_persons_run_asks_taints(tmp_path: Path) -> None:
+async def test_pending_call_of_another_users_run_taints_the_reader(tmp_path: Path) -> None:
     """A decision on one of two calls shows the other one."""
     async with talking(asks(birth(), birth("Ed")), **settings(tmp_path)) as world:
         first = await world.chat("Two dogs.", headers=ANNA)

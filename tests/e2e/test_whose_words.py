@@ -32,7 +32,7 @@ async def ended(world: World, asked: Completed) -> None:
 
 
 @pytest.mark.parametrize("other", [*OTHERS, COLLEAGUE])
-async def test_who_asked_gets_the_answer_after_another_person_decided_in_a_chat(tmp_path: Path, other: Json) -> None:
+async def test_requester_gets_the_answer_after_another_user_decides(tmp_path: Path, other: Json) -> None:
     """Her repeated request begins no second run, and the words of the other person reach no model."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=EVE)
@@ -44,7 +44,7 @@ async def test_who_asked_gets_the_answer_after_another_person_decided_in_a_chat(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("other", OTHERS)
-async def test_another_end_user_who_decides_is_told_no_result(tmp_path: Path, other: Json, *, stream: bool) -> None:
+async def test_approving_end_user_does_not_see_the_result(tmp_path: Path, other: Json, *, stream: bool) -> None:
     """Neither at once nor with the same line again; the next message of who asked brings it."""
     async with talking(asks(), DONE, says("Bye."), tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=EVE)
@@ -67,7 +67,7 @@ async def test_a_colleague_with_a_key_of_the_tenant_gets_the_answer(tmp_path: Pa
         assert (await world.chat(answering(first, line(*first.asks)), headers=COLLEAGUE)).text == "Di is here."
 
 
-async def test_another_end_user_who_rejects_is_told_so(tmp_path: Path) -> None:
+async def test_rejecting_end_user_is_informed_without_the_result(tmp_path: Path) -> None:
     async with talking(asks(), tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=EVE)
         told = await world.chat(answering(first, line(*first.asks, verb="reject")), headers=ZOE)
@@ -76,7 +76,7 @@ async def test_another_end_user_who_rejects_is_told_so(tmp_path: Path) -> None:
         assert "was rejected" in (await world.chat(GO, headers=EVE)).text and born(tmp_path) == []
 
 
-async def test_another_end_user_who_decides_on_a_part_sees_what_waits(tmp_path: Path) -> None:
+async def test_partial_decision_by_another_end_user_shows_pending_calls(tmp_path: Path) -> None:
     """The calls that wait, and what came of none."""
     async with talking(asks(birth(), birth("Ed")), DONE, tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=EVE)
@@ -89,7 +89,7 @@ async def test_another_end_user_who_decides_on_a_part_sees_what_waits(tmp_path: 
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_by_the_responses_api_another_end_user_is_told_no_result(tmp_path: Path, *, background: bool) -> None:
+async def test_responses_api_hides_the_result_from_another_approver(tmp_path: Path, *, background: bool) -> None:
     """Nor does the response that is stored for it, once the run has ended."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **KEYS) as world:
         asked = {"model": "m", "input": GO, "tools": TOOLS}
@@ -118,7 +118,7 @@ async def test_a_conversation_of_another_name_lends_a_run_nothing(tmp_path: Path
         assert carried(world.model) == [([b"Bearer of-eve"], [b"eves"]), ([], [])] and born(tmp_path) == ["Di"]
 
 
-async def test_who_asked_is_brought_the_answer_after_a_restart(tmp_path: Path) -> None:
+async def test_requester_gets_the_answer_after_a_restart(tmp_path: Path) -> None:
     """Another process knows from the store whom it is for: the decision that comes again is told nothing of it."""
     store = f"sqlite:///{tmp_path / 'gateway.db'}"
     tools = ranch(tmp_path)

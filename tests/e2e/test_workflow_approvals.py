@@ -77,7 +77,7 @@ async def rule(world: World, approval_id: str, decision: str, *, via: str) -> No
 # The same gate.
 
 
-async def test_a_risky_step_asks(tmp_path: Path) -> None:
+async def test_risky_workflow_step_pauses_with_202_and_an_approval(tmp_path: Path) -> None:
     """Sync: 202 with where to look and what to decide on; what came before it has run, and nothing else."""
     async with working(tmp_path, WELL) as world:
         asked = await paused(world)
@@ -188,14 +188,14 @@ async def test_a_client_that_leaves_a_held_step_loses_nothing(tmp_path: Path) ->
         assert (again.text, born(tmp_path), len(world.model.asked)) == (DONE, ["Di"], 1)
 
 
-async def test_a_chat_in_chinese_is_asked_in_chinese(tmp_path: Path) -> None:
+async def test_chinese_chat_receives_the_approval_request_in_chinese(tmp_path: Path) -> None:
     """The language of the message that calls it."""
     async with working(tmp_path, WELL) as world:
         first = await world.chat("/birth 一只叫小白的小狗")
         assert "需要您批准" in first.text and len(first.asks) == 1
 
 
-async def test_the_next_message_knows_what_came_of_a_run(tmp_path: Path) -> None:
+async def test_next_message_contains_the_result_of_a_decided_run(tmp_path: Path) -> None:
     """Decided by REST: its client never saw the answer, and the model of the next message does."""
     async with working(tmp_path, WELL, says("She is.")) as world:
         first = await world.chat(CALLED)
@@ -205,7 +205,7 @@ async def test_the_next_message_knows_what_came_of_a_run(tmp_path: Path) -> None
         assert DONE in [message["content"] for message in world.model.asked[-1]["messages"]]
 
 
-async def test_two_steps_are_asked_for_one_after_the_other(tmp_path: Path) -> None:
+async def test_workflow_steps_request_approval_one_after_the_other(tmp_path: Path) -> None:
     """The second only once the first has run."""
     async with working(tmp_path, workflows=(TWINS,)) as world:
         first = await world.chat("/twins")
@@ -216,7 +216,7 @@ async def test_two_steps_are_asked_for_one_after_the_other(tmp_path: Path) -> No
         assert "changed" in (await world.chat(said)).text and born(tmp_path) == ["Di", "Ed"]
 
 
-async def test_a_rejected_second_step_leaves_what_the_first_did(tmp_path: Path) -> None:
+async def test_rejected_second_step_keeps_the_effect_of_the_first(tmp_path: Path) -> None:
     """And says so."""
     async with working(tmp_path, workflows=(TWINS,)) as world:
         asked = await run(world, "twins", {})
@@ -238,7 +238,7 @@ async def test_an_edited_step_runs_as_it_was_edited(tmp_path: Path) -> None:
         assert done["steps"][0]["arguments"] == edited and born(tmp_path) == ["Dina"]
 
 
-async def test_whoever_does_not_want_to_be_asked_is_told_that_nothing_ran(tmp_path: Path) -> None:
+async def test_approvals_reject_header_rejects_the_step_without_running_it(tmp_path: Path) -> None:
     """`X-Context-Approvals: reject` answers as a rejection does; `hold` holds nothing that nobody reads as a stream."""
     async with working(tmp_path, WELL, WELL) as world:
         refused = await run(world, "birth", {"name": "Di"}, X_Context_Approvals="reject")
@@ -247,7 +247,7 @@ async def test_whoever_does_not_want_to_be_asked_is_told_that_nothing_ran(tmp_pa
         await paused(world, X_Context_Approvals="hold")
 
 
-async def test_a_question_that_nobody_answers_ends_the_run(tmp_path: Path) -> None:
+async def test_unanswered_approval_expires_and_ends_the_run(tmp_path: Path) -> None:
     """`approvals.expires`."""
     async with working(tmp_path, WELL, approvals={"expires": "100ms"}) as world:
         async with world.streaming(CALLED, headers=HOLD) as stream:
@@ -281,7 +281,7 @@ async def test_ask_me_before_in_another_conversation_holds_for_none(tmp_path: Pa
         assert (await run(world, "report", {"legs": 4}, body={"conversation": "two"})).status == 200
 
 
-async def test_a_remembered_call_is_not_asked_for_again(tmp_path: Path) -> None:
+async def test_remembered_workflow_call_needs_no_second_approval(tmp_path: Path) -> None:
     """`remember: conversation` of a step: the same step of a later run in it."""
     talk = {"body": {"conversation": "one"}}
     async with working(tmp_path, WELL, WELL, WELL) as world:
@@ -325,7 +325,7 @@ async def test_a_paused_run_outlives_the_gateway(tmp_path: Path, via: str) -> No
         assert (born(tmp_path), world.model.asked) == (["Di"], [])
 
 
-async def test_a_run_whose_model_needs_its_clients_key_waits_for_the_client(tmp_path: Path) -> None:
+async def test_run_that_needs_the_client_key_waits_for_the_client(tmp_path: Path) -> None:
     """Nobody kept the key: the step runs, and the client brings the key with its next word on it."""
     late = {**BIRTH, "steps": [BIRTH["steps"][1], BIRTH["steps"][0]]}
     keyed: tuple[Answer, ...] = (refuses(401), WELL)

@@ -124,7 +124,7 @@ async def test_a_chain_without_an_agent_loop_runs_no_workflow(tmp_path: Path) ->
         "<script>{{7*7}}</script>",
     ],
 )
-async def test_what_a_user_writes_stays_what_it_is(tmp_path: Path, text: str) -> None:
+async def test_user_text_is_never_expanded_as_a_template(tmp_path: Path, text: str) -> None:
     """By REST, by chat, to a tool and to a model."""
     looks = {
         "name": "looks",
@@ -148,7 +148,7 @@ async def test_what_a_user_writes_stays_what_it_is(tmp_path: Path, text: str) ->
 @pytest.mark.parametrize(
     "place", ["{{params.what}}", "'{{params.what}}'", "'a' || {{params.what}} || '{{params.what}}'"]
 )
-async def test_a_value_is_no_part_of_the_statement(tmp_path: Path, place: str) -> None:
+async def test_workflow_parameter_is_bound_as_an_sql_value(tmp_path: Path, place: str) -> None:
     """The statement is the author's, whatever its user writes: the value finds nobody of that name."""
     sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": f"SELECT name FROM pets WHERE name = {place}"}}
     find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}

@@ -371,7 +371,7 @@ async def test_a_streamed_answer_is_one_clean_stream(tmp_path: Path) -> None:
         assert usage["total_tokens"] == 36
 
 
-async def test_a_stream_tells_what_happens_where_it_was_asked_for(tmp_path: Path) -> None:
+async def test_workflow_stream_contains_events_when_requested(tmp_path: Path) -> None:
     """`X-Context-Events: 1`, as of any run."""
     async with working(tmp_path, says("Ada.")) as world:
         stream = await world.stream("/report legs=4", headers={"X-Context-Events": "1"})

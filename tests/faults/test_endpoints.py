@@ -65,7 +65,7 @@ async def test_after_resets_nothing_is_sent_until_one_probe_works() -> None:
         assert (await ask(up.gateway, chat())).status == 200
 
 
-async def test_a_slow_answer_is_awaited_and_asked_for_once() -> None:
+async def test_slow_answer_is_awaited_without_a_retry() -> None:
     """Slow is not failed (U8)."""
     go_on = asyncio.Event()
 

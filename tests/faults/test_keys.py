@@ -61,7 +61,7 @@ async def test_a_key_opens_in_every_spelling_and_stays_here(spelling: bytes) -> 
         pytest.param(b"Proxy-Authorization: Bearer %b" % OURS.encode(), id="proxy-authorization"),
     ],
 )
-async def test_no_key_is_no_entry(line: bytes) -> None:
+async def test_missing_key_is_refused_before_the_upstream(line: bytes) -> None:
     """401 that says where the key belongs, and nothing at the upstream."""
     async with through(**WITH_KEY) as (gateway, upstream):
         response = await ask(gateway, get(b"/v1/x?key=" + OURS.encode(), line))
@@ -87,7 +87,7 @@ async def test_no_key_is_no_entry(line: bytes) -> None:
     ids=["prefix", "longer", "other-case", "its-hash", "latin", "utf-8", "huge", "star", "null", "twice"],
 )
 @pytest.mark.parametrize("spelling", [b"X-Gateway-Key: %b", b"Authorization: Bearer %b", b"x-api-key: %b"])
-async def test_a_wrong_key_is_no_entry(spelling: bytes, wrong: bytes) -> None:
+async def test_wrong_key_is_refused_without_being_repeated(spelling: bytes, wrong: bytes) -> None:
     """401 whatever it looks like, nothing at the upstream, and the key is not repeated."""
     async with through(**WITH_KEY) as (gateway, upstream):
         response = await ask(gateway, get(b"/v1/x", spelling % wrong))
@@ -119,7 +119,7 @@ async def test_the_first_credential_decides() -> None:
         assert not upstream.connections
 
 
-async def test_without_a_key_of_its_own_the_upstream_gets_the_clients() -> None:
+async def test_client_credential_goes_to_an_upstream_without_a_key() -> None:
     """Then ours may be in any header, and goes no further; the client's credential beside it goes on as it came."""
     async with through(**WITHOUT_KEY) as (gateway, upstream):
         theirs = [b"Authorization: Bearer " + THEIRS.encode(), b"x-api-key: " + THEIRS.encode()]
@@ -142,7 +142,7 @@ async def test_a_key_without_the_scope_is_refused() -> None:
         assert (await ask(gateway, get(b"/v1/x", b"X-Gateway-Key: both"))).status == 200
 
 
-async def test_without_keys_everybody_on_this_machine_may_pass() -> None:
+async def test_gateway_without_keys_passes_the_client_credential_on() -> None:
     """And the client's own credential goes on."""
     async with through() as (gateway, upstream):
         assert (await ask(gateway, get(b"/v1/x", b"Authorization: Bearer " + THEIRS.encode()))).status == 200

@@ -46,7 +46,7 @@ async def routes(gateway: LocalGateway) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("body", BODIES)
-async def test_no_page_waits_for_a_body_of_a_stranger(caller: str, body: str) -> None:
+async def test_unauthorized_request_is_refused_before_its_body_arrives(caller: str, body: str) -> None:
     """401 or 403 while not one byte of the body is sent, and nobody is invited to send it."""
     lines, status, code = CALLERS[caller]
     async with through(keys=KEYS, upstream={"api_key": "sk-up"}) as (gateway, upstream):
@@ -68,7 +68,7 @@ async def test_no_page_waits_for_a_body_of_a_stranger(caller: str, body: str) ->
         assert passed.status == status and not upstream.requests
 
 
-async def test_a_body_is_asked_for_once_the_key_is_known() -> None:
+async def test_continue_is_sent_once_the_key_is_accepted() -> None:
     """`Expect: 100-continue` with a key: the invitation, then the answer to what was sent."""
     async with through(keys=KEYS, upstream={"api_key": "sk-up"}) as (gateway, _), client_of(gateway) as client:
         content = b'{"text": "Be kind."}'

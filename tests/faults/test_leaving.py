@@ -59,7 +59,7 @@ async def leave(port: int, request: bytes, *, ending: str, reads: bool) -> None:
 
 
 @pytest.mark.parametrize("ending", ["close", "reset", "half-close"])
-async def test_a_client_that_leaves_is_no_error_of_ours(tmp_path: Path, ending: str) -> None:
+async def test_leaving_client_causes_no_logged_error(tmp_path: Path, ending: str) -> None:
     """N18: whatever it had asked for, before the answer and within it, no traceback says that a request failed."""
     work = tmp_path / "work"
     work.mkdir()

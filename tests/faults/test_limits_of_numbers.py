@@ -189,7 +189,7 @@ async def test_many_requests_on_one_connection_leave_nothing_behind() -> None:
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_a_log_that_nobody_reads(tmp_path: Path) -> None:
+async def test_unread_log_drops_and_counts_lines_without_blocking_requests(tmp_path: Path) -> None:
     """Requests go on; lines are dropped, and counted to the last one; the end does not wait for the reader."""
     pipe = tmp_path / "log"
     os.mkfifo(pipe)

@@ -62,7 +62,7 @@ async def test_streams_do_not_mix() -> None:
     assert foreign == 0
 
 
-async def test_stray_answers_reach_nobody() -> None:
+async def test_stray_upstream_answers_reach_no_client() -> None:
     """1,000 answers that nobody asked for, written into idle pooled connections: no foreign byte."""
     pairs, rounds, strays, foreign = 10, 100, 0, 0
 

@@ -69,7 +69,7 @@ def state_of(folder: Path, approval_id: str) -> str:
     return str(state)
 
 
-async def test_no_door_lies_while_somebody_holds_the_store(tmp_path: Path) -> None:
+async def test_locked_store_refuses_decisions_and_calls_on_every_route(tmp_path: Path) -> None:
     """Check that a refused call never ran, and that a call that waits still waits and can be decided."""
     async with mailed(tmp_path) as (gateway, links), AsyncExitStack() as stack:
 

@@ -67,7 +67,7 @@ async def test_an_upstream_that_closes_idle_connections_is_not_the_clients_troub
     ],
 )
 @pytest.mark.parametrize("request_", [get(), post(b"{}")], ids=["GET", "POST"])
-async def test_bytes_that_nobody_asked_for_end_the_idle_connection(stray: bytes, request_: bytes) -> None:
+async def test_unsolicited_bytes_close_the_idle_upstream_connection(stray: bytes, request_: bytes) -> None:
     """The next request gets its own answer, on another connection; the poisoned one is closed."""
 
     async def poisoned(peer: Peer) -> None:
@@ -251,7 +251,7 @@ async def test_no_request_is_sent_again_once_the_answer_began() -> None:
         assert len(upstream.requests) == 2
 
 
-async def test_a_slow_upstream_is_waited_for_and_asked_once() -> None:
+async def test_slow_upstream_receives_the_request_once() -> None:
     """Just within its limit: one request, one answer, no second try."""
 
     async def slow(peer: Peer) -> None:
@@ -304,7 +304,7 @@ async def test_an_upstream_that_dies_under_load_is_used_again_when_it_is_back() 
     await gateway.__aexit__(None, None, None)
 
 
-async def test_an_upstream_that_refuses_is_told_at_once() -> None:
+async def test_refused_upstream_connection_is_reported_without_its_address() -> None:
     """502, without the address."""
     with refusing_port() as port:
         async with through(upstream={"base_url": f"http://127.0.0.1:{port}"}) as (gateway, _):
@@ -314,7 +314,7 @@ async def test_an_upstream_that_refuses_is_told_at_once() -> None:
     assert "'up'" in error["message"] and str(port) not in error["message"]
 
 
-async def test_an_upstream_with_an_unknown_name_is_told() -> None:
+async def test_unknown_upstream_host_is_reported_as_502() -> None:
     """502, and what could not be found is not a secret: its name in the configuration is told."""
     async with through(upstream={"base_url": "http://no-such-host.invalid"}) as (gateway, _):
         response = await ask(gateway, get(), timeout_s=120)

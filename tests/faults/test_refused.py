@@ -48,7 +48,7 @@ async def test_a_refused_decision_stays_refused(tmp_path: Path) -> None:
     assert broken_chain(lane.place) is None
 
 
-async def test_a_disk_that_goes_on_failing_is_told_as_such(tmp_path: Path) -> None:
+async def test_failing_disk_refuses_decisions_until_it_recovers(tmp_path: Path) -> None:
     """Nobody knows what a power cut would bring back: `store_uncertain` once, `store_full` for what is not tried.
 
     Nothing acts on it; once the disk works it is certain that nothing has happened.
@@ -149,7 +149,7 @@ async def run_of(lane: Lane, approval_id: str) -> str:
     return str((await lane.get(f"/context/approvals/{approval_id}"))["run_id"])
 
 
-async def test_a_log_that_another_program_emptied_in_order_is_no_loss(tmp_path: Path) -> None:
+async def test_log_truncated_by_an_external_checkpoint_loses_nothing(tmp_path: Path) -> None:
     """A checkpoint with TRUNCATE, as tools that make copies do it."""
 
     async with running(tmp_path) as lane:

@@ -62,7 +62,7 @@ async def test_a_client_that_comes_back_in_mid_run_gets_the_answer(
         assert (born(tmp_path), len(world.model.asked)) == (["Di"], 3)
 
 
-async def test_a_client_that_comes_back_too_late_finds_what_was_done(
+async def test_late_retry_finds_the_interrupted_run_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run has ended without it: its steps are there, and asking again does nothing twice."""

@@ -82,7 +82,7 @@ async def asked(gateway: GatewayProcess) -> Response:
         return await exchange(client, GO)
 
 
-async def test_a_run_that_failed_behind_an_effect_is_told_again_by_every_worker(tmp_path: Path) -> None:
+async def test_run_failed_after_an_effect_is_replayed_by_every_worker(tmp_path: Path) -> None:
     """The tool has run once, and the model is not asked again."""
     async with Model(calls("mark"), refuses(400)) as model:
         async with GatewayProcess(settings(tmp_path, model)) as gateway:

@@ -93,7 +93,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 # N19, and what a file system does that is read-only all of a sudden.
 
 
-async def test_a_full_disk_stops_what_has_effects_and_nothing_else(tmp_path: Path, disk: Disk) -> None:
+async def test_full_disk_stops_only_operations_with_effects(tmp_path: Path, disk: Disk) -> None:
     """N19: 507 before a tool runs, no decision is made, texts and passthrough go on; with room again all is well."""
     async with running(tmp_path, place=disk.folder / "gateway.db") as lane:
         approval_id = await approval_asked(lane.session, f'tool ledger {{"run": "asked", "n": {ASKS}}}')
@@ -150,7 +150,7 @@ async def all_is_well(lane: Lane, approval_id: str) -> None:
 # Somebody else holds the store for longer than it is waited for.
 
 
-async def test_a_store_that_hangs_holds_nobody_up_who_does_not_need_it(tmp_path: Path) -> None:
+async def test_hanging_store_delays_only_requests_that_write(tmp_path: Path) -> None:
     """507 within bounds for what must be written, the rest at once; afterwards held streams go on as if nothing was."""
     async with running(tmp_path) as lane:
         approval_id = await approval_asked(lane.session, f'tool ledger {{"run": "asked", "n": {ASKS}}}')

@@ -238,7 +238,7 @@ def rows(place: Path) -> list[str]:
         return [f"version {version}", *connection.iterdump()]
 
 
-async def test_a_log_that_was_lost_after_a_kill_is_told(tmp_path: Path) -> None:
+async def test_lost_write_ahead_log_after_a_kill_is_reported(tmp_path: Path) -> None:
     """At the next start, with what may be missing; not where the log is there, nor after an end in order."""
     store = tmp_path / "gateway.db"
     told = f"the store {str(store)!r} was not closed in order, and its log {str(store) + '-wal'!r} is not there"
@@ -258,7 +258,7 @@ async def test_a_log_that_was_lost_after_a_kill_is_told(tmp_path: Path) -> None:
         assert not await told_after(signal.SIGTERM, loses_log=False)
 
 
-async def test_a_copy_of_the_file_alone_is_told_and_a_backup_is_not(tmp_path: Path) -> None:
+async def test_only_a_copy_without_its_log_is_reported_at_start(tmp_path: Path) -> None:
     """While a gateway uses it the file lacks what its log has."""
     store, copy, backup = (tmp_path / name for name in ("gateway.db", "copy.db", "backup.db"))
     async with GatewayProcess(json.dumps({"store": f"sqlite:///{store}"})) as gateway:

@@ -94,7 +94,7 @@ async def failed_twice(client: Client, disk: Disk, what: int, door: str) -> tupl
 
 @pytest.mark.parametrize("what", [SYNC, WRITE])
 @pytest.mark.parametrize("door", ["response, streamed", "response, WebSocket"])
-async def test_a_response_told_as_failed_is_found_so(tmp_path: Path, door: str, what: int) -> None:
+async def test_failed_response_stays_failed_after_recovery_and_restart(tmp_path: Path, door: str, what: int) -> None:
     """While the store still fails, once it works, and after a restart. Its call did not run."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane:
@@ -124,7 +124,7 @@ async def test_a_response_without_an_end_comes_to_one(tmp_path: Path, what: int)
         assert lane.done("one") == 0
 
 
-async def test_a_response_told_as_failed_stays_deleted(tmp_path: Path) -> None:
+async def test_deleted_failed_response_stays_deleted_after_restart(tmp_path: Path) -> None:
     """Its end, which the store takes later, does not bring it back; neither does its run."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane:

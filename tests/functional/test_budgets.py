@@ -93,7 +93,7 @@ async def test_a_store_that_cannot_be_read_at_a_start_lets_no_budget_be_used(
         assert len(ring.upstream.requests) == 2
 
 
-async def test_a_budget_that_a_reload_brings_has_what_was_used_before(tmp_path: Path) -> None:
+async def test_budget_added_by_a_reload_counts_earlier_usage(tmp_path: Path) -> None:
     """From the first request after it on."""
     place = tmp_path / "gateway.db"
     await put(place, SPENT)

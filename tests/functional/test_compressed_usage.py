@@ -134,7 +134,7 @@ async def test_what_is_not_decoded_at_an_orderly_end_is_counted(tmp_path: Path) 
             assert await rows(gateway) == {MODEL: told(1)}
 
 
-async def test_a_client_that_leaves_does_not_hide_what_came() -> None:
+async def test_usage_of_a_cut_answer_survives_a_client_disconnect() -> None:
     """The rest of a cut answer is decoded, and estimated."""
     long = growing(8, 120.0)
     async with through(says(long), usage={"enabled": True}) as (gateway, _):

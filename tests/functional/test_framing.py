@@ -49,7 +49,7 @@ async def test_other_versions_are_505(version: bytes) -> None:
     assert (response.status, error_of(response)["code"], response.version) == (505, "http_version", b"HTTP/1.1")
 
 
-async def test_http_2_and_tls_are_told_at_once() -> None:
+async def test_http_2_and_tls_openings_are_refused_at_once() -> None:
     """A client that speaks something else does not wait for a deadline."""
     for beginning in (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

@@ -190,7 +190,7 @@ async def test_the_clients_credential_goes_beside_the_gateways_key() -> None:
         ([b"Authorization: Bearer other-scope"], 403, "scope_missing"),
     ],
 )
-async def test_who_may_not_come_in_reaches_no_upstream(lines: list[bytes], status: int, code: str) -> None:
+async def test_refused_client_reaches_no_upstream(lines: list[bytes], status: int, code: str) -> None:
     """The connection goes on: the next request with a good key is served, by the same rules."""
     keys = [key(), key("other-scope", name="second", scopes=("context",))]
     async with through(upstream={"api_key": "sk-up"}, keys=keys) as (gateway, upstream), client_of(gateway) as client:

@@ -106,7 +106,7 @@ async def test_a_client_that_does_not_read_is_noticed_when_it_leaves() -> None:
         left.within(NOTICED_S)
 
 
-async def test_a_client_whose_upload_is_stuck_is_noticed_when_it_resets() -> None:
+async def test_client_reset_is_noticed_while_its_upload_is_stuck() -> None:
     """While the upstream does not read, neither does the gateway; so it looks. (A FIN would wait behind the body.)"""
     done = asyncio.Event()
 

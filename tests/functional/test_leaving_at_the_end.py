@@ -109,7 +109,7 @@ async def test_the_answer_counts_as_whole(parts: list[bytes], how: str, is_meter
     assert [usage.cut for usage in heard.usage] == [False] * (3 * is_metered)
 
 
-async def test_the_tokens_are_those_of_the_whole_answer() -> None:
+async def test_client_leaving_at_the_last_event_keeps_full_token_counts() -> None:
     """The last event of a Response says them."""
     upstream, heard = Parts(STREAMS["response"]), Heard()
     async with assembled(upstream.script, recorded=heard) as lane:

@@ -261,7 +261,7 @@ async def test_the_body_of_a_page_request_is_its_own() -> None:
         assert [request.raw_body for request in upstream.requests] == [b"", b""]
 
 
-async def test_the_rest_of_a_body_that_nobody_reads_is_no_request() -> None:
+async def test_unread_rest_of_a_body_is_not_a_request() -> None:
     """The answer comes at once; what then comes of the body is dropped, and the connection goes on behind it."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         await client.send(own(b"/health/live", b"Content-Length: 1000", method=b"POST") + b"x" * 10)

@@ -211,7 +211,7 @@ async def test_an_error_answer_is_the_bytes_that_came_whatever_the_key(key: str)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_key_of_ours_is_overwritten_in_error_bodies_only(chunked: bool) -> None:
+async def test_upstream_key_is_masked_only_in_error_bodies(chunked: bool) -> None:
     """An upstream that repeats what it refuses does not give our key away; its head stays as it came."""
     key = "sk-proj-0123456789abcdefghij"
     raw = answer(401, f"bad key {key}".encode(), [("WWW-Authenticate", "Bearer")], chunked=chunked)
@@ -220,7 +220,7 @@ async def test_a_key_of_ours_is_overwritten_in_error_bodies_only(chunked: bool) 
 
 
 @pytest.mark.parametrize(("status", "length", "kept"), [(204, "0", True), (204, "5", False), (304, "0", True)])
-async def test_a_length_where_there_is_no_body(status: int, length: str, kept: bool) -> None:
+async def test_bodiless_response_keeps_only_a_zero_content_length(status: int, length: str, kept: bool) -> None:
     """0 has one reading and goes on as it came; any other would make a client wait for a body."""
     raw = answer(status, b"", [("Content-Length", length), ("X", "y")])
     async with through(serve(raw)) as (gateway, _):

@@ -299,7 +299,7 @@ async def play(gateway: LocalGateway, variant: bytes) -> int:
         return bytes(client.received).count(b"HTTP/1.1 200 ")
 
 
-async def test_nobody_sees_two_requests_where_the_gateway_saw_one() -> None:
+async def test_every_parser_reads_the_same_requests_as_the_gateway() -> None:
     """Refused, or forwarded so that every reader agrees."""
     everything = variants()
     assert len(everything) >= 5000

@@ -46,7 +46,7 @@ async def test_bytes_behind_an_answer_go_nowhere(raw: bytes, passed: bytes, apar
         b"HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n",
     ],
 )
-async def test_what_comes_unasked_is_given_to_nobody(stray: bytes) -> None:
+async def test_unsolicited_upstream_bytes_reach_no_client(stray: bytes) -> None:
     """Bytes on an idle pooled connection end it; the next request has its own answer from another one."""
     go, gone = asyncio.Event(), asyncio.Event()
 

@@ -40,7 +40,7 @@ async def test_a_websocket_goes_through_byte_for_byte() -> None:
         (b"Upgrade: websocket", b"Connection: X-Hop, upgrade", b"X-Hop: 1"),
     ],
 )
-async def test_a_websocket_may_be_asked_for_in_several_ways(lines: tuple[bytes, ...]) -> None:
+async def test_websocket_upgrade_accepts_header_variants(lines: tuple[bytes, ...]) -> None:
     """Case, order and company do not matter; what Connection nominates besides ends here."""
     async with through(echo) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get(b"/v1/realtime", *lines, *WEBSOCKET[2:]))
@@ -130,7 +130,7 @@ async def test_what_was_sent_before_an_end_arrives(direction: str) -> None:
         await upstream.wait_open(0)
 
 
-async def test_the_last_bytes_to_a_client_that_said_its_own_arrive() -> None:
+async def test_half_closed_client_receives_the_last_buffered_bytes() -> None:
     """Both have sent FIN while the gateway still holds bytes for the client: they are delivered."""
     sent = 0
 
@@ -294,7 +294,7 @@ NOT_WEBSOCKET = {
 
 
 @pytest.mark.parametrize("request_", NOT_WEBSOCKET.values(), ids=NOT_WEBSOCKET)
-async def test_other_upgrades_are_not_asked_for(request_: bytes) -> None:
+async def test_other_upgrade_headers_are_not_forwarded(request_: bytes) -> None:
     """The upstream sees an ordinary request; bytes behind it are the next one, never part of it (CVE-2026-2833)."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         await client.send(request_ + SMUGGLED)

@@ -62,7 +62,7 @@ async def writes_no_http(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-async def test_tls_to_a_plain_port_says_what_to_write(lane: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tls_to_a_plain_port_reports_the_wrong_scheme(lane: str, caplog: pytest.LogCaptureFixture) -> None:
     """OpenSSL's own words (WRONG_VERSION_NUMBER) tell nobody that the scheme is wrong."""
     async with through(speaks_plainly) as (_, upstream), LocalGateway(to(upstream.port, scheme="https")) as gateway:
         message = error_of(await ask(gateway, LANES[lane]))["message"]
@@ -108,7 +108,7 @@ async def test_an_answer_that_is_cut_is_logged(caplog: pytest.LogCaptureFixture)
         assert "in the middle of an answer" in str(warnings(caplog)[0]["cause"])
 
 
-async def test_what_works_and_what_a_client_got_wrong_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_upstream_404_and_client_errors_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Neither an upstream's 404 nor a client's bad request is a failure of the upstream."""
     async with through(serve(answer(404, b"no such model"))) as (gateway, _):
         assert (await ask(gateway, LANES["passthrough"])).status == 404

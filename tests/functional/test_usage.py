@@ -157,7 +157,7 @@ async def usage_of(gateway: LocalGateway, by: str = "day") -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.soak)])
-async def test_the_sums_are_those_of_the_upstream(count: int) -> None:
+async def test_recorded_usage_sums_match_the_upstream_counts(count: int) -> None:
     """Of mixed requests on eight connections: whole, streamed, compressed, cut, refused, of four APIs."""
     upstream = Counting()
     async with through(upstream, usage={"enabled": True}) as (gateway, _):

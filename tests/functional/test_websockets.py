@@ -182,7 +182,7 @@ NO_HANDSHAKE = {
 
 
 @pytest.mark.parametrize("request_", NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
-async def test_what_is_no_handshake_is_an_error(request_: bytes) -> None:
+async def test_invalid_websocket_handshake_is_answered_with_400(request_: bytes) -> None:
     """400 that says what is expected, repeating nothing; what follows is a request, and is answered."""
     page = Page()
     async with talking(page.answer) as gateway, gateway.client() as client:

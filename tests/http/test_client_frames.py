@@ -96,7 +96,7 @@ def test_the_pieces_of_a_message_count_together() -> None:
     assert frames.done() == ends and not frames.waits
 
 
-def test_a_message_of_its_own_is_not_held_back() -> None:
+def test_single_message_over_the_limit_is_passed_on_unbuffered() -> None:
     """The reader refuses a message that is too long: nothing would ever make room for it."""
     frames, long = ClientFrames(limit_bytes=10, most=5), frame(TEXT, bytes(100))
     assert frames.feed(long) == long and not frames.waits

@@ -59,13 +59,13 @@ def test_the_answer_to_head_is_the_head_alone() -> None:
     assert whole == head + error_body(error, request_id=REQUEST_ID) and head.endswith(b"\r\n\r\n")
 
 
-def test_a_client_is_told_when_to_come_back() -> None:
+def test_error_response_carries_a_retry_after_header() -> None:
     """In whole seconds, at most 60: SDKs ignore longer ones."""
     error = GatewayError("overloaded", "Too much at once.", retry_after_s=1)
     assert fields_of(error_answer(error, request_id=REQUEST_ID, close=False))[b"retry-after"] == b"1"
 
 
-def test_a_client_without_a_key_is_told_how_to_send_it() -> None:
+def test_unauthorized_response_names_the_bearer_scheme() -> None:
     """RFC 9110 section 11.6.1: a 401 names the scheme."""
     for code in ("missing_api_key", "invalid_api_key"):
         answer = error_answer(GatewayError(code, "No."), request_id=REQUEST_ID, close=False)

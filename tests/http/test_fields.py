@@ -92,7 +92,7 @@ def test_a_name_is_a_token() -> None:
         (b"", "header line 1 is not 'name: value'"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(section: bytes, complaint: str) -> None:
+def test_field_error_names_the_line_and_reason(section: bytes, complaint: str) -> None:
     """F7, F16, F17, F32: the text tells which line and why, and repeats no byte of it."""
     with pytest.raises(FieldError) as told:
         parse_fields(section)
@@ -129,7 +129,7 @@ def test_the_section_may_stand_behind_a_start_line() -> None:
         *(b"X-Gateway-Key", b"X-Context-Mode", b"x-context-anything", b"Proxy-Authorization", b"Content-Range"),
     ],
 )
-def test_a_trailer_cannot_change_what_the_message_means(name: bytes) -> None:
+def test_trailer_with_framing_or_credential_field_is_rejected(name: bytes) -> None:
     """F12: framing, routing, credentials and content format belong to the head."""
     with pytest.raises(FieldError, match=r"a trailer carries a field that is not allowed there") as told:
         check_trailers(b"X-Sum: 1\r\n" + name + b": " + CANARY + b"\r\n\r\n")
@@ -169,7 +169,7 @@ def test_list_members_are_gathered_over_lines_in_lower_case() -> None:
     assert members(()) == []
 
 
-def test_connection_ends_fields_but_not_those_that_give_the_message_its_meaning() -> None:
+def test_connection_header_cannot_nominate_protected_fields_as_hop_by_hop() -> None:
     """RFC 9110 section 7.6.1, without letting a client nominate away Host, credentials or framing."""
     protected = [b"host", b"authorization", b"content-length", b"content-type", b"transfer-encoding", b"x-api-key"]
     assert get_hop_fields([*protected, b"x-gateway-key", b"set-cookie", b"x-hop", b"close"]) == {b"x-hop", b"close"}

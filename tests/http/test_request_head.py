@@ -37,7 +37,7 @@ def refusal(raw: bytes, limits: HeadLimits = LIMITS) -> tuple[int, str]:
 # What is accepted.
 
 
-def test_a_request_is_told_as_it_came() -> None:
+def test_parsed_request_head_preserves_the_original_bytes() -> None:
     """P2, P16, P18: target, names, order, repeats and white space are the client's; nothing is added."""
     target = b"/v1//a/../b/%2e%2E/%7E%41;p=1?q=a%20b+c&&x=%zz&e="
     raw = asking(b"POST %b HTTP/1.1" % target, b"x-low:1", b"ETag:  2 ", b"Set-Cookie: a", b"Set-Cookie: b")

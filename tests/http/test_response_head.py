@@ -48,7 +48,7 @@ def is_refused(raw: bytes) -> bool:
 # Reading.
 
 
-def test_an_answer_is_told_as_it_came() -> None:
+def test_forwarded_response_head_preserves_the_original_bytes() -> None:
     """P17, P18: names, order, case and repeats stay; nothing is invented."""
     raw = ok(b"X-Mixed-Case: 1", b"x-low:2 ", b"ETag: \xe9", b"Set-Cookie: a", b"Set-Cookie: b", b"Content-Length: 2")
     head = read(raw)
@@ -254,7 +254,7 @@ def test_hop_by_hop_fields_end_here() -> None:
     assert forwarded(raw) == ok(b"A:  1", b"Content-Length: 3", b"Trailer: t", b"Z: 2\t")
 
 
-def test_a_client_is_told_when_its_connection_ends() -> None:
+def test_forwarded_head_carries_one_connection_close_when_closing() -> None:
     """One `Connection: close`, at the end."""
     assert forwarded(ok(b"A: 1", b"Connection: close"), close=True) == ok(b"A: 1", b"Connection: close")
     assert forwarded(ok(b"A: 1")) == ok(b"A: 1")

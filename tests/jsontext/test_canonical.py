@@ -89,7 +89,7 @@ def test_a_definition_is_all_its_parts() -> None:
     assert definition_sha256("t", "d", shuffled(schema)) in hashes
 
 
-def test_of_a_server_counts_what_it_says_counts() -> None:
+def test_server_tool_hash_depends_on_the_command_not_the_definition() -> None:
     """Not the spelling of its definition, which may differ at each start."""
     assert definition_sha256("t", "d", {}, server="npx a") == definition_sha256("t", "e", {"a": 1}, server="npx a")
     assert definition_sha256("t", "d", {}, server="npx a") != definition_sha256("t", "d", {}, server="npx b")

@@ -75,7 +75,7 @@ def test_what_has_no_one_reading_is_refused(text: str, reason: str) -> None:
         ('{"' + "a" * 300 + '": NaN}', "a" * 200),
     ],
 )
-def test_an_error_has_the_place_of_what_no_json_holds(text: str, place: str) -> None:
+def test_parse_error_reports_the_path_of_the_invalid_value(text: str, place: str) -> None:
     """As far as it is known, and not at any length."""
     with pytest.raises(StrictJsonError) as failed:
         loads(text)
@@ -147,7 +147,7 @@ def test_the_quick_reading_is_the_thorough_one(text: str) -> None:
     assert either(lambda: read(text.encode())) == either(lambda: loads(text))
 
 
-def test_a_repeated_key_is_an_error_of_its_own() -> None:
+def test_repeated_key_raises_a_separate_error_type() -> None:
     """Whoever judges a text can tell it from what is no JSON at all."""
     with pytest.raises(RepeatedKeyError):
         loads('{"a": {"b": 1, "b": 2}}')

@@ -62,7 +62,7 @@ def test_texts_are_no_values() -> None:
         assert not holds_more(json.dumps([text, "b"]).encode(), 10)
 
 
-def test_what_is_no_json_is_counted_all_the_same() -> None:
+def test_value_count_accepts_invalid_json_without_failing() -> None:
     """It never fails: the parser says what is wrong."""
     for content in (b"", b"\\", b'"' * 100_001, b"\xff" * 100_000, b'"\\'):
         assert holds_more(content, VALUES_LIMIT) is False
@@ -92,7 +92,7 @@ def test_what_was_read_has_as_many_values_as_its_text(value: Any) -> None:
 
 
 @given(st.lists(st.text('{}[]",:\\n 1', max_size=20)))
-def test_the_outline_of_a_text_is_what_stands_outside_of_its_strings(strings: list[str]) -> None:
+def test_outline_contains_only_text_outside_of_strings(strings: list[str]) -> None:
     """Wherever it is cut, so that no step takes longer than a piece."""
     content = json.dumps({"a": strings}).encode()
     expected = b'{"": [' + b", ".join([b'""'] * len(strings)) + b"]}"

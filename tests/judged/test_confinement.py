@@ -118,7 +118,7 @@ def _connect(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize("act", [_write_fifo, _read_fifo, _send_datagram, _connect])
-def test_the_arena_tells_what_reached_it(act: Callable[[Arena], None], tmp_path: Path) -> None:
+def test_arena_reports_each_outside_access_once(act: Callable[[Arena], None], tmp_path: Path) -> None:
     """Bytes in a FIFO, fewer bytes in a FIFO, a datagram, a connection: once each."""
     with Arena(tmp_path / "arena") as arena:
         act(arena)

@@ -118,7 +118,7 @@ async def test_two_hundred_thousand_statements_of_postgresql(server: str) -> Non
 
 
 @pytest.mark.parametrize("guilty", ["DELETE FROM t WHERE a = 2", "SELECT effect(1)", "PRAGMA user_version = 7"])
-async def test_the_bench_sees_what_a_statement_does(tmp_path: Path, guilty: str) -> None:
+async def test_bench_detects_statement_effects(tmp_path: Path, guilty: str) -> None:
     """It would notice a judge that lets such through."""
     async with sqlite(tmp_path) as bench:
         before = await bench.full.state()
@@ -143,7 +143,7 @@ GUILTY = (
 
 
 @pytest.mark.postgres
-async def test_the_bench_sees_what_a_statement_does_to_postgresql(server: str) -> None:
+async def test_bench_detects_statement_effects_on_postgresql(server: str) -> None:
     """It would notice a judge that lets such through."""
     async with postgresql(server) as bench:
         for guilty in GUILTY:

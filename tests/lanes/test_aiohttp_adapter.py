@@ -323,7 +323,7 @@ async def test_a_101_hands_the_connection_over() -> None:
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the page ends"])
-async def test_who_listens_takes_no_place_of_a_request(*, leaves: bool) -> None:
+async def test_open_event_stream_does_not_count_against_the_concurrency_limit(*, leaves: bool) -> None:
     """While an event stream of our own is open, `limits.concurrent` counts it out; afterwards as before."""
     over = asyncio.Event()
 
@@ -348,7 +348,7 @@ async def test_who_listens_takes_no_place_of_a_request(*, leaves: bool) -> None:
         assert lane.listener.listening == 0
 
 
-async def test_an_expectation_is_no_101() -> None:
+async def test_websocket_upgrade_ignores_expect_100_continue() -> None:
     """It is not answered: nobody reads a body here."""
 
     async def page(request: web.Request) -> web.StreamResponse:

@@ -57,7 +57,7 @@ def test_after_a_quiet_minute_there_are_lines_again(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == LINES
 
 
-def test_what_is_left_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_key_failures_are_logged_once_at_close(caplog: pytest.LogCaptureFixture) -> None:
     """Of a worker; once."""
     wrong = WrongKeys(clock=ManualClock())
     refuse(wrong, LINES + 2)

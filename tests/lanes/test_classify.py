@@ -36,7 +36,7 @@ def test_what_merely_resembles_an_own_route_is_not_one(target: bytes) -> None:
 @pytest.mark.parametrize(
     "target", [b"/v1/system-prompts/x", b"/v1/system-prompts/x/enhanced?y", b"/v1/system-prompts/"]
 )
-def test_everything_below_the_system_prompts_is_ours(target: bytes) -> None:
+def test_paths_below_system_prompts_are_classified_as_own(target: bytes) -> None:
     """The pages of single prompts, whatever their ids; the prefix counts as written."""
     for method in (b"GET", b"PUT", b"DELETE"):
         assert lane(target, b"X-Context-Mode: passthrough", method=method) == "own"
@@ -44,7 +44,7 @@ def test_everything_below_the_system_prompts_is_ours(target: bytes) -> None:
 
 
 @pytest.mark.parametrize("target", [b"/console", b"/console/", b"/console/runs/run_1?from=2", b"/console/static/x.css"])
-def test_the_console_is_ours_where_it_is_served(target: bytes) -> None:
+def test_console_paths_are_own_only_when_the_console_is_served(target: bytes) -> None:
     """Where it is off, moved to another address, or an upstream has its path, nothing below it is ours either."""
     own = OWN | {b"/console"}
     assert lane(target, b"X-Context-Mode: context", own=own, method=b"GET") == "own" and lane(target) == "passthrough"
@@ -53,7 +53,7 @@ def test_the_console_is_ours_where_it_is_served(target: bytes) -> None:
 
 
 @pytest.mark.parametrize("target", [b"/mcp/services/x", b"/mcp/services/x/tools?y", b"/mcp/services/"])
-def test_everything_below_the_services_is_ours_where_they_are(target: bytes) -> None:
+def test_mcp_service_paths_are_own_only_when_configured(target: bytes) -> None:
     """Where they moved to another address, or an upstream has their path, nothing below them is ours either."""
     own = OWN | {b"/mcp/services"}
     assert lane(target, b"X-Context-Mode: passthrough", own=own) == "own" and lane(target) == "passthrough"

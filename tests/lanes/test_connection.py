@@ -149,7 +149,7 @@ async def test_a_client_that_reads_slowly_is_not_ended() -> None:
         assert dict(lane.metrics.deadlines) == {"write": 1}
 
 
-async def test_too_many_connections_are_told_so() -> None:
+async def test_connection_over_the_limit_gets_503_with_retry_after() -> None:
     """503 with Retry-After at once, before anything was read; the others go on."""
     async with assembled(limits=AcceptLimits(connections=2)) as lane, lane.client() as one, lane.client() as two:
         await accepted(lane, 2)

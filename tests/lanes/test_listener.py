@@ -118,7 +118,7 @@ async def test_draining_ends_visibly_at_its_limit() -> None:
         await lane.upstream.wait_open(0)
 
 
-async def test_a_request_without_an_answer_is_told_to_come_again() -> None:
+async def test_unanswered_requests_get_503_with_retry_after_when_draining_ends() -> None:
     """At the limit of draining, by a whole 503. Its client may be sending its body still."""
     post = GET.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 10\r\n\r\n") + b"half"
     async with assembled(Gate()) as lane, lane.client() as client, lane.client() as sending:
@@ -201,7 +201,7 @@ async def test_stop_may_be_called_again() -> None:
         await lane.upstream.wait_open(0)
 
 
-async def test_the_gauges_tell_what_is_open() -> None:
+async def test_gauges_count_open_connections_requests_and_pool_states() -> None:
     """Connections, requests by lane, pool by state."""
     gate = Gate()
     async with assembled(gate) as lane, lane.client() as client:
@@ -253,7 +253,7 @@ async def test_paused_connections_are_looked_after(how: str) -> None:
         assert not lane.listener.paused
 
 
-async def test_who_comes_after_the_end_is_sent_away() -> None:
+async def test_connection_after_listener_stop_is_closed() -> None:
     """Such as a page of the console that connects again while the console ends."""
     async with assembled(serve(lambda _: ok())) as lane:
         lane.listener.stop()

@@ -226,7 +226,7 @@ def test_what_was_found_out_about_a_head_is_shared() -> None:
     assert context_head(way_in, raw.replace(b"X: 1", b"X: 2"))[0].derived == {}
 
 
-def test_heads_of_strangers_and_of_pages_take_no_room() -> None:
+def test_only_authenticated_context_lane_heads_are_cached() -> None:
     """Only those with a key, for the context lane."""
     way_in = router(endpoint(), keys=keyring("k", scopes=["context"]))
     raw = HEAD.replace(b"/v1/x", b"/context/v1/chat/completions") + b"\r\nX-Gateway-Key: "

@@ -129,12 +129,12 @@ def test_a_base_path_replaces_the_prefix(prefix: bytes, base: bytes, target: byt
         (b"*", b"*"),
     ],
 )
-def test_a_base_url_without_v1_is_served_as_what_was_meant(target: bytes, meant: bytes) -> None:
+def test_api_path_without_v1_prefix_resolves_to_its_v1_path(target: bytes, meant: bytes) -> None:
     """Every path of the API, and nothing else; what follows is kept byte for byte."""
     assert resolve_alias(target) == meant
 
 
-def test_the_path_is_what_stands_before_the_query() -> None:
+def test_path_is_the_raw_target_before_the_query() -> None:
     """Raw."""
     assert get_path(b"/a%3Fb;c?d?e") == b"/a%3Fb;c" and get_path(b"/a?") == get_path(b"/a") == b"/a"
 

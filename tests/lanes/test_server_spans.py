@@ -9,7 +9,7 @@ from gateway.lanes.server_spans import get_failure_type, get_span_method
 PARENT = f"traceparent: {TRACEPARENT}".encode()
 
 
-async def test_a_page_has_a_span_and_what_monitors_ask_has_none() -> None:
+async def test_tracing_covers_api_pages_but_not_health_metrics_or_console() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         for path in (b"/health/live", b"/metrics", b"/", b"/console"):
             await ask(gateway, get(path, PARENT))
@@ -66,7 +66,7 @@ async def test_a_failed_page_and_an_odd_method_have_closed_words() -> None:
         assert odd.attributes["http.request.method"] == "_OTHER"
 
 
-async def test_a_path_of_a_client_is_no_name_of_a_span() -> None:
+async def test_unknown_client_path_is_not_used_as_span_name() -> None:
     """It ends like one at which a model answers, and there is no such page."""
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, post(b"{}", b"/context/made-up/v1/chat/completions", b"Content-Type: application/json"))

@@ -43,7 +43,7 @@ async def joined(lane: Lane, client: Peer) -> WebSocketTransaction:
     return transaction
 
 
-async def test_the_goodbye_is_said_once() -> None:
+async def test_draining_sends_the_close_frame_once() -> None:
     """However often draining looks."""
     async with assembled(pages=page_of(listens)) as lane, lane.client() as client:
         transaction = await joined(lane, client)
@@ -166,7 +166,7 @@ async def test_nothing_outlives_a_client_that_left(how: str) -> None:
         await until(gone)
 
 
-async def test_a_protocol_error_is_told_to_the_page() -> None:
+async def test_protocol_error_reaches_the_page_as_an_error_message() -> None:
     """As a message of its own kind: who reads `data` must look at `type` first."""
     kinds: list[WSMsgType] = []
 

@@ -27,7 +27,7 @@ TEAM = Allowance(requests_per_minute=10**6)
         (b"", None),
     ],
 )
-def test_a_request_may_use_what_it_says(body: bytes, guess: int | None) -> None:
+def test_token_estimate_adds_max_tokens_to_the_body_size(body: bytes, guess: int | None) -> None:
     """On top of a token for four of its bytes."""
     assert estimate_request_tokens(body, 100) == guess
 
@@ -113,7 +113,7 @@ def test_a_place_suits_requests_that_reserve_the_same(used: int) -> None:
             assert fits is (place.reserved == max(length // 4, meter.expected)), length
 
 
-def test_meters_that_nobody_uses_are_gone_at_once() -> None:
+def test_unused_meters_are_freed_without_garbage_collection() -> None:
     """Not when the collector comes."""
     workers = Workers()
     limiter, meters = workers.limiters[0], []

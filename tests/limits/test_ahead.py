@@ -73,7 +73,7 @@ moves = st.tuples(st.sampled_from(("wait", "look")), st.sampled_from((1, 3, 40, 
 
 @settings(max_examples=60)
 @given(st.lists(st.one_of(admits, ends, moves), max_size=40))
-def test_a_worker_alone_admits_what_one_with_others_does(done: list[tuple[str, int, int | None]]) -> None:
+def test_single_worker_admits_the_same_as_one_of_several(done: list[tuple[str, int, int | None]]) -> None:
     """With others it looks each time. Other numbers of requests and tokens, two rules, and figures that change."""
     alone, beside = Worker(1), Worker(2)
     for what, number, tokens in done:
@@ -142,7 +142,7 @@ class StoppedClock(ManualClock):
         return now_s
 
 
-def test_a_worker_that_was_stopped_within_a_look_sees_what_others_did() -> None:
+def test_worker_paused_during_a_check_counts_other_workers_reservations() -> None:
     """It looks by the tick in which it was stopped, and another has filled the limit in the next ones."""
     workers = Workers(2)
     clock = StoppedClock(workers.clock())
@@ -161,7 +161,7 @@ def test_a_worker_that_was_stopped_within_a_look_sees_what_others_did() -> None:
         stopped.reserve(stopped.of_caller(who))
 
 
-def test_a_worker_that_stops_gives_back_what_it_has_ahead() -> None:
+def test_idle_worker_returns_its_batched_reservations() -> None:
     """Within a few seconds, so that others can have it."""
     workers = Workers(2)
     who = caller(requests_per_minute=200_000, concurrent=200_000)

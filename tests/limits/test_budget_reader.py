@@ -135,7 +135,7 @@ async def test_patterns_of_models_that_are_new_are_read() -> None:
     assert sums(budgets, "model", "*")[0] == 10
 
 
-async def test_what_has_no_budget_is_not_read_until_somebody_asks() -> None:
+async def test_sums_of_an_unlisted_key_are_read_on_demand() -> None:
     """Such as a key that ended while its run goes on."""
     store = await _store(used("2026-11-26", 10), used("2026-11-26", 7, key="other"))
     budgets, other = in_dollars(), key_id("team", "other")
@@ -151,7 +151,7 @@ async def test_what_has_no_budget_is_not_read_until_somebody_asks() -> None:
     assert budgets.obstacle("key", other, ALL) is None and sums(budgets, "key", other)[0] == 7
 
 
-async def test_sums_are_those_of_now_for_the_first_one_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_read_includes_new_keys_and_current_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago the start was, and also of a key that was made since."""
     monkeypatch.setattr(budget_reader, "EVERY_S", 0.01)
     store = await _store(used("2026-11-26", 10))

@@ -25,7 +25,7 @@ def test_what_was_used_counts_for_a_minute_and_at_most_a_tick_longer():
     assert (counter.get_used("requests", BEGAN_S + 60.25), counter.get_used("tokens", BEGAN_S + 60.25)) == (0, 0)
 
 
-def test_all_workers_see_what_each_of_them_used():
+def test_every_worker_counts_the_usage_of_all_workers():
     _, (first, second) = began(2)
     first.take(1, 3, BEGAN_S)
 
@@ -41,7 +41,7 @@ def test_more_than_fits_is_counted_as_the_most():
     assert counter.take(0, 10, BEGAN_S) == (0, 0, MOST)
 
 
-def test_a_correction_changes_what_was_counted_then():
+def test_correction_applies_to_the_tick_of_the_original_count():
     clock, (counter,) = began()
     counter.take(2, 100, BEGAN_S)
     then = counter.tick
@@ -52,7 +52,7 @@ def test_a_correction_changes_what_was_counted_then():
     assert counter.get_used("tokens", BEGAN_S + 60.25) == 0
 
 
-def test_of_what_has_left_the_window_only_more_than_was_thought_counts():
+def test_correction_after_the_window_counts_only_increases():
     clock, (counter,) = began()
     counter.take(0, 100, BEGAN_S)
     then = counter.tick
@@ -108,7 +108,7 @@ class Stopped:
         return value
 
 
-def test_a_worker_looks_again_at_what_others_did_when_it_takes_places_ahead():
+def test_batched_reservation_rechecks_usage_of_other_workers():
     """It was stopped between its look and that, and another has filled the limit meanwhile."""
     memory, most = SharedCounters(places=2), (10**6, 1000, 10**6)
     number = memory.hold("key ci", place=0, now_s=0.0)
@@ -147,7 +147,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_any_order_of_workers_and_times_gives_what_a_plain_list_gives(steps):
+def test_counts_match_a_plain_list_for_any_operation_order(steps):
     (clock, workers), added = began(3), []
     for place, amount, later_s in steps:
         clock.advance(later_s)

@@ -53,7 +53,7 @@ async def test_a_look_keeps_no_counter() -> None:
     assert fullest(limited, meters=meters, budgets=in_dollars(), now_s=clock())["tenant", "concurrent"] == 0
 
 
-async def test_budgets_count_what_was_read_of_them() -> None:
+async def test_fullest_limits_include_budgets_read_from_the_store() -> None:
     """Also of what this worker never used; a budget of nothing is full."""
     budgets = in_dollars()
     spent = BudgetSums(tokens_day=30, tokens_month=90, cost_day=0.5, cost_month=2.0)

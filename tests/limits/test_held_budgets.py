@@ -94,7 +94,7 @@ def test_what_was_used_counts_until_it_is_stored_and_read() -> None:
     assert len(fill(workers, 1)) == 6
 
 
-def test_a_read_takes_what_was_stored_before_it() -> None:
+def test_budget_read_replaces_usage_stored_before_it() -> None:
     """What is stored while it reads may be in the sums or not, and counts."""
     workers = Workers(2)
     for hold in fill(workers, most=4):
@@ -187,7 +187,7 @@ def test_a_body_that_grows_holds_more() -> None:
     assert len(fill(workers, **plain, **LIMITS)) == 6
 
 
-def test_a_body_that_grows_beyond_what_others_leave_is_refused() -> None:
+def test_growing_body_beyond_the_remaining_budget_is_refused() -> None:
     """One that is alone goes on: a budget lets its last request in, however long that is."""
     workers = Workers(2)
     limiter = workers.limiters[0]

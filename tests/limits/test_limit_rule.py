@@ -28,7 +28,7 @@ def over(one: LimitRule) -> Over | None:
         Reservation([RulePlaces(one.meter, one.meter.tick)]).close(LIMITED)
 
 
-def test_the_mean_follows_what_requests_use() -> None:
+def test_mean_tokens_follow_the_usage_of_requests() -> None:
     """It is that of the first sixteen. Each further one is a sixteenth of it, however many are learnt at once."""
     one = rule(tokens_per_minute=10_000).meter
     one.learn(160, 1)

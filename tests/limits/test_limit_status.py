@@ -11,7 +11,7 @@ from gateway.testing.clock import ManualClock
 from .limiting import BEGAN_S, in_dollars
 
 
-def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
+def test_usage_list_reports_each_configured_limit_with_its_usage() -> None:
     budgets = in_dollars()
     budgets.replace({("tenant", "t"): BudgetSums(tokens_day=7)}, names=[("tenant", "t")], currency="USD")
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).get_meter("tenant", "t")

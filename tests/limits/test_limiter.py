@@ -90,7 +90,7 @@ def test_tokens_are_reserved_by_the_mean_and_corrected() -> None:
     assert error.fields["x-ratelimit-limit-tokens"] == "1000"
 
 
-def test_a_first_burst_is_no_way_around_a_limit_of_tokens() -> None:
+def test_first_burst_does_not_bypass_a_token_limit() -> None:
     """While none has told what it used, each counts as a usual one. It may soon be known, so a client waits shortly."""
     workers, key = Workers(), {"tokens_per_minute": 8 * USUAL}
     holds = [admitted(workers, key=key, tokens=10) for _ in range(8)]
@@ -178,7 +178,7 @@ def test_refusals_are_counted_and_logged_once_a_minute(caplog: pytest.LogCapture
     assert caplog.messages == ["the limit requests_per_minute: 1 of the key 'ci' is reached, and refuses requests"]
 
 
-def test_all_workers_see_whose_requests_were_refused_and_by_which_limit() -> None:
+def test_all_workers_report_refusals_per_key_and_limit() -> None:
     """Also those of a worker that is gone. Keys of the same name in two tenants are two."""
     workers, key = Workers(2), {"requests_per_minute": 1, "tokens_per_minute": 100}
     admitted(workers, key=key, tokens=100)

@@ -28,7 +28,7 @@ def test_durations_are_written_as_openai_does(seconds: float, text: str) -> None
     assert duration(seconds) == text
 
 
-def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
+def test_ratelimit_headers_report_the_rule_with_least_room() -> None:
     wide, narrow = rules(Allowance(requests_per_minute=100), Allowance(requests_per_minute=5, tokens_per_minute=50))
     narrow.meter.take(1, 20, BEGAN_S)
     assert build_ratelimit_fields([wide, narrow], BEGAN_S + 10.0) == {
@@ -42,7 +42,7 @@ def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
     assert build_ratelimit_fields([], BEGAN_S) == {}
 
 
-def test_a_budget_is_no_reason_to_try_again() -> None:
+def test_exhausted_budget_error_has_no_retry_after() -> None:
     (one,) = rules(Allowance(cost_per_month=12.5))
     error = refusal(Over(one, "cost_per_month", None), [one], BEGAN_S)
     assert (error.code, error.facts.status, error.facts.type) == ("insufficient_quota", 429, "rate_limit_error")

@@ -30,7 +30,7 @@ class Held:
         return used[:3]
 
 
-def test_a_request_that_leaves_keeps_what_it_reserved_until_that_is_settled() -> None:
+def test_closed_request_keeps_its_reservation_until_settlement() -> None:
     held = Held()
     hold = held.taken()
     assert held.seen() == [1, USUAL, 1]  # no request has told yet what it used
@@ -59,7 +59,7 @@ def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
         assert held.seen() == other.seen()
 
 
-def test_rules_that_are_settled_together_learn_what_their_own_requests_used() -> None:
+def test_joint_settlement_updates_each_rule_with_its_own_usage() -> None:
     """Of two keys of a tenant, in one sum."""
     limiter = Workers(tenants={"team": LIMITS}).limiters[0]
     rules = [limiter.of_caller(caller(name, tokens_per_minute=10_000)) for name in ("large", "small")]

@@ -36,7 +36,7 @@ def test_many_names_all_have_numbers_of_their_own():
     assert numbers == [memory.hold(f"key {n}", place=0, now_s=0.0) for n in range(1000)]
 
 
-def test_a_name_has_no_number_once_there_is_no_room(monkeypatch):
+def test_full_shared_memory_assigns_no_number_to_a_new_name(monkeypatch):
     monkeypatch.setattr(shared_memory, "COUNTERS", 4)
     memory = SharedCounters(places=1)
 
@@ -45,7 +45,7 @@ def test_a_name_has_no_number_once_there_is_no_room(monkeypatch):
     assert memory.hold("a", place=0, now_s=0.0) is not None
 
 
-def test_a_killed_worker_leaves_what_it_used_and_its_successor_clears_what_it_had_under_way():
+def test_successor_of_killed_worker_keeps_usage_and_clears_inflight_requests():
     memory = SharedCounters(places=2)
     mine, other = counters(lambda: 101.0, memory=memory)
 

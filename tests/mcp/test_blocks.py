@@ -58,7 +58,7 @@ def test_what_is_not_is_noted_on_one_line(block: Any, note: str) -> None:
     assert blocks_of([TEXT, block, IMAGE]) == [TEXT, {"type": "text", "text": note}, IMAGE]
 
 
-def test_all_that_is_no_text_is_bounded() -> None:
+def test_non_text_content_is_bounded() -> None:
     """Together; a smaller block behind one that is too large goes on. So are the number of blocks and `_meta`."""
     half = {**IMAGE, "data": "AAAA" * (RESULT_BYTES // 7)}
     first, second, third = blocks_of([half, half, IMAGE])

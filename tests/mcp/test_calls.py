@@ -133,7 +133,7 @@ async def test_progress_gives_more_time() -> None:
     assert await Box(Wire(works), timeout=1).said() == "done"
 
 
-async def test_reports_of_progress_reach_who_waits() -> None:
+async def test_progress_notifications_reach_the_waiting_caller() -> None:
     """Each, as the server wrote it."""
     told: list[CallProgress] = []
 
@@ -224,7 +224,7 @@ async def test_the_time_of_a_call_covers_the_wait_for_a_new_connection() -> None
     assert "did not answer within 0.1 s" in await box.said()
 
 
-async def test_the_error_of_a_server_is_told_and_bounded() -> None:
+async def test_server_error_is_reported_with_bounded_length() -> None:
     """Its words, so far."""
 
     async def refuses(_: Callable[[str], None]) -> Json:
@@ -259,7 +259,7 @@ async def test_a_tool_that_may_run_twice_is_given_up() -> None:
     assert (await box.said()).endswith("was stopped. Say so, and go on without it.")
 
 
-async def test_who_cancels_is_free_at_once() -> None:
+async def test_cancelled_call_returns_before_the_server_side_stops() -> None:
     """Also when the server's side of it takes its time."""
     released = asyncio.Event()
 

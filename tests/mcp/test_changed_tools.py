@@ -14,7 +14,9 @@ from tests.e2e.test_mcp_pins import reads, restarted, thinks
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
 
 
-async def test_the_log_says_what_of_a_tool_has_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_reports_once_which_values_of_a_tool_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Before anybody is asked, and once: the place, and both values there."""
     listed = tmp_path / "tools.json"
     listed.write_text(json.dumps([reads("/home/a"), thinks()]))

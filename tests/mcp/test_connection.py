@@ -145,7 +145,7 @@ async def test_a_server_that_does_not_answer_the_question() -> None:
         assert connection.protocol == OLDER
 
 
-async def test_a_server_that_is_known_is_not_asked() -> None:
+async def test_known_server_is_initialized_without_a_probe() -> None:
     """Some do not survive the question."""
     told = Told({"initialize": initializes()})
     async with open_connection(told, probe_s=None) as connection:
@@ -219,7 +219,7 @@ async def test_one_bad_tool_does_not_spoil_the_list() -> None:
         assert await connection.tools() == ([*bad, good], [])
 
 
-async def test_a_tool_whose_headers_are_not_valid_is_left_out() -> None:
+async def test_tool_with_invalid_header_names_is_left_out() -> None:
     """As the protocol wants it (2026-07-28, x-mcp-header)."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "not valid\r\n"}}}
     tools = [{"name": "bad", "inputSchema": schema}, {"name": "good", "inputSchema": SCHEMA}]
@@ -346,7 +346,7 @@ async def test_a_tool_that_wants_more_input() -> None:
             await called(connection)
 
 
-async def test_an_error_is_told_in_the_words_of_the_server() -> None:
+async def test_server_error_message_is_raised_unchanged() -> None:
     """Whatever its code: this one is also that of a closed connection."""
     async with open_connection(newer(tools_call=RefusedError(-32000, "out of order")), probe_s=1.0) as connection:
         with pytest.raises(AnsweredError, match=r"^out of order$"):
@@ -384,7 +384,7 @@ async def test_the_end_of_the_connection() -> None:
             await called(connection)
 
 
-async def test_the_server_is_told_of_a_cancelled_call() -> None:
+async def test_cancelled_call_notifies_the_server() -> None:
     """So that it can stop."""
     told = newer()
     async with open_connection(told, probe_s=1.0) as connection:
@@ -443,7 +443,7 @@ async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
         await told.heard.until(lambda: told.methods.count("subscriptions/listen") == 2)
 
 
-async def test_nobody_subscribes_where_that_is_unknown() -> None:
+async def test_unsupported_subscription_is_not_retried() -> None:
     """One refusal is enough."""
     told = Told(
         {"server/discover": discovers(tools={"listChanged": True}), "subscriptions/listen": RefusedError(-32601)}
@@ -454,7 +454,7 @@ async def test_nobody_subscribes_where_that_is_unknown() -> None:
         assert not connection.stirred.is_set() and told.methods.count("subscriptions/listen") == 2
 
 
-async def test_trace_context_goes_beside_what_the_protocol_puts_there() -> None:
+async def test_trace_context_joins_the_protocol_entries_in_call_meta() -> None:
     """Where a call has it; the SDK's own entries stay."""
     told = newer(tools_call={"content": [], "resultType": "complete"})
     context = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=b"}

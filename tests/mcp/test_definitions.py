@@ -75,7 +75,7 @@ def test_one_line_is_the_first_sentence(description: str, line: str) -> None:
     assert read(description=description).line == line
 
 
-def test_a_title_speaks_where_there_is_no_description() -> None:
+def test_title_replaces_a_missing_description() -> None:
     """And a definition without either is fine, too."""
     assert read(description=None, title="Odd one").line == "Odd one"
     assert read(description=5, title=[]).line == ""
@@ -84,7 +84,7 @@ def test_a_title_speaks_where_there_is_no_description() -> None:
 @pytest.mark.parametrize(
     "hidden", ["\u200b", "\u202e", "\U000e0041", "\u2066", "\x1b", "\x00", "\ufeff", "\u00ad", "\u3164"]
 )
-def test_what_nobody_would_see_is_taken_out(hidden: str) -> None:
+def test_invisible_characters_are_removed_from_descriptions(hidden: str) -> None:
     """Of descriptions, also of those of parameters; ends of lines stay."""
     schema = {"type": "object", "properties": {"a": {"description": f"b{hidden}c", "enum": ["x"]}}}
     found = read(description=f"Sa{hidden}ys\nit.", inputSchema=schema)
@@ -194,12 +194,12 @@ def test_the_second_of_a_name_is_left_out() -> None:
         {"annotations": {"readOnlyHint": True}},
     ],
 )
-def test_the_hash_changes_with_all_that_is_said(changed: dict[str, Any]) -> None:
+def test_definition_hash_changes_with_each_field_of_the_definition(changed: dict[str, Any]) -> None:
     """M14: also by what is hidden in a description."""
     assert definition_hash(tool(**changed)) != definition_hash(tool())
 
 
-def test_the_hash_is_of_what_is_said_only() -> None:
+def test_definition_hash_ignores_key_order_nulls_and_foreign_fields() -> None:
     """Neither the order of keys, nor null for nothing, nor what is not of the definition."""
     assert definition_hash(dict(reversed(tool().items()))) == definition_hash(tool())
     assert definition_hash(tool(title=None, _meta={"a": 1}, icons=[])) == definition_hash(tool())
@@ -238,7 +238,7 @@ def test_patterns_that_take_long_to_compile_leave_a_tool_out() -> None:
     assert effort.cpu_s < 3
 
 
-def test_an_output_schema_with_such_patterns_is_not_used() -> None:
+def test_output_schema_with_costly_patterns_is_not_used() -> None:
     """The tool itself is."""
     kept = read(outputSchema=patterned(700))
     assert (
@@ -339,7 +339,7 @@ def output(schema: object) -> Definition:
     return read(outputSchema=schema)
 
 
-def test_structured_content_is_what_the_definition_promises() -> None:
+def test_structured_content_is_validated_against_the_output_schema() -> None:
     """The problem is on one line; without a schema there is none."""
     tool = output({"type": "object", "properties": {"n": {"type": "string", "pattern": "^a+$"}}, "required": ["n"]})
     assert problem_of_output(tool, {"n": "aa"}) is None

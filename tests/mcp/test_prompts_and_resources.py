@@ -58,7 +58,7 @@ def test_lists_are_bounded() -> None:
     assert (len(found.found), found.left_out, found.is_full) == (ENTRIES, 4000, True)
 
 
-def test_what_a_client_asks_for_by_name_is_not_changed() -> None:
+def test_invalid_prompt_and_resource_identifiers_are_left_out() -> None:
     """An entry with another name is left out; what is only shown is made visible."""
     found = prompts()
     found.add(

@@ -133,7 +133,7 @@ async def test_one_that_cannot_be_built_says_so(factory: ServiceFactory) -> None
     await one.close()
 
 
-async def test_beyond_so_many_pins_nothing_new_is_trusted(factory: ServiceFactory) -> None:
+async def test_new_tools_beyond_the_pin_limit_are_not_trusted(factory: ServiceFactory) -> None:
     """A server that names ever new tools is asked about for each of the further ones."""
     one = server(factory, wanted(pins={f"t{i}": "x" for i in range(MOST_PINS)}))
     await one.wait_until_applied()

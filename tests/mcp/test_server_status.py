@@ -14,7 +14,7 @@ from tests.mcp.workers import SECRET, Workers, X, configured
 from tests.tools.managed import Managed
 
 
-async def test_workers_say_what_they_see(workers: Workers) -> None:
+async def test_workers_report_service_states_until_they_close(workers: Workers) -> None:
     """On each change, and at their end that they see nothing any more."""
     one, other = await workers.start("w1", time=X), await workers.start("w2", time=X)
     await workers.until_told(("w1", "time", "running"), ("w2", "time", "running"))
@@ -38,7 +38,7 @@ async def test_a_worker_that_is_gone_is_not_believed_for_long(workers: Workers) 
     assert (await mcp_servers.list_services())[0].state == "running" and TELL_EVERY_S < FRESH_S / 2
 
 
-async def test_secrets_of_a_service_are_not_in_what_it_printed(workers: Workers) -> None:
+async def test_service_output_and_errors_are_stored_without_secrets(workers: Workers) -> None:
     """Neither here nor for other workers."""
     mcp_servers = await workers.start(time={**X, "env": {"K": SECRET}})
     service = workers.service()

@@ -62,7 +62,7 @@ async def test_servers_that_do_not_know_the_newer_era_are_served(program: str) -
         assert stand.session.condition().protocol == "2025-11-25"
 
 
-async def test_a_silent_server_is_an_error_at_the_limit_and_delays_nobody() -> None:
+async def test_silent_server_fails_at_the_timeout_without_delaying_others() -> None:
     """M2: `start` returns at once, and another server serves meanwhile."""
     async with stands("silent", start_timeout=0.5) as silent, stands("ok") as other:
         await other.running()
@@ -288,7 +288,7 @@ async def test_a_program_that_ends_by_itself() -> None:
         ("AttributeError: 'Database' object has no attribute 'x'", False),
     ],
 )
-async def test_a_server_for_another_sdk_is_told_how_to_start(line: str, is_hinted: bool) -> None:
+async def test_sdk_version_mismatch_adds_a_start_hint(line: str, is_hinted: bool) -> None:
     """Many packages want any version of the SDK, and end at their start with the newest."""
     async with stands(argv=(sys.executable, "-I", "-S", "-c", f"import sys; sys.exit({line!r})")) as stand:
         await stand.changes.until(lambda: "exit code 1" in (stand.session.condition().error or ""))
@@ -356,7 +356,7 @@ async def test_calls_under_way_end_when_the_server_is_stopped() -> None:
         assert "ended while it ran" in await call
 
 
-async def test_libraries_do_not_log_what_servers_send(caplog: pytest.LogCaptureFixture) -> None:
+async def test_library_loggers_do_not_log_server_output(caplog: pytest.LogCaptureFixture) -> None:
     """Neither their lines nor addresses; what matters is said here."""
     async with stands("garbage") as stand:
         await stand.running()

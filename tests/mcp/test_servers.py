@@ -59,7 +59,7 @@ async def test_the_address_of_a_service_is_the_one_of_its_settings(workers: Work
     assert [mcp_servers.find_url(name) for name in ("web", "time", "gone")] == [url, None, None]
 
 
-async def test_a_reload_keeps_up_what_stays_the_same(workers: Workers) -> None:
+async def test_reload_restarts_only_changed_services(workers: Workers) -> None:
     """Other settings are another service; what is gone is stopped."""
     mcp_servers = await workers.start(same=X, other=X, gone=X)
     mcp_servers.configure(configured(same=X, other=Y, new=X))
@@ -251,7 +251,7 @@ async def test_what_was_accepted_reaches_every_worker(workers: Workers) -> None:
 # What fails.
 
 
-async def test_a_store_that_fails_is_asked_again(workers: Workers) -> None:
+async def test_pins_are_stored_after_a_store_failure(workers: Workers) -> None:
     """What could not be pinned is, once there is room."""
     workers.store.broken = True
     with pytest.raises(StoreError):
@@ -280,7 +280,7 @@ async def test_a_definition_that_was_not_accepted_is_not_stored(workers: Workers
     assert (await workers.store.definitions([n * 64 for n in "123"])).keys() == {"1" * 64}
 
 
-async def test_a_definition_that_there_is_no_pin_for_is_not_stored(workers: Workers) -> None:
+async def test_definition_without_a_free_pin_is_not_stored(workers: Workers) -> None:
     """A server that lists ever new tools fills its pins, and not the disk."""
     pins = {f"tool_{number}": "7" * 64 for number in range(MOST_PINS)}
     await workers.store.put_service(StoredService(name="time", pins=pins), expected=0)

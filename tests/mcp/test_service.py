@@ -76,7 +76,7 @@ async def test_what_the_intent_layer_sees() -> None:
         assert service.service() is facts
 
 
-async def test_a_schema_that_is_expensive_to_check_holds_nobody_up(tmp_path: Path) -> None:
+async def test_expensive_output_schema_check_is_bounded(tmp_path: Path) -> None:
     """The server wrote the schema and the value. The text of the result is there, and the content is not passed on."""
     weighty = {"type": "object", "properties": {"n": {"items": {"allOf": [{"type": "string"}] * 500}}}}
     slow = {"type": "object", "properties": {"s": {"allOf": [{"not": {"pattern": "(?:a|b)*a(?:a|b){300}c"}}] * 40}}}
@@ -129,7 +129,7 @@ async def test_calls() -> None:
     )
 
 
-async def test_a_tool_that_is_not_what_was_accepted() -> None:
+async def test_tool_is_changed_until_its_definition_is_accepted() -> None:
     """It is changed until it is accepted; one that nobody has seen before is not."""
     async with running("ok") as service:
         definitions = dict(service.definitions())
@@ -168,7 +168,7 @@ async def test_a_service_that_is_turned_off_stays_stopped() -> None:
     await service.close()
 
 
-async def test_all_who_watch_are_told() -> None:
+async def test_all_watchers_are_notified_of_each_condition() -> None:
     """Of each change of the condition."""
     heard: list[str] = []
     service, changes = built("ok"), Changes()
@@ -212,7 +212,7 @@ def test_settings_that_do_not_fit(options: dict[str, Any], problem: str) -> None
         built("ok", **options)
 
 
-def test_it_takes_what_the_configuration_has() -> None:
+def test_config_accepts_every_server_key_without_secret_files() -> None:
     """Every key of a server, but those of files that hold secrets."""
     names = {name for name in McpServer.model_fields if not name.endswith("_file")}
     assert Config.model_fields.keys() == names | {"name"}

@@ -114,7 +114,7 @@ async def test_a_body_may_be_packed(calm: dict[str, object]) -> None:
         assert response.status == 200 and "hi" in await response.text()
 
 
-async def test_the_end_of_a_session_answers_what_is_open_in_it() -> None:
+async def test_session_end_answers_its_open_requests_with_errors() -> None:
     """With an error for each id, the only answer to it; a held call waits on, and another session joins it."""
     async with world(keys=keys(agent=["tools"], boss=["tools", "approve"])) as made:
         fields, bearer = await made.session(key="agent"), {"Authorization": "Bearer agent"}

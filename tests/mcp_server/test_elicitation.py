@@ -51,7 +51,7 @@ FORM, PAGE, BOTH, OLD = {"form": {}}, {"url": {}}, {"form": {}, "url": {}}, {}
         (None, True, URL, None),
     ],
 )
-def test_a_form_is_for_those_who_may_decide(
+def test_elicitation_form_is_offered_only_to_clients_that_may_decide(
     elicitation: dict[str, object] | None, may_decide: bool, console: str | None, mode: str | None
 ) -> None:
     """Everybody else gets the page, if there is one and the client can show it."""

@@ -28,7 +28,7 @@ async def _call(made: World, fields: dict[str, str], request_id: int | str, text
     return await made.post("/mcp", body, **{**ACCEPT, **fields})
 
 
-async def test_without_the_section_there_is_no_endpoint() -> None:
+async def test_endpoint_is_absent_without_its_configuration_section() -> None:
     """The path is the upstream's, as any other."""
     async with LocalGateway({"upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}]}) as gateway:
         status, body = await World(gateway, {}).post("/mcp", INITIALIZE, **ACCEPT)
@@ -71,7 +71,7 @@ async def test_a_request_has_a_largest_size() -> None:
             assert (status, body["error"]["code"]) == (413, "request_too_large")
 
 
-async def test_a_session_belongs_to_its_key_and_there_are_so_many() -> None:
+async def test_sessions_are_bound_to_their_key_and_limited() -> None:
     """Another key's request looks as if there were none; one too many gets 503."""
     async with world({"sessions": {"most": 1}}, keys=keys(agent=["tools"], second=["tools"])) as made:
         async with made.client("legacy", key="agent") as client:
@@ -100,7 +100,7 @@ async def test_a_slash_at_the_end_changes_nothing(calm: dict[str, object], era: 
                 assert texts(await client.call_tool(name, {"text": "hi"})) == "hi"
 
 
-async def test_there_is_no_endpoint_for_a_service_that_does_not_exist() -> None:
+async def test_unknown_service_path_is_answered_with_service_not_found() -> None:
     """A mistake in the URL is told, and is no server without tools; one that does not run has its endpoint."""
     servers = {"here": server(), "off": {"command": "none", "enabled": False}}
     async with world(mcp={"servers": servers, "serve": {}}) as made:
@@ -112,7 +112,7 @@ async def test_there_is_no_endpoint_for_a_service_that_does_not_exist() -> None:
             assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD, POST")
 
 
-async def test_a_version_that_is_not_known_is_told() -> None:
+async def test_unsupported_protocol_version_is_refused_with_supported_versions() -> None:
     """With those that are; the first message of the older era agrees on one by its body."""
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     async with world() as made:

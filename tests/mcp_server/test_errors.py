@@ -31,7 +31,7 @@ def test_a_refused_message_is_answered_by_its_id() -> None:
     assert build_refusal(GatewayError("invalid_field", "Long.", param="id"), {"id": "a" * 2000})["id"] is None
 
 
-def test_what_is_wrong_with_a_message_is_no_fault_of_its_parameters() -> None:
+def test_invalid_message_and_invalid_parameters_have_different_error_codes() -> None:
     """JSON-RPC tells the two apart."""
     for param, code in ((None, INVALID_REQUEST), ("method", INVALID_REQUEST), ("params.name", INVALID_PARAMS)):
         answer = build_refusal(GatewayError("invalid_field", "Wrong.", param=param), {"id": 1})

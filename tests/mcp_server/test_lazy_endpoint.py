@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_who_serves_no_clients_does_not_load_the_sdk() -> None:
+def test_server_without_mcp_clients_does_not_import_the_sdk() -> None:
     """Nor what that needs."""
     code = "import sys, gateway.server.app, gateway.mcp_server.lazy_endpoint; print('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -104,7 +104,7 @@ async def test_progress_is_left_out_where_its_client_reads_no_events(calm: dict[
         assert (status, found, answer["id"], answer["result"]["isError"]) == (200, JSON, 2, False)
 
 
-async def test_a_client_that_reads_no_events_is_not_asked_on_its_stream() -> None:
+async def test_client_accepting_only_json_is_not_questioned_on_its_stream() -> None:
     """The question could not reach it: the call waits for a person elsewhere, and its result comes as JSON."""
     async with world() as made:
         opening = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"elicitation": {}}}}

@@ -12,7 +12,7 @@ KEYS = keys(agent=["tools", "context", "approve"], anna=["context", "approve"])
 
 
 @both_eras
-async def test_no_client_approves_a_call_of_its_own_key(era: Era) -> None:
+async def test_client_cannot_approve_calls_of_its_own_key(era: Era) -> None:
     """Its user is not asked, and is told who may; another key decides."""
     asked: list[object] = []
 

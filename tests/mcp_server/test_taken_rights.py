@@ -107,7 +107,7 @@ async def test_a_workflow_stops_between_its_steps(calm: Json, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("change", [gone, lambda config: config], ids=["key gone", "no change"])
-async def test_a_person_decides_about_a_call_whose_key_is_gone(change: Change) -> None:
+async def test_call_can_be_approved_after_its_key_was_removed(change: Change) -> None:
     """As docs/keys.md has it."""
     async with world(keys=TEAM) as made, made.client(key="agent") as client:
         await client.list_tools()  # its library would list them before it returns the result
@@ -119,7 +119,7 @@ async def test_a_person_decides_about_a_call_whose_key_is_gone(change: Change) -
 
 
 @pytest.mark.parametrize("change", [denied, agent(tools=["here.calls"])], ids=["rule", "key"])
-async def test_a_waiting_client_is_told_that_nobody_can_approve(change: Change) -> None:
+async def test_waiting_client_is_notified_when_approval_becomes_impossible(change: Change) -> None:
     """It is not sent for an approval that would be refused."""
     async with world({"wait": "3s"}, keys=TEAM) as made, made.client(key="agent") as client:
         call = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))

@@ -46,7 +46,7 @@ async def effects(made: World) -> int:
 
 
 @both_eras
-async def test_a_key_that_may_decide_is_asked_with_exactly_what_would_run(era: Era) -> None:
+async def test_elicitation_shows_the_exact_call_and_approval_runs_it_once(era: Era) -> None:
     """An approval runs it once, on record with who decided and by which way."""
     async with world(keys=TEAM) as made:
         person = Asked(says("approve"))
@@ -97,7 +97,7 @@ async def test_a_client_names_itself_on_one_visible_line(era: Era) -> None:
 
 @both_eras
 @pytest.mark.parametrize("answer", [says("reject", reason="not today"), ElicitResult(action="decline")])
-async def test_a_person_who_says_no_is_obeyed(era: Era, answer: ElicitResult) -> None:
+async def test_rejected_call_does_not_run_and_reports_the_reason(era: Era, answer: ElicitResult) -> None:
     """Nothing runs, and the client reads why."""
     async with world(keys=TEAM) as made:
         async with made.client(era, key="boss", elicitation_callback=Asked(answer)) as client:
@@ -108,7 +108,7 @@ async def test_a_person_who_says_no_is_obeyed(era: Era, answer: ElicitResult) ->
 
 
 @both_eras
-async def test_a_person_who_closes_the_question_leaves_the_call_waiting(era: Era) -> None:
+async def test_cancelled_elicitation_leaves_the_call_waiting(era: Era) -> None:
     """The client is told how to go on; the same call joins the approval, and runs once."""
     async with world(keys=TEAM) as made:
         person = Asked(ElicitResult(action="cancel"), says("approve"))
@@ -237,7 +237,7 @@ async def test_a_replayed_state_runs_nothing_again() -> None:
     [{"annotations": {"destructiveHint": True}}, {"title": "T"}, {"outputSchema": {"type": "object"}}],
     ids=["annotations", "title", "output schema"],
 )
-async def test_an_approval_ends_with_any_part_of_what_is_pinned(change: Json, tmp_path: Path) -> None:
+async def test_pending_approval_becomes_stale_when_the_tool_definition_changes(change: Json, tmp_path: Path) -> None:
     """The decision is refused, and the call is asked about anew, as after a change of the description."""
     listed = tmp_path / "tools.json"
     _define(listed)
@@ -398,7 +398,7 @@ async def cancelled(made: World) -> float:
 
 
 @both_eras
-async def test_a_call_with_a_word_of_its_own_runs_once(era: Era, calm: dict[str, object]) -> None:
+async def test_call_with_an_idempotency_key_runs_once(era: Era, calm: dict[str, object]) -> None:
     """However often it is sent; another call with the word is refused, and so is a word that is none."""
     async with world(**calm) as made, made.client(era) as client:
         word: Any = {"twolane/idempotency-key": "k"}

@@ -14,7 +14,7 @@ Calm = dict[str, object]
 
 
 @both_eras
-async def test_tools_have_what_their_server_says_of_them(era: Era) -> None:
+async def test_listed_tools_keep_title_annotations_schema_and_icons(era: Era) -> None:
     """On the path of the service they have its own names."""
     async with world() as made:
         for path, name in (("", "here__add"), ("/here", "add")):
@@ -26,7 +26,7 @@ async def test_tools_have_what_their_server_says_of_them(era: Era) -> None:
 
 
 @both_eras
-async def test_a_call_brings_what_the_server_wrote(era: Era, calm: Calm) -> None:
+async def test_tool_call_returns_all_content_blocks_of_the_server(era: Era, calm: Calm) -> None:
     """A result has all blocks, also those that are no text, and the structured content; a failure is a result."""
     async with world(**calm) as made, made.client(era) as client:
         added = await client.call_tool("here__add", {"a": 1, "b": 2})
@@ -40,7 +40,7 @@ async def test_a_call_brings_what_the_server_wrote(era: Era, calm: Calm) -> None
 
 
 @both_eras
-async def test_a_key_and_the_configuration_narrow_what_there_is(era: Era, calm: Calm) -> None:
+async def test_key_and_configuration_restrict_the_listed_and_callable_tools(era: Era, calm: Calm) -> None:
     """A tool that a key may not use does not exist for it."""
     agent = {**keys(agent=["tools"])[0], "tools": ["here.a*", "here.echo", "read_result"]}
     async with world({"tools": ["here.*"]}, **calm, keys=[agent]) as made, made.client(era, key="agent") as client:

@@ -172,7 +172,7 @@ async def test_a_model_step_gets_no_credential_of_the_client(tmp_path: Path) -> 
 
 
 @both_eras
-async def test_each_held_step_is_asked_about(era: Era, tmp_path: Path) -> None:
+async def test_each_held_workflow_step_requests_its_own_approval(era: Era, tmp_path: Path) -> None:
     """Two questions in one call, each with exactly what would run; both are on record with the client's name."""
     async with world(**flows(tmp_path, keys=TEAM)) as made:
         person = Asked(decides("approve"), decides("approve"))
@@ -315,7 +315,7 @@ async def test_a_cancelled_workflow_withdraws_its_question(era: Era, tmp_path: P
 
 
 @both_eras
-async def test_equal_calls_share_the_run_that_asks_first(era: Era, tmp_path: Path) -> None:
+async def test_concurrent_equal_workflow_calls_share_one_run(era: Era, tmp_path: Path) -> None:
     """Two clients of one key that come at once: one question, one run that ends, one result for both."""
     async with world(**flows(tmp_path, keys=TEAM)) as made:
         async with made.client(era, key="agent") as one, made.client(era, key="agent") as other:
@@ -327,7 +327,7 @@ async def test_equal_calls_share_the_run_that_asks_first(era: Era, tmp_path: Pat
         assert [run["state"] for run in await runs(made)].count("completed") == 1
 
 
-async def test_a_word_of_its_own_makes_it_run_once(calm: Calm, tmp_path: Path) -> None:
+async def test_workflow_with_an_idempotency_key_runs_once(calm: Calm, tmp_path: Path) -> None:
     """Also when it failed behind an effect: the client is told so again."""
     fails = unlike({"name": "bad", "tool": "here.fail"})
     async with world(**flows(tmp_path, TWICE, fails, keys=TEAM, **calm)) as made, made.client(key="agent") as client:

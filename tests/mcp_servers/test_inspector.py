@@ -97,7 +97,9 @@ async def test_a_held_call_waits(gateway: GatewayProcess, tmp_path: Path, era: s
 
 
 @by_both_eras
-async def test_a_wrong_key_is_told(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
+async def test_inspector_with_a_wrong_key_fails_with_auth_required(
+    gateway: GatewayProcess, tmp_path: Path, era: str
+) -> None:
     """The inspector fails, and signs in nowhere."""
     code, printed, told = await inspected(gateway, tmp_path, era, "--method", "tools/list", key="wrong")
     assert code != 0 and printed == "" and "auth_required" in told

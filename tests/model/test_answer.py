@@ -141,7 +141,7 @@ async def test_an_event_of_too_many_values_is_the_upstreams_fault() -> None:
         b'{"type": "ping"}',
     ],
 )
-async def test_what_is_no_chunk_is_passed_over(data: bytes) -> None:
+async def test_keepalive_events_are_skipped_in_a_stream(data: bytes) -> None:
     """Servers send signs of life as events; the answer goes on behind them."""
     async with models(serve(stream(chunk("Hi"), data, chunk(" there"), chunk(finish="stop")))) as answering:
         told = await answering.ask()
@@ -181,7 +181,7 @@ async def test_arguments_as_an_object_have_one_reading(piece: str) -> None:
 
 
 @pytest.mark.parametrize("data", BROKEN_CHUNKS)
-async def test_an_event_that_is_no_chunk_is_the_upstreams_fault(data: bytes) -> None:
+async def test_malformed_chunk_is_reported_as_an_upstream_error(data: bytes) -> None:
     """What came before it has been passed on; the call ends with a 502 that names the upstream."""
     async with models(says(stream(chunk("Hi"), data))) as answering:
         reply = await answering.core(exchange())
@@ -218,7 +218,7 @@ async def test_an_answer_that_breaks_off_never_looks_whole(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", None])
-async def test_an_answer_that_is_no_stream_is_the_upstreams_fault(content_type: str | None) -> None:
+async def test_unstreamed_answer_to_a_stream_request_is_an_upstream_error(content_type: str | None) -> None:
     """Whatever it holds."""
     headers = [] if content_type is None else [("Content-Type", content_type)]
     async with models(serve(answer(200, orjson.dumps(chunk("Hi")), headers))) as answering:
@@ -226,7 +226,7 @@ async def test_an_answer_that_is_no_stream_is_the_upstreams_fault(content_type: 
         assert "'up0'" in error.message and "stream" in error.message
 
 
-async def test_an_error_within_the_stream_is_told_in_the_upstreams_words() -> None:
+async def test_stream_error_reports_the_upstream_message_without_its_key() -> None:
     """Without its key, even where the words are cut."""
     for words in ("The key " + SECRET.decode() + " is spent.", "x" * 1990 + SECRET.decode()):
         async with models(says(stream(chunk("Hi"), {"error": {"message": words}})), api_key=SECRET) as answering:

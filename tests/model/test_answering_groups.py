@@ -89,7 +89,7 @@ async def test_nothing_is_sent_again_without_a_reason(first: Script, rules: Grou
         assert answering.asked == [1, 0]
 
 
-async def test_a_silent_endpoint_and_one_that_nobody_listens_at() -> None:
+async def test_silent_and_unreachable_endpoints_are_retried_at_the_next_one() -> None:
     """The next one answers; the silent one gets its whole `timeouts.first_byte`."""
 
     async def silent(peer: Peer) -> None:
@@ -111,7 +111,7 @@ async def test_tries_are_bounded() -> None:
         assert sum(answering.asked) == 3
 
 
-async def test_an_endpoint_that_asks_for_a_pause_gets_it() -> None:
+async def test_limited_endpoint_pauses_for_its_retry_after_time() -> None:
     """The other one answers meanwhile; with no other, the client is told how long."""
     async with models(each=(LIMITED, FINE), endpoints=True, rules=RETRIES, api_key=SECRET) as answering:
         for _ in range(3):
@@ -191,9 +191,7 @@ async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
         ({"message": "too many", "status": 429}, [1, 1, 1], "closed"),
     ],
 )
-async def test_an_error_that_comes_as_an_event_is_what_its_status_says(
-    error: object, requests: list[int], state: str
-) -> None:
+async def test_error_event_in_a_stream_is_handled_by_its_status(error: object, requests: list[int], state: str) -> None:
     """Behind a head that says 200. One that may be the request's fault opens no breaker for others."""
     sent = serve(sse_answer([event(orjson.dumps({"error": error}))]))
     rules = GroupRules(breaker=BreakerRules(failures=1), retry=RetryRules(tries=2))

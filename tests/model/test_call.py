@@ -117,14 +117,14 @@ async def test_the_upstream_is_chosen_by_the_patterns_of_its_models(model: str, 
         assert [len(upstream.requests) for upstream in answering.upstreams] == [int(i == index) for i in range(3)]
 
 
-async def test_a_model_that_nobody_names_goes_to_the_first() -> None:
+async def test_unknown_model_goes_to_the_first_upstream() -> None:
     """Where every upstream has `models`; it says itself what it does not know."""
     async with models(serve(HELLO), patterns=(("a",), ("b",))) as answering:
         for body in ({"model": "c"}, {"model": None}, {"model": {"x": 1}}, {}):
             assert answering.core.candidates(body).upstream == "up0"
 
 
-async def test_the_configured_upstream_is_asked_for_every_model() -> None:
+async def test_configured_upstream_or_model_overrides_the_requested_model() -> None:
     """`context.upstream`; and `context.model` is what patterns are matched with."""
     async with models(serve(HELLO), patterns=PATTERNS, fixed="up1") as answering:
         assert answering.core.candidates({"model": "gpt-5"}).upstream == "up1"
@@ -212,7 +212,7 @@ async def test_an_error_answer_may_hold_anything(body: bytes, words: str) -> Non
         assert len(error.message) < 100
 
 
-async def test_an_error_answer_that_repeats_the_key_is_told_without_it() -> None:
+async def test_upstream_error_message_has_its_key_masked() -> None:
     """Some upstreams do."""
     body = orjson.dumps({"error": {"message": f"Incorrect API key: {SECRET.decode()}."}})
     async with models(serve(answer(401, body)), api_key=SECRET) as answering:

@@ -57,7 +57,7 @@ def test_the_next_upstream_takes_the_place_of_the_one_before() -> None:
         one.end()
 
 
-def test_what_is_sent_to_no_upstream_is_no_request_of_its_model() -> None:
+def test_unsent_call_does_not_count_for_its_model() -> None:
     """All upstreams were out, or had no room."""
     limits_of: dict[str, dict[str, Allowance]] = {
         "models": {"gpt": Allowance(requests_per_minute=5, concurrent=5, tokens_per_minute=5000)},
@@ -76,7 +76,7 @@ def test_what_is_sent_to_no_upstream_is_no_request_of_its_model() -> None:
     assert (used["model requests_per_minute"], used["model concurrent"], used["model tokens_per_minute"]) == (1, 0, 0)
 
 
-def test_calls_of_strangers_take_what_they_may_use() -> None:
+def test_call_reserves_max_tokens_until_the_mean_usage_is_known() -> None:
     """Before any has told what it used: by `max_tokens`, and the request. Later by the mean."""
     workers, who = Workers(), caller(tokens_per_minute=20_000)
     body = {"messages": [{"role": "user", "content": "x" * 400}], "max_tokens": 4800}

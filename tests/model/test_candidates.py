@@ -31,7 +31,7 @@ def test_a_model_is_its_upstreams(model: str, name: str) -> None:
     assert found(candidates, model) == [(model, name)]
 
 
-def test_an_alias_is_what_it_lists() -> None:
+def test_alias_resolves_to_its_listed_models_in_order() -> None:
     """In its order; an upstream is named or found. A name in the list is never an alias, not even its own."""
     aliases = {"fast": [("gpt-5", None), ("gpt-5", "three"), ("fast", None), ("other", "two")], "other": [("x", None)]}
     table = ModelTable(UPSTREAMS, aliases=aliases)
@@ -59,7 +59,7 @@ def test_one_key_of_the_gateway_among_them_is_enough() -> None:
     ]
 
 
-def test_without_upstreams_an_alias_has_nobody() -> None:
+def test_alias_without_upstreams_reports_upstream_unavailable() -> None:
     """503, and the name of the section."""
     table = ModelTable((), aliases={"fast": [("x", None)]})
     for model in ("fast", "x"):

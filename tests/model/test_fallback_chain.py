@@ -73,7 +73,7 @@ async def test_the_next_one_answers_in_the_place_of_one_that_fails(
         answer(503, b"{}", [("X-Should-Retry", "False")]),
     ],
 )
-async def test_what_another_one_would_not_help_is_told(failure: bytes) -> None:
+async def test_non_retryable_error_is_reported_without_trying_the_next_candidate(failure: bytes) -> None:
     """A request that is wrong, a client's wrong key, and what the upstream says is of no use to send again."""
     async with models(each=(serve(failure), NEVER), aliases=PAIR) as answering:
         with pytest.raises(GatewayError) as failed:
@@ -93,7 +93,7 @@ async def test_nothing_is_sent_again_behind_the_first_chunk() -> None:
         assert chunks == ["Hel"] and answering.asked == [1, 0]
 
 
-async def test_the_last_failure_is_told() -> None:
+async def test_failed_fallback_chain_reports_the_last_failure() -> None:
     """With its status and its pause."""
     async with models(each=(BROKEN, BROKEN, LIMITED), aliases=FAST) as answering:
         with pytest.raises(GatewayError) as failed:
@@ -102,7 +102,7 @@ async def test_the_last_failure_is_told() -> None:
         assert "'up2' answered 429" in failed.value.message and answering.asked == [1, 1, 1]
 
 
-async def test_one_that_nobody_listens_at_costs_nothing() -> None:
+async def test_refused_connection_falls_back_to_the_next_candidate() -> None:
     """The next one is asked."""
     async with models(each=(FINE, FINE), aliases=PAIR) as answering:
         await answering.upstreams[0].__aexit__(None, None, None)
@@ -123,7 +123,7 @@ async def test_a_clients_own_credential_goes_to_the_first_upstream_only() -> Non
             assert upstream.requests[0].values(b"authorization") == [b"Bearer " + SECRET]
 
 
-async def test_who_is_gone_is_not_answered_by_the_next_one() -> None:
+async def test_released_reply_does_not_fall_back() -> None:
     """A reply that was released ends: nothing is sent for it any more."""
 
     async def silent(peer: Peer) -> None:
@@ -197,7 +197,7 @@ async def test_a_text_a_thought_or_a_call_begins_an_answer(delta: Json) -> None:
 
 
 @pytest.mark.parametrize("events", [[], [{"choices": [], "usage": None}]])
-async def test_a_stream_that_only_ends_is_no_answer(events: list[Json]) -> None:
+async def test_empty_stream_falls_back_and_is_an_error_without_fallback(events: list[Json]) -> None:
     """The next one is asked; if there is none, the client hears of it."""
     async with models(each=(serve(stream(*events)), FINE), aliases=PAIR) as answering:
         assert (await by(answering, exchange(model="fast")))[1] == "up1"

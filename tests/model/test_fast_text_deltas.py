@@ -90,7 +90,7 @@ def test_a_text_with_escapes_is_read_alone(text: str) -> None:
         b'{"id": "a", "delta": {"content": "a", "b": "c"}}',
     ],
 )
-def test_what_is_no_such_event_is_none(broken: bytes) -> None:
+def test_malformed_text_event_reads_as_none(broken: bytes) -> None:
     """Cut, not UTF-8, a control character, an open escape, another key."""
     assert read([written("a"), written("b"), broken, written("c")])[0] == ["a", "b", None, "c"]
 
@@ -118,7 +118,7 @@ EVENTS = st.lists(
 @given(EVENTS)
 @example([written('"'), written('"'), written("a")])
 @example([written("x", id={"content": "x"})] * 3 + [written("a", id={"content": "x"})])
-def test_texts_are_those_of_the_parser(events: list[bytes]) -> None:
+def test_fast_deltas_match_the_texts_of_the_parser(events: list[bytes]) -> None:
     """Whatever comes before and behind them, whatever they hold."""
     assert read([event for event in events for _ in range(2)])[0] == [Parser()(e) for e in events for _ in range(2)]
 

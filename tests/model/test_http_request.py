@@ -9,7 +9,7 @@ from tests.model.test_upstream_client import target
 CREDENTIAL = b"Authorization: Bearer sk-client\r\n"
 
 
-def test_a_candidate_is_asked_for_its_own_model() -> None:
+def test_chat_request_uses_the_model_name_of_its_candidate() -> None:
     """The rest of the body stays; without a name of its own, the one of the request stays, too."""
     asked = exchange(b"X-One: 1\r\n", model="fast", temperature=0.5)
     for name, sent in (("big", "big"), (None, "fast")):
@@ -29,7 +29,7 @@ def test_an_upstream_with_a_key_is_sent_that() -> None:
     assert b"sk-client" not in request
 
 
-def test_the_list_is_asked_for_with_the_clients_lines() -> None:
+def test_model_list_request_forwards_client_headers_without_session_ids() -> None:
     """Without its ids, and with its credential."""
     request = list_request(target(), b"X-One: 1\r\nSession-Id: s\r\n", credential=CREDENTIAL)
     assert request == b"GET /v1/models HTTP/1.1\r\nHost: h.example\r\nX-One: 1\r\n" + CREDENTIAL + (

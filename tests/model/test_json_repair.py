@@ -31,7 +31,7 @@ async def test_halves_of_characters_are_put_together(texts: tuple[bytes, ...], w
     )
 
 
-async def test_an_answer_that_is_no_stream_is_mended_too() -> None:
+async def test_malformed_json_in_an_unstreamed_answer_is_repaired() -> None:
     """Halves of characters, and a number that JSON does not have."""
     said = b'{"choices": [{"index": 0, "logprobs": NaN, "message": {"content": "a\\ud83d"}, "finish_reason": "stop"}]}'
     async with models(serve(answer(200, said, [("Content-Type", "application/json")]))) as answering:
@@ -51,6 +51,6 @@ def test_halves_of_different_texts_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{", b"[" * 100_000, b"{no}"])
-def test_what_is_no_json_stays_none(data: bytes) -> None:
+def test_repair_rejects_data_that_is_not_json(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         mend_answer(data)

@@ -41,7 +41,7 @@ async def names(answering: Models, *, caller: Caller = LOCAL) -> Sequence[str]:
     return [model["id"] for model in await listed(answering, caller=caller)]
 
 
-async def test_all_that_can_be_asked_for_is_listed() -> None:
+async def test_model_list_contains_aliases_and_models_of_all_upstreams() -> None:
     """Aliases first, then each upstream's models whose requests go to it: an id of several is the first one's."""
     each = (lists("gpt-5", "claude-x", of="up0"), lists("claude-x", "gpt-5", "llama", "fast", of="up1"))
     async with models(
@@ -76,7 +76,7 @@ async def test_the_clients_credential_goes_to_the_first_upstream_only() -> None:
         serve(answer(200, b'{"data": [' + b"0," * 300_000 + b"0]}")),
     ],
 )
-async def test_one_that_fails_delays_nobody(broken: Script) -> None:
+async def test_failing_upstream_is_skipped_in_the_model_list_until_retry(broken: Script) -> None:
     """The others are listed without it, and it is left alone for a while."""
     each, patterns = (broken, lists("b", "c")), ((), ("b", "c"))
     async with models(each=each, patterns=patterns, lists_all=True, api_key=SECRET) as made:
@@ -117,7 +117,7 @@ async def test_a_client_that_is_refused_hides_nothing_from_others() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 431])
-async def test_a_client_whose_header_lines_are_refused_hides_nothing_from_others(status: int) -> None:
+async def test_refused_client_headers_do_not_remove_models_from_the_list(status: int) -> None:
     """The gateway's own key is not at fault: what was listed last is listed, and the upstream is asked again."""
 
     async def then_refuses(peer: Peer) -> None:

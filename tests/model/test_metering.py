@@ -120,7 +120,7 @@ async def test_an_answer_that_breaks_off_is_cut() -> None:
     ]
 
 
-async def test_the_ledger_hears_who_answered() -> None:
+async def test_metering_records_caller_model_and_upstream_of_each_call() -> None:
     """With the model that the answer names, or the one that was asked, as of a refusal."""
     found, _ = await counted(sends(WHOLE), half(said("Hi")), serve(answer(400, b"{}")), times=3)
     assert [facts[1:6] for facts in found.heard] == [
@@ -158,7 +158,7 @@ async def test_the_times_of_an_answer() -> None:
     assert [len(one.token_s) for one in times if isinstance(one, Times)] == [1, 0, 0]
 
 
-async def test_a_call_that_nobody_can_take_is_rejected_once() -> None:
+async def test_call_without_available_upstream_is_counted_as_rejected_once() -> None:
     found = Counted()
     async with models(FINE, patterns=[["other-*"]], metering=found.metering) as answering:
         for upstream in answering.upstreams:
@@ -170,7 +170,7 @@ async def test_a_call_that_nobody_can_take_is_rejected_once() -> None:
     assert found.usage == [RequestUsage(rejected=True)] * 2
 
 
-async def test_a_style_that_an_upstream_refuses_is_no_request_of_its_own() -> None:
+async def test_retry_without_a_refused_field_counts_as_one_request() -> None:
     refusal = b'{"error": {"message": "Unknown field: stream_options"}}'
     found, answering = await counted(
         serve(lambda asked: answer(400, refusal) if b"stream_options" in asked.payload else WHOLE)

@@ -16,7 +16,7 @@ def head(status: int, *lines: bytes) -> ResponseHead:
 
 
 @pytest.mark.parametrize(("status", "told"), [(400, 400), (404, 404), (418, 418), (500, 500), (529, 529), (302, 502)])
-def test_a_status_stays_what_it_is(status: int, told: int) -> None:
+def test_error_status_is_kept_and_redirect_becomes_502(status: int, told: int) -> None:
     """A status that is not for clients becomes a bad gateway."""
     assert refusal(head(status), b"", target()).facts.status == told
 

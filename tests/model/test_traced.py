@@ -62,7 +62,7 @@ def nowhere(_: Chunk) -> Pause | None:
     return None
 
 
-async def test_a_span_says_who_answered_why_it_ended_and_what_it_took() -> None:
+async def test_span_records_upstream_finish_reason_and_usage() -> None:
     sent, told = list[Record](), list[Chunk]()
     seen: list[TraceContext | None] = []
     chunks: Sequence[Chunk] = ("hidden", END, {"choices": [], "usage": USED})
@@ -110,7 +110,7 @@ async def test_an_answer_that_breaks_off_fails_its_span(error: BaseException, sa
     assert [one.error for one in sent] == [said]
 
 
-async def test_a_refused_call_and_one_that_nobody_reads_end_their_spans() -> None:
+async def test_refused_and_released_calls_end_their_spans() -> None:
     sent: list[Record] = []
     with pytest.raises(GatewayError):
         await traced_model(model(refused=True), tracer_to(sent), provider_of=anthropic)(EXCHANGE)

@@ -30,7 +30,7 @@ def test_its_errors_have_its_name() -> None:
     assert target().build_answer_error("it sang").message == "Upstream 'up' failed: it sang."
 
 
-def test_whose_key_it_is() -> None:
+def test_upstream_has_key_only_if_the_gateway_configures_one() -> None:
     """The gateway's, or the client's."""
     clock = ManualClock()
     for key in (b"x", None):

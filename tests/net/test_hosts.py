@@ -15,7 +15,7 @@ def test_hosts_have_one_spelling() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "http://h", "h/path", "u@h", "h:0", "h:99999", "h?x", "[::1", ":80"])
-def test_what_is_no_host_is_not_allowed(text: str) -> None:
+def test_malformed_host_is_refused_for_the_allow_list(text: str) -> None:
     """The text shows how one is written."""
     with pytest.raises(ValueError, match=r"such as api\.example\.com"):
         allowed_host(text)

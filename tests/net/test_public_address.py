@@ -46,7 +46,7 @@ def test_all_others_are_not(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["", "localhost", "127.1", "0x7f.0.0.1", "2130706433", "1.1.1.1:80", "\0", "1.1.1.1\n"]
 )
-def test_what_is_no_address_is_not_public(host: str) -> None:
+def test_non_address_host_is_not_public(host: str) -> None:
     """Only what a socket address holds counts; a name or another spelling never gets here as one."""
     assert not is_public(host)
 

@@ -96,7 +96,7 @@ def test_fields_have_filters_of_their_own() -> None:
     ]
 
 
-def test_calls_are_told_once_they_are_whole() -> None:
+def test_tool_calls_are_emitted_once_complete() -> None:
     first = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{"}}
     pieces = first, {"index": 0, "function": {"arguments": "}"}}
     told = answered([*(delta({"tool_calls": [piece]}) for piece in pieces), delta({}, "tool_calls")])

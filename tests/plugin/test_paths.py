@@ -7,7 +7,7 @@ from gateway.plugin.paths import concern, glob_concern, unseen
 
 
 @pytest.mark.parametrize("text", ["", "a\tb\nc", "你好，世界", "é e\u0301", "⚠\ufe0f 👍🏽", "完成\u3000了", "مرحبا"])
-def test_what_a_person_sees_is_no_concern(text: str) -> None:
+def test_visible_text_yields_no_unseen_character(text: str) -> None:
     """Letters of every script, marks, emoji, tabs and line ends show."""
     assert unseen(text) is None
 
@@ -17,7 +17,7 @@ def test_what_a_person_sees_is_no_concern(text: str) -> None:
     ["\0", "\x1b", "\r", "\x7f", "\x85", "\xa0", "\xad", "\u200b", "\u200d", "\u2028", "\u202e", "\u2066", "\u3164",
      "\ufeff", "\ufe01", "\ue000", "\ud800", "\U000e0041", "\U000e0101", "\U0001ffff", "\u2800"],
 )  # fmt: skip
-def test_what_nobody_sees_is_named(character: str) -> None:
+def test_invisible_character_is_reported_by_code_point(character: str) -> None:
     """Controls, blanks in disguise, directions, tags and surrogates are named by their code point."""
     assert unseen(f"a{character}b") == f"U+{ord(character):04X}"
     assert unseen(f"你{character}b") == f"U+{ord(character):04X}"

@@ -19,7 +19,7 @@ def test_folders_of_secrets() -> None:
     assert not any(map(is_secret_folder, ("src", "ssh", "aws")))
 
 
-def test_a_glob_is_told_by_what_it_may_match() -> None:
+def test_glob_is_secret_if_it_may_match_a_secret_name() -> None:
     """A leading dot is matched by a dot only; an ending that many files have is no sign by itself."""
     assert all(map(may_match_secret, ("*", "*.k?y", "id*", ".*", "[c]redentials", "pass*.txt", "?hadow")))
     assert not any(map(may_match_secret, ("*.py", "*.txt", "*.json", "test*.go", "[a-z]*.md")))

@@ -147,7 +147,7 @@ def test_assessors_keep_the_rules(name: str, profile: str) -> None:
 
 
 @each_plugin
-def test_it_imports_what_plugins_may(kind: Kind, name: str) -> None:
+def test_plugin_imports_only_permitted_modules(kind: Kind, name: str) -> None:
     """Of ours only what FOR_PLUGINS names, never another plugin; else the standard library and our dependencies."""
     files = sorted(ROOT.glob(f"plugins/{kind}/{name}/*.py")) or [ROOT / "plugins" / kind / f"{name}.py"]
     for module in (module for file in files for module in runtime_imports(tree(file))):

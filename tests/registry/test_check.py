@@ -113,7 +113,7 @@ def test_one_problem(text: str, problem: str) -> None:
     assert problem in only
 
 
-def test_everything_is_told_at_once() -> None:
+def test_all_plugin_problems_are_reported_in_file_order() -> None:
     """All problems of all plugins, in the order of the file, beside those of the configuration itself."""
     found = problems(
         "workers: many\n"
@@ -159,12 +159,14 @@ def test_what_plugins_take_is_accepted(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["chains: {c: [{use: 'a b'}]}", "tools: {a b: {}}", "chains: {c: [{use: memory, with: 1}]}"]
 )
-def test_nothing_is_said_twice(text: str) -> None:
+def test_configuration_error_is_not_repeated_by_the_plugin_check(text: str) -> None:
     """What the configuration itself refuses is no plugin's concern."""
     assert len(problems(text)) == 1
 
 
-def test_a_plugin_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_import_failures_are_reported_with_their_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever its code does: with its place in the configuration instead of a traceback."""
     package = tmp_path / "broken_plugins"
     package.mkdir()
@@ -217,7 +219,7 @@ def test_a_plugin_beside_the_configuration_is_found() -> None:
     assert only == "gateway.yaml:1:23 tools.mine.with.sise: unknown key 'sise'; did you mean 'size'?"
 
 
-def test_only_what_is_named_is_imported() -> None:
+def test_only_configured_plugins_are_imported() -> None:
     """A broken plugin that nobody uses is nobody's concern."""
     write("plugins/tools/mine.py", OWN)
     write("plugins/tools/broken.py", "raise RuntimeError('imported')")
@@ -229,7 +231,7 @@ def test_only_what_is_named_is_imported() -> None:
     )
 
 
-def test_a_plugin_that_somebody_else_may_have_written_is_refused() -> None:
+def test_plugin_in_a_world_writable_folder_is_refused() -> None:
     """T31: with the file, and with what to do."""
     file = write("plugins/tools/mine.py", OWN)
     file.parent.chmod(0o777)
@@ -238,7 +240,7 @@ def test_a_plugin_that_somebody_else_may_have_written_is_refused() -> None:
     assert f"chmod go-w {file.parent.absolute()}" in only
 
 
-def test_a_clash_of_names_is_told_once_with_both_files() -> None:
+def test_plugin_name_conflict_is_reported_once_with_both_files() -> None:
     """Whether the name is used or not; also with the assessors of the built-in tools."""
     write("plugins/tools/http_request.py", OWN)
     write("plugins/assessors/sql.py", OWN)
@@ -248,7 +250,7 @@ def test_a_clash_of_names_is_told_once_with_both_files() -> None:
         assert "/plugins/assessors/sql.py' has the name of the gateway's own" in two
 
 
-def test_a_copy_of_ours_is_no_clash() -> None:
+def test_unchanged_copy_of_a_built_in_plugin_causes_no_conflict() -> None:
     """A gateway that was installed from a checkout runs in it."""
     source = Path(__file__).parents[2] / "plugins/assessors/sql.py"
     write("plugins/assessors/sql.py", source.read_text())

@@ -52,7 +52,7 @@ def problem(name: str, **settings: object) -> PluginProblem:
 
 
 @pytest.mark.parametrize("kind", ["stages", "tools", "assessors", "stores"])
-def test_every_plugin_of_ours_is_found_by_the_name_of_its_file(kind: str) -> None:
+def test_every_built_in_plugin_is_found_by_its_file_name(kind: str) -> None:
     """And takes an empty `with:`, but for a store, whose URL has no default."""
     names = list(plugin_names(kind))  # type: ignore[arg-type]
     assert names == sorted(path.stem for path in Path(f"plugins/{kind}").glob("[!_]*"))
@@ -69,7 +69,7 @@ def test_a_dotted_name_is_an_installed_module(folder: Path) -> None:
     assert build_plugin("tools", "installed.good", {"size": 7}, host) == (7, host)
 
 
-def test_a_plugin_that_is_not_there_is_told_with_where_it_would_be() -> None:
+def test_missing_plugin_error_names_expected_file_or_module() -> None:
     """Ours by its file, with the nearest name; an installed one as a module; nothing of that name was imported."""
     found = problem("htp_request")
     assert found.path == ("use",)
@@ -78,7 +78,7 @@ def test_a_plugin_that_is_not_there_is_told_with_where_it_would_be() -> None:
         assert f"expected an installed module {name!r}" in problem(name).message
 
 
-def test_a_missing_dependency_is_told_by_its_name(folder: Path) -> None:
+def test_missing_dependency_error_names_the_module(folder: Path) -> None:
     """It is the dependency that is missing, not the plugin."""
     (folder / "needy.py").write_text("import no_such_library_at_all")
     found = problem("installed.needy")
@@ -94,7 +94,7 @@ def test_a_plugin_that_cannot_be_imported_is_a_problem_of_the_configuration(fold
 
 
 @pytest.mark.parametrize("text", ["", "PLUGIN = 3", "from gateway.plugin import Plugin\nPLUGIN = Plugin"])
-def test_a_module_that_is_no_plugin_is_told_what_it_lacks(folder: Path, text: str) -> None:
+def test_module_without_a_plugin_export_is_rejected(folder: Path, text: str) -> None:
     """`PLUGIN = Plugin(Config, build)`."""
     (folder / "odd.py").write_text(text)
     assert "installed.odd exports no PLUGIN = Plugin(Config, build)" in problem("installed.odd").message
@@ -149,7 +149,7 @@ def own_problem(folder: Path, name: str) -> str:
     return found.value.message
 
 
-def test_a_plugin_of_the_operators_is_built_like_ours(own: Path) -> None:
+def test_operator_plugin_is_built_like_a_built_in_one(own: Path) -> None:
     """By the name of its file; ours are found all the same; without the folder it is unknown."""
     host = object()
     assert build_plugin("tools", "mine", {"size": 7}, host, folder=own) == (7, host)
@@ -180,7 +180,7 @@ def test_a_changed_file_is_read_anew(own: Path) -> None:
     assert find_plugin("tools", "mine", folder=other) is not first
 
 
-def test_a_name_of_ours_is_refused_with_both_files(own: Path) -> None:
+def test_operator_plugin_with_a_built_in_name_is_refused(own: Path) -> None:
     """Neither stands in the other's way."""
     file = write(own, "http_request", GOOD)
     said = own_problem(own, "http_request")
@@ -191,7 +191,7 @@ def test_a_name_of_ours_is_refused_with_both_files(own: Path) -> None:
     )
 
 
-def test_a_copy_of_ours_is_ours(own: Path) -> None:
+def test_unchanged_copy_of_a_built_in_plugin_is_accepted(own: Path) -> None:
     """The checkout that the gateway was installed from holds one; a file that is changed, or added, is not ours."""
     ours = ROOT / "plugins/tools/http_request"
     copy = own / "tools/http_request"
@@ -201,7 +201,7 @@ def test_a_copy_of_ours_is_ours(own: Path) -> None:
     assert "differs from it" in own_problem(own, "http_request")
 
 
-def test_our_own_folder_is_no_second_one() -> None:
+def test_built_in_plugin_folder_as_operator_folder_causes_no_conflict() -> None:
     """In a checkout `plugins/` beside gateway.yaml is ours."""
     folder = ROOT / "plugins"
     assert find_plugin("tools", "http_request", folder=folder) is find_plugin("tools", "http_request")
@@ -222,7 +222,7 @@ def test_our_own_folder_is_no_second_one() -> None:
         ("x = 1\n", "mine.py exports no PLUGIN = Plugin(Config, build)"),
     ],
 )
-def test_what_is_wrong_in_it_is_told_with_file_and_line(own: Path, text: str, words: str) -> None:
+def test_broken_operator_plugin_is_reported_with_file_and_line(own: Path, text: str, words: str) -> None:
     """Whatever its code does; and it is tried again once it is mended."""
     write(own, "mine", text)
     said = own_problem(own, "mine")
@@ -313,7 +313,7 @@ def test_what_others_may_write_is_not_run(own: Path) -> None:
     assert "can be written by others than its owner" in own_problem(own, "mine")
 
 
-def test_one_that_is_not_there_is_told_with_where_it_would_be(own: Path) -> None:
+def test_missing_operator_plugin_error_names_expected_file_and_suggestion(own: Path) -> None:
     """With the nearest name of both folders."""
     assert own_problem(own, "mien").endswith(f"expected {own}/tools/mien.py; did you mean 'mine'?")
     assert "did you mean 'http_request'?" in own_problem(own, "http_reqest")
@@ -339,7 +339,7 @@ def test_a_plugin_of_an_installed_distribution_is_found_by_its_entry_point(
     assert find_plugin(kind, "mine", folder=folder) is not find_plugin(kind, "mine")
 
 
-def test_a_plugin_whose_code_fails_is_a_problem_of_the_configuration(folder: Path) -> None:
+def test_failing_plugin_build_is_reported_as_a_configuration_problem(folder: Path) -> None:
     """Whatever it raises: a start reports all that is wrong, and a reload goes on with the old configuration."""
     del folder
     with pytest.raises(PluginProblem, match=r"'installed\.good' cannot be built: RuntimeError: no luck") as found:

@@ -8,7 +8,7 @@ import pytest
 from gateway.registry.user_plugins import _FINDER, MOST_DIGESTS, get_plugin_file, list_plugin_names, load
 
 
-def test_names_are_those_of_the_files(tmp_path: Path) -> None:
+def test_plugin_names_come_from_public_python_files(tmp_path: Path) -> None:
     """Of one kind; what is no Python file, or private, is none; a folder that is not there has none."""
     get_plugin_file(tmp_path, "tools", "mine").parent.mkdir()
     for name in ("mine.py", "_private.py", "notes.txt", "other.py", "__init__.py"):

@@ -138,7 +138,7 @@ async def recorded(logs: AnswerLogs) -> None:
     await until(lambda: not logs.is_recording("resp_1"))
 
 
-async def test_an_answer_is_read_as_it_was_told() -> None:
+async def test_recorded_answer_is_read_identically_by_every_reader() -> None:
     """By each reader, whenever it comes, from any entry on; the end is told once it is in the store."""
     async with office() as desk:
         desk.record()
@@ -214,7 +214,7 @@ async def test_a_store_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch
         await recorded(desk.logs)
 
 
-async def test_another_worker_reads_what_this_one_records(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_worker_reads_the_recorded_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody tells it: it looks again after a while."""
     monkeypatch.setattr(answer_log, "LOOK_S", 0.01)
     async with office() as desk:
@@ -325,7 +325,7 @@ async def test_a_failure_is_the_end() -> None:
         assert (error.code, error.message, error.param) == ("upstream_limited", "Later.", "model")
 
 
-async def test_a_fault_is_told_as_one_of_the_gateway(caplog: pytest.LogCaptureFixture) -> None:
+async def test_internal_fault_is_reported_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
     """The log has it, the reader does not."""
     async with office() as desk:
         desk.record()
@@ -377,7 +377,7 @@ async def test_what_fails_behind_the_end_is_logged(caplog: pytest.LogCaptureFixt
         assert "resp_1 is not recorded to its end" in caplog.text
 
 
-async def test_closing_waits_for_what_was_said() -> None:
+async def test_close_writes_pending_chunks_and_is_idempotent() -> None:
     """Up to a pause; it is idempotent."""
     async with office() as desk:
         desk.record()
@@ -408,7 +408,7 @@ async def test_another_tenant_reads_nothing() -> None:
         await reading.aclose()  # type: ignore[attr-defined]
 
 
-def test_an_end_is_told_from_a_chunk() -> None:
+def test_end_entry_is_distinguished_from_a_chunk() -> None:
     """With its time and its error; a code that is not known any more is a fault of the gateway."""
     assert parse_end_entry(build_end_entry(5.0, None)) == (5.0, None)
     for chunk in ("text", {}, {"choices": []}, {"context": None}, {"context": {"type": "tool.started"}}):

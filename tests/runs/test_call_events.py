@@ -85,7 +85,9 @@ async def test_a_result_does_not_pass_for_the_gateways_own_word() -> None:
         ("cancelled", None, []),
     ],
 )
-async def test_a_call_without_a_result_is_not_told(state: StepState, result: str | None, kinds: list[str]) -> None:
+async def test_call_events_are_built_only_for_calls_with_results(
+    state: StepState, result: str | None, kinds: list[str]
+) -> None:
     """One that never began has only its end; only one that was done is ok."""
     found = [event_of(one) for one in build_call_events([replace(ended(0, state), result=result)], await catalog())]
     assert [one["type"] for one in found] == kinds
@@ -120,7 +122,7 @@ async def test_an_answer_begins_with_the_tools() -> None:
     }
 
 
-async def test_a_named_service_that_does_not_run_is_told() -> None:
+async def test_stopped_requested_service_is_listed_as_failed() -> None:
     """The client learns why the list is empty."""
     services = (ConfiguredSource(Managed("time")), ConfiguredSource(Managed("other")))
     tools = await load_catalog({}, further=lambda: services)
@@ -132,7 +134,7 @@ async def test_a_named_service_that_does_not_run_is_told() -> None:
     )
 
 
-async def test_an_answer_that_goes_on_begins_with_what_was_said() -> None:
+async def test_resumed_answer_opens_with_the_earlier_text() -> None:
     """As text, or as an event to a client that has it already; with the calls, where they are shown."""
     tools, resume = await catalog(), Resume(run("run_1"))
     steps = [ended(0), ended(1, "requested")]

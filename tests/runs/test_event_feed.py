@@ -81,7 +81,7 @@ async def test_a_nudge_is_heard_at_once(store: Watched, feed: EventFeed, monkeyp
         await asyncio.wait_for(heard.wait(), 120)
 
 
-async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, feed: EventFeed) -> None:
+async def test_run_subscriber_receives_only_events_of_its_run(store: Watched, feed: EventFeed) -> None:
     """Several may wait for the same one."""
     heard: dict[str, list[str]] = {"first": [], "second": [], "other": [], "all": []}
     async with AsyncExitStack() as stack:
@@ -97,7 +97,9 @@ async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, feed: Eve
     assert heard == {"first": ["run_1"], "second": ["run_1"], "other": ["run_2"], "all": ["run_1", "run_2"]}
 
 
-async def test_many_who_wait_are_one_query(store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_subscribers_share_one_store_query(
+    store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store is asked once for all of them, and each hears of everything."""
     monkeypatch.setattr(module, "LOOK_S", 3600.0)
     counts = [0] * 500
@@ -118,7 +120,9 @@ async def test_many_who_wait_are_one_query(store: Watched, feed: EventFeed, monk
         assert store.asked - before <= 2
 
 
-async def test_nobody_waits_nobody_asks(store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feed_queries_the_store_only_with_subscribers(
+    store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither before nor afterwards; and it begins anew for the next who waits."""
     monkeypatch.setattr(module, "LOOK_S", 0.005)
     assert store.asked == 0
@@ -168,7 +172,7 @@ async def test_a_store_that_fails_for_a_while_loses_nothing(
     assert heard == ["a"]
 
 
-async def test_who_cannot_begin_to_wait_is_told(store: Watched, feed: EventFeed) -> None:
+async def test_failed_subscription_raises_store_error_and_can_be_repeated(store: Watched, feed: EventFeed) -> None:
     """It would miss something; the next one begins as if nothing had been."""
     store.broken = True
     with pytest.raises(StoreError):
@@ -181,7 +185,7 @@ async def test_who_cannot_begin_to_wait_is_told(store: Watched, feed: EventFeed)
         await until(lambda: bool(heard))
 
 
-async def test_one_who_fails_deafens_nobody_else(store: Watched, feed: EventFeed) -> None:
+async def test_failing_subscriber_does_not_affect_others(store: Watched, feed: EventFeed) -> None:
     """Whatever it raised, the others go on hearing."""
     heard: list[str] = []
 
@@ -195,7 +199,7 @@ async def test_one_who_fails_deafens_nobody_else(store: Watched, feed: EventFeed
         await until(lambda: heard == ["a", "b"])
 
 
-async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, feed: EventFeed) -> None:
+async def test_ended_subscription_does_not_affect_others_of_its_run(store: Watched, feed: EventFeed) -> None:
     """Of the same run, too."""
     heard: list[str] = []
     async with feed.subscribe(lambda one: heard.append(one.type), run_id="run_1"):

@@ -110,7 +110,7 @@ async def test_a_run_is_never_driven_twice(workers: tuple[Worker, Worker]) -> No
     assert {found.fence for found in got} == {1}
 
 
-async def test_a_run_goes_on_although_who_claimed_it_has_left(workers: tuple[Worker, Worker]) -> None:
+async def test_claimed_run_starts_although_its_claimer_was_cancelled(workers: tuple[Worker, Worker]) -> None:
     """The store claims it all the same, and nobody else could take it before its lease is over."""
     one, _ = workers
     await one.store.write(new(run(owner=None)))
@@ -159,7 +159,7 @@ async def test_a_run_that_is_given_back_waits_for_no_lease(workers: tuple[Worker
     assert (taken.id, taken.fence) == ("run_1", mine.fence + 1)
 
 
-async def test_a_run_that_is_held_stays_ours(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+async def test_held_run_keeps_its_lease(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
     """For as long as it takes."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
@@ -175,7 +175,7 @@ async def test_a_run_that_is_held_stays_ours(workers: tuple[Worker, Worker], clo
     task.cancel()
 
 
-async def test_who_lost_a_run_is_stopped(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+async def test_worker_stops_runs_it_has_lost(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
     """It was taken up elsewhere, or a person ended it; other runs go on."""
     one, two = workers
     tasks = {}
@@ -193,7 +193,7 @@ async def test_who_lost_a_run_is_stopped(workers: tuple[Worker, Worker], clock: 
     tasks["run_3"].cancel()
 
 
-async def test_a_run_that_was_dropped_is_nobodys_loss(workers: tuple[Worker, Worker]) -> None:
+async def test_dropped_run_does_not_cancel_its_task(workers: tuple[Worker, Worker]) -> None:
     """Its task may have other things to do."""
     one, _ = workers
     task = asyncio.create_task(endless())
@@ -207,7 +207,7 @@ async def test_a_run_that_was_dropped_is_nobodys_loss(workers: tuple[Worker, Wor
     task.cancel()
 
 
-async def test_who_drives_a_run_no_more_lets_its_next_driver_keep_it(
+async def test_drop_by_the_previous_driver_keeps_the_new_lease(
     workers: tuple[Worker, Worker], clock: ManualClock
 ) -> None:
     """One that waited may be taken up before its first request has read all of its answer."""
@@ -270,7 +270,7 @@ async def test_many_runs_are_taken_up_without_a_pause_of_looks(
     await until(lambda: len(one.took) == n)
 
 
-async def test_who_drives_many_runs_takes_up_a_few_at_each_look(
+async def test_busy_worker_takes_a_limited_number_of_runs_per_scan(
     workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would only wait for each other."""
@@ -319,7 +319,7 @@ async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Wor
     assert task.cancelled() or task.cancelling()
 
 
-async def test_a_store_that_answers_late_takes_no_run_from_who_drives_it(
+async def test_slow_store_does_not_take_a_run_from_its_driver(
     workers: tuple[Worker, Worker], clock: ManualClock
 ) -> None:
     """It may have failed for that worker: a lease must have been over for as long as an answer took."""
@@ -338,7 +338,7 @@ async def test_a_store_that_answers_late_takes_no_run_from_who_drives_it(
     await until_later(clock, lambda: bool(two.took))
 
 
-async def test_a_store_that_failed_takes_no_run_from_who_drives_it(
+async def test_recovered_store_does_not_take_a_run_from_its_driver(
     workers: tuple[Worker, Worker], clock: ManualClock
 ) -> None:
     """Nobody could renew a lease meanwhile: each gets the time of one to do so."""
@@ -478,7 +478,7 @@ async def test_a_worker_that_ends_leaves_no_lease_behind(workers: tuple[Worker, 
     assert ended is not None and ended.state == "completed"
 
 
-async def test_a_store_that_fails_at_the_end_of_a_worker_is_said(
+async def test_store_failure_during_worker_close_is_logged(
     workers: tuple[Worker, Worker], caplog: pytest.LogCaptureFixture
 ) -> None:
     one, _ = workers

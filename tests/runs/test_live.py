@@ -22,7 +22,7 @@ from tests.scripted_replies import reply_of
 from .living import TEXT, Alarms, Talk, Work, begun, exchange, request_key, text, whole
 
 
-async def test_whoever_joins_gets_the_answer_from_its_first_byte() -> None:
+async def test_joining_client_receives_the_answer_from_the_first_byte() -> None:
     """The handler runs once; the mark of an effect is no part of the answer."""
     work = Work()
     runs, run = begun(work, key="k")
@@ -66,7 +66,7 @@ async def test_a_run_with_effects_waits_for_its_client() -> None:
     await runs.close()
 
 
-async def test_a_run_that_nobody_comes_back_for_is_stopped() -> None:
+async def test_abandoned_run_is_stopped_and_reported_as_interrupted() -> None:
     """Who asks again later is told, and told not to try again."""
     work, alarms = Work(), Alarms()
     runs, run = begun(work, alarms=alarms)
@@ -95,7 +95,7 @@ async def test_a_failure_before_any_effect_begins_anew() -> None:
         assert (runs.find(request_key(key="k")) is run) is effects
 
 
-async def test_a_failure_after_an_effect_is_told_again() -> None:
+async def test_failure_after_an_effect_is_repeated_to_the_same_request() -> None:
     """To the same request, whether or not it says that it repeats one: some clients repeat a 422 and do not say so."""
     work = Work(error=GatewayError("upstream_error", "No.").after_effects())
     runs, run = begun(work)
@@ -114,7 +114,7 @@ async def test_a_failure_after_an_effect_is_told_again() -> None:
     assert runs.find(request_key()) is run, "for as long as it is kept"
 
 
-async def test_a_question_whose_client_left_is_found_on_record() -> None:
+async def test_waiting_run_is_found_by_fingerprint_after_disconnect() -> None:
     """Whoever asks the same repeats that run, and need not say so, whenever it is; this run is not joined."""
 
     class Asks(Work):
@@ -178,7 +178,7 @@ async def test_a_success_begins_anew() -> None:
     assert runs.find(request_key()) is None and runs.find(request_key(repeats=True)) is run
 
 
-async def test_a_stop_is_told_to_a_run_that_stands_still() -> None:
+async def test_close_cancels_an_idle_run_with_the_stop_reason() -> None:
     """With its reason: a run that was waiting for a client to read, or to come back, can tell why it ends."""
     heard: list[tuple[object, ...]] = []
 
@@ -231,7 +231,7 @@ async def test_a_run_that_still_goes_on_is_not_forgotten() -> None:
     assert going.interrupted
 
 
-async def test_a_large_run_that_still_goes_on_takes_nobodys_place() -> None:
+async def test_running_large_run_does_not_evict_ended_runs() -> None:
     """It cannot be forgotten: whoever repeats the request of one that has ended must not run its tools again for it."""
     runs = LiveRuns(clock=Clock(ManualClock()))
     large, small = Work(), Work()
@@ -276,7 +276,7 @@ async def test_finished_runs_are_forgotten_after_a_while() -> None:
     assert runs.find(request_key(repeats=True)) is None
 
 
-async def test_only_so_many_runs_are_kept() -> None:
+async def test_oldest_runs_are_evicted_first_beyond_the_limit() -> None:
     """The oldest go first; whoever is still read stays."""
     runs = LiveRuns(clock=Clock(ManualClock()))
     made = []

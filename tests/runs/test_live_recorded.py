@@ -34,7 +34,7 @@ class Recorded(Work):
 
 
 @pytest.mark.parametrize("mark", [RECORDED, EFFECTS])
-async def test_whoever_waits_for_the_record_hears_when_it_is_there(mark: str) -> None:
+async def test_on_record_wait_ends_when_the_run_is_recorded(mark: str) -> None:
     """Not before, and not only at the end of the run; the mark is no part of the answer."""
     work = Recorded(mark=mark)
     runs, run = begun(work)
@@ -51,7 +51,7 @@ async def test_whoever_waits_for_the_record_hears_when_it_is_there(mark: str) ->
     await runs.close()
 
 
-async def test_a_run_that_ends_before_it_is_on_record_tells_what_with() -> None:
+async def test_on_record_wait_raises_the_error_of_an_unrecorded_run() -> None:
     """Whoever waits for the record gets the error; one that failed afterwards is looked up there."""
     for fails, error in ((GatewayError("store_full", "No."), None), (None, GatewayError("upstream_error", "No."))):
         work = Recorded(fails=fails, error=error)
@@ -94,7 +94,7 @@ async def test_an_answer_that_is_known_already_is_on_record() -> None:
     assert run.marks.recorded
 
 
-async def test_a_run_that_somebody_else_took_says_so() -> None:
+async def test_run_taken_by_another_process_ends_as_cancelled() -> None:
     """Not its client has left, and no process stops: it was cancelled, or another worker has it."""
     work = Work()
     runs, run = begun(work)

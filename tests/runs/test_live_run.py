@@ -35,7 +35,7 @@ async def test_a_model_call_is_dropped_with_its_client_and_made_again_for_the_ne
     await runs.close()
 
 
-async def test_a_dropped_call_that_nobody_comes_back_for_ends_the_run() -> None:
+async def test_abandoned_run_ends_without_another_model_call() -> None:
     """The model is not asked again."""
     work, alarms = Talk(), Alarms()
     runs, run = begun(work, alarms=alarms)
@@ -46,7 +46,7 @@ async def test_a_dropped_call_that_nobody_comes_back_for_ends_the_run() -> None:
     assert run.interrupted and work.said == 1 and work.released == 1
 
 
-async def test_no_model_is_called_while_nobody_is_there() -> None:
+async def test_model_is_not_called_while_no_client_is_connected() -> None:
     """A tool that ends in the meantime is followed by nothing until somebody is back."""
 
     class Later(Talk):

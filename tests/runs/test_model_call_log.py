@@ -83,7 +83,7 @@ def test_the_newest_calls_are_stored() -> None:
     assert parse_model_calls(stored(again)) == entries
 
 
-def test_tokens_are_those_of_the_call_itself() -> None:
+def test_model_call_tokens_do_not_include_the_previous_call() -> None:
     """A call that ends before its request is out has none, whatever the one before said."""
     calls, usage, clock = ModelCalls(), TurnUsage(), ManualClock()
     with calls.time_call(0, model=None, usage=usage, clock=clock):
@@ -107,7 +107,7 @@ def test_an_entry_of_an_earlier_version_names_no_upstream() -> None:
     assert list(entry.values()) == [0, 1.5, 0.25, "m", 3, None, None, None]
 
 
-def test_who_answered_is_stored_and_names_the_model_for_an_answer_that_does_not() -> None:
+def test_answering_upstream_is_stored_and_supplies_the_model_name() -> None:
     """As it was at the end: another upstream may have taken the call over."""
     calls, usage, clock = ModelCalls(), TurnUsage(), ManualClock()
     with calls.time_call(0, model="fast", usage=usage, clock=clock):

@@ -153,7 +153,7 @@ async def test_a_call_that_cannot_be_written_down_does_not_run(desk: Desk) -> No
     assert await desk.kinds() == ["tool.started"] and await desk.audit() == [(0, "verdict"), (0, "started")]
 
 
-async def test_nobody_is_asked_what_cannot_be_written_down(desk: Desk) -> None:
+async def test_approval_that_cannot_be_stored_is_not_requested(desk: Desk) -> None:
     """The call is as it was."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
     desk.store.failing = 1
@@ -196,7 +196,7 @@ async def test_what_could_not_be_written_comes_with_the_next_line(desk: Desk) ->
     assert await desk.audit() == [(0, "verdict"), (1, "verdict"), *ran]
 
 
-async def test_a_run_whose_end_cannot_be_written_can_be_taken_up(desk: Desk) -> None:
+async def test_run_with_an_unwritten_end_can_be_claimed_again(desk: Desk) -> None:
     """After its lease: its calls are known."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)

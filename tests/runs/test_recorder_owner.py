@@ -19,7 +19,7 @@ from .desk import DONE, Desk, planned
 # Whose run it is.
 
 
-async def test_who_lost_a_run_writes_nothing_more(desk: Desk) -> None:
+async def test_recorder_that_lost_its_run_writes_nothing(desk: Desk) -> None:
     """Neither before an effect nor behind it; it says so in a way that no client repeats."""
     desk.recorder.plan([planned(x=1), planned(x=2)], round_=0)
     await desk.recorder.start(0, approval=None)
@@ -93,7 +93,7 @@ async def test_an_approval_follows_its_call(desk: Desk, ok: bool, outcome: CallO
 # How a run is left.
 
 
-async def test_a_parked_run_is_nobodys(desk: Desk) -> None:
+async def test_parked_run_has_no_owner_or_lease(desk: Desk) -> None:
     """Its driver is told before: nobody keeps its lease."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
     await desk.asked()
@@ -128,7 +128,7 @@ async def test_a_run_that_is_left_can_be_seen_to_be(desk: Desk, stopping: bool, 
     assert len(pending) == asked
 
 
-async def test_a_run_that_ends_asks_nobody_any_more(desk: Desk) -> None:
+async def test_ended_run_cancels_its_pending_approvals(desk: Desk) -> None:
     """Whatever ended it."""
     desk.recorder.plan([planned(decision="confirm", x=1), planned(decision="confirm", x=2)], round_=0)
     await desk.asked(0)
@@ -155,7 +155,7 @@ async def test_an_end_that_cannot_be_written_is_owed(desk: Desk) -> None:
     assert await desk.kinds() == ["tool.started", "tool.finished", "run.finished"]
 
 
-async def test_who_is_cancelled_while_it_writes_knows_what_was_written(desk: Desk) -> None:
+async def test_cancelled_recorder_finishes_the_write_in_progress(desk: Desk) -> None:
     """The line is whole; the run is held as any other. A client leaves, and then the gateway stops."""
     desk.recorder.plan([planned(x=1)], round_=0)
     desk.store.hold = asyncio.Event()

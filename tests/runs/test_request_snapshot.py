@@ -48,7 +48,7 @@ def stored(exchange: Exchange) -> StoredRun:
     )
 
 
-def test_a_run_goes_on_with_what_was_asked() -> None:
+def test_resumed_exchange_equals_the_stored_one_without_credentials() -> None:
     """The same exchange, but for what is never stored, and for how a person is waited for now."""
     resume = Resume(stored(ASKED))
     again = load_exchange(resume, approvals="turn")
@@ -60,7 +60,7 @@ def test_a_run_goes_on_with_what_was_asked() -> None:
     )
 
 
-def test_a_run_that_asks_nobody_goes_on_so() -> None:
+def test_resumed_run_keeps_its_approvals_reject_mode() -> None:
     """Its client said that there is no person, and no crash changes that."""
     began = replace(ASKED, steering=replace(ASKED.steering, approvals="reject"))
     assert load_exchange(Resume(stored(began)), approvals="turn").steering.approvals == "reject"
@@ -79,7 +79,7 @@ WISHES: Json = {
 }
 
 
-def test_a_run_goes_on_with_what_its_request_wished() -> None:
+def test_resumed_run_keeps_its_steering_options() -> None:
     """Each wish, whatever its value; the request that brings it on says how it is answered itself."""
     wished = changed(ASKED, **WISHES)
     again = load_exchange(Resume(stored(wished)), approvals="hold")
@@ -147,7 +147,7 @@ def test_a_run_of_a_workflow_keeps_it_as_it_was() -> None:
     assert load_exchange(Resume(run), approvals="hold").job.workflow is None
 
 
-def test_who_brings_the_run_on_brings_its_own() -> None:
+def test_resumed_run_uses_header_and_credential_of_the_new_request() -> None:
     """Header lines and credential of the request in which it goes on."""
     again = load_exchange(Resume(stored(ASKED)), approvals="hold", header=b"A: b\r\n", credential=b"C: d\r\n")
     assert (again.origin.header, again.origin.credential, again.steering.approvals) == (

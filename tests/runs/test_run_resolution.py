@@ -121,7 +121,7 @@ async def test_its_approval_follows(shelf: Shelf, outcome: Outcome, state: str) 
     assert await shelf.approval_state() == state
 
 
-async def test_who_said_it_is_on_record(shelf: Shelf) -> None:
+async def test_resolution_is_recorded_in_audit_log_and_events(shelf: Shelf) -> None:
     """In the audit log, and as an event of the run."""
     await shelf.store.write(lost())
     await shelf.resolve("done")
@@ -136,7 +136,7 @@ async def test_who_said_it_is_on_record(shelf: Shelf) -> None:
     )
 
 
-async def test_all_calls_of_which_nobody_knows_are_settled_first(shelf: Shelf) -> None:
+async def test_run_continues_after_all_unknown_calls_are_resolved(shelf: Shelf) -> None:
     """Until then the run waits."""
     await shelf.store.write(lost(LOST, replace(LOST, number=2)))
     assert await shelf.resolve("done") == "unknown"
@@ -163,7 +163,9 @@ async def test_a_call_is_settled_once(shelf: Shelf) -> None:
         (BOSS, 0, "run_not_waiting"),
     ],
 )
-async def test_who_may_not_and_what_cannot(shelf: Shelf, caller: Caller, number: int, code: str) -> None:
+async def test_invalid_or_unauthorized_resolution_changes_nothing(
+    shelf: Shelf, caller: Caller, number: int, code: str
+) -> None:
     """Another tenant, a key without the scope, no such step, a step whose end is known: the run waits on."""
     await shelf.store.write(lost(step(0, state="finished", result="ok"), LOST))
     with pytest.raises(GatewayError) as caught:
@@ -182,7 +184,7 @@ async def test_a_run_that_does_not_wait_for_a_word(shelf: Shelf, change: Change)
     assert caught.value.code == "run_not_waiting"
 
 
-async def test_a_word_that_could_not_be_written_is_in_nobodys_way(tmp_path: Path) -> None:
+async def test_resolution_can_be_repeated_after_a_store_failure(tmp_path: Path) -> None:
     """The store fails, and nothing has changed: the next word is heard at once."""
 
     store = Failing(str(tmp_path / "gateway.db"))
@@ -248,7 +250,7 @@ async def test_a_run_that_has_ended_stays_as_it_is(shelf: Shelf, state: str) -> 
 
 
 @pytest.mark.parametrize(("run_id", "caller"), [("run_1", RIVAL), ("run_2", BOSS)])
-async def test_there_is_no_such_run(shelf: Shelf, run_id: str, caller: Caller) -> None:
+async def test_cancellation_of_an_unknown_or_foreign_run_is_refused(shelf: Shelf, run_id: str, caller: Caller) -> None:
     """Nor is somebody else's one."""
     await shelf.store.write(parked())
     with pytest.raises(GatewayError) as caught:

@@ -44,7 +44,7 @@ def narrowing(began: Exchange, own: Exchange) -> Json:
         ({"body": FUNCTIONS}, {"body": {**FUNCTIONS, "tool_choice": "none"}}, {"no_functions": True}),
     ],
 )
-def test_only_what_the_run_does_not_have_narrows_it(began: Json, own: Json, found: Json) -> None:
+def test_only_restrictions_the_run_lacks_narrow_it(began: Json, own: Json, found: Json) -> None:
     """A client that repeats what it began with narrows nothing."""
     assert narrowing(exchange(**began), exchange(**own)) == found
 

@@ -30,7 +30,7 @@ def sent_for(context: TraceContext | None) -> list[Record]:
     return sent
 
 
-def test_its_ids_and_its_begin_are_those_that_are_stored() -> None:
+def test_run_span_uses_the_stored_ids_and_start_time() -> None:
     (span,) = sent_for(CONTEXT)
     assert (span.name, span.context, span.began_ns, span.error) == (
         "invoke_agent main",
@@ -41,7 +41,7 @@ def test_its_ids_and_its_begin_are_those_that_are_stored() -> None:
     assert span.attributes["twolane.run.outcome"] == "failed" and span.attributes["twolane.key"] == "ci"
 
 
-def test_a_refused_call_has_a_span_whose_name_no_model_makes_up() -> None:
+def test_refused_call_span_name_contains_no_unknown_tool_name() -> None:
     sent: list[Record] = []
     tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
     spec = ToolSpec(name="files", description="Reads.", parameters={"type": "object"})

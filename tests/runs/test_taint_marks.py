@@ -244,7 +244,7 @@ async def test_an_item_without_its_id_is_known_by_its_texts(tmp_path: Path, way:
 
 
 @pytest.mark.parametrize("way", SHORTENED)
-async def test_what_no_stranger_had_a_part_in_taints_nothing(tmp_path: Path, way: str) -> None:
+async def test_items_without_untrusted_text_do_not_taint_the_run(tmp_path: Path, way: str) -> None:
     """The same items of a response that read nothing of theirs; but what the client's tools brought is theirs."""
     async with reading(tmp_path, WHOLE, WRITE, says("done")) as client:
         include = ["reasoning.encrypted_content"]
@@ -254,7 +254,7 @@ async def test_what_no_stranger_had_a_part_in_taints_nothing(tmp_path: Path, way
         assert await ran(client, tmp_path, [*items, ASK], store=False) is not is_theirs
 
 
-async def test_what_was_said_before_strangers_were_read_is_clean(tmp_path: Path) -> None:
+async def test_output_before_an_untrusted_read_does_not_taint(tmp_path: Path) -> None:
     """As an item of its own; what followed is not."""
     before = READ.but(pieces=({"reasoning_content": THOUGHT}, FIRST, *READ.pieces))
     async with reading(tmp_path, before, says(SECOND), WRITE, says("done"), WRITE) as client:

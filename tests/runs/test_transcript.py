@@ -38,7 +38,7 @@ async def idle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_everybody_gets_everything_in_order() -> None:
+async def test_every_reader_receives_all_chunks_in_order() -> None:
     """Whoever comes late from the first chunk on; each chunk as it comes."""
     transcript, early, late = Transcript(), Client(), Client()
     reading = [asyncio.create_task(transcript.read(early))]
@@ -54,7 +54,7 @@ async def test_everybody_gets_everything_in_order() -> None:
     assert early.got == late.got == list(await transcript.whole()) == [text(str(n)) for n in range(4)]
 
 
-async def test_what_ended_the_run_is_told_behind_the_answer() -> None:
+async def test_run_error_is_raised_to_every_reader_after_the_answer() -> None:
     """To each who reads it, however often."""
     transcript, failure = Transcript(), GatewayError("upstream_error", "No.")
     transcript.add(text("x"))
@@ -117,7 +117,7 @@ async def test_a_slow_client_that_leaves_is_not_waited_for() -> None:
     assert fast.got == list(transcript.chunks)
 
 
-async def test_a_client_that_breaks_while_it_is_fed_hurts_nobody_else() -> None:
+async def test_failing_reader_does_not_affect_others() -> None:
     """Whoever makes the transcript does not see it."""
 
     class Breaking(Client):

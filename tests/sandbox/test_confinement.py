@@ -85,7 +85,7 @@ async def test_a_read_only_command_gets_the_strongest_level_whatever_was_chosen(
     assert choice.level == (READ_ONLY_LEVELS[0] if READ_ONLY_LEVELS else None)
 
 
-def test_a_read_only_command_takes_what_is_left(tmp_path: Path) -> None:
+def test_read_only_command_uses_landlock_or_is_refused_without_namespaces(tmp_path: Path) -> None:
     """Landlock alone without namespaces; without both nothing, also where the operator wants no sandbox."""
     alone = poorer(tmp_path, NO_NAMESPACES, sandbox="none", read_only=True)
     assert alone.startswith("landlock |") is HAS_LANDLOCK

@@ -11,13 +11,13 @@ from tests.sandbox.machine import in_child
 PROC_SUPER_MAGIC = 0x9FA0
 
 
-def test_a_call_that_fails_raises_what_the_system_says() -> None:
+def test_failing_system_call_raises_the_error_of_its_errno() -> None:
     """The error number of the call, not of anything else."""
     with pytest.raises(FileNotFoundError):
         openat2(-100, "/nowhere/at/all", flags=os.O_RDONLY, mode=0, resolve=0)
 
 
-def test_the_file_system_of_a_file_is_told(tmp_path: Path) -> None:
+def test_filesystem_type_distinguishes_proc_from_other_folders(tmp_path: Path) -> None:
     """proc is proc, and a folder of ours is not."""
     found = {}
     for path in ("/proc", str(tmp_path)):

@@ -44,7 +44,7 @@ def expected(outcome: str) -> str:
         ("lambda: __import__('os').symlink(r'{outside}', r'{folder}/l') or open(r'{folder}/l')", "PermissionError"),
     ],
 )
-def test_only_what_is_allowed_is_left(action: str, outcome: str, tmp_path: Path) -> None:
+def test_landlock_allows_only_the_configured_paths(action: str, outcome: str, tmp_path: Path) -> None:
     """The writable folder wholly, the readable ones for reading, and nothing else."""
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     folder.mkdir()

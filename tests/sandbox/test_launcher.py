@@ -345,7 +345,7 @@ async def test_the_size_of_files_is_limited(level: Level, cwd: Path) -> None:
 
 
 @every_level
-async def test_signals_are_told_as_shells_do(level: Level, cwd: Path) -> None:
+async def test_command_killed_by_a_signal_exits_with_128_plus_signal(level: Level, cwd: Path) -> None:
     """128 and the number."""
     code = "import resource, os; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.abort()"
     finished = await run_order(order(cwd, PYTHON, "-S", "-c", code, level=level))

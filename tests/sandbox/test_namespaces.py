@@ -29,7 +29,7 @@ os.wait()
 """
 
 
-def test_one_folder_stays_writable_in_a_world_of_its_own(tmp_path: Path) -> None:
+def test_namespace_leaves_only_the_work_folder_writable(tmp_path: Path) -> None:
     """The first process there, as the same user."""
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     folder.mkdir()

@@ -36,7 +36,7 @@ def test_orphans_in_sessions_of_their_own_are_found_and_ended() -> None:
     assert in_child(code).splitlines() == ["3 [1, 1]", "[]"]
 
 
-def test_a_process_whose_first_thread_has_ended_is_found_and_ended() -> None:
+def test_process_with_an_ended_main_thread_is_found_and_killed() -> None:
     """The kernel calls it a zombie, and its other threads go on."""
     leaderless = "import ctypes, os, threading, time; threading.Thread(target=time.sleep, args=(60,)).start()"
     leaderless += "; ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)"
@@ -52,7 +52,7 @@ def test_a_process_whose_first_thread_has_ended_is_found_and_ended() -> None:
     assert in_child(code).splitlines() == ["[(True, 2)]", "True []", "False"]
 
 
-def test_what_has_ended_and_was_not_reaped_is_found_if_asked_for() -> None:
+def test_unreaped_zombie_is_listed_only_on_request() -> None:
     """Nobody can end it, and it has a number of the machine's until its parent or its reaper takes note."""
     code = REAPER + (
         "process = subprocess.Popen(['/bin/true'])\n"

@@ -12,6 +12,6 @@ def test_a_name_is_looked_for_in_the_system(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "no-such-program", "/bin/ls", "./ls", "../bin/ls", "x/"])
-def test_everything_else_is_no_program_of_the_system(name: str) -> None:
+def test_path_or_unknown_name_does_not_resolve_to_a_program(name: str) -> None:
     """Folders and paths included."""
     assert program(name) is None

@@ -435,7 +435,7 @@ async def test_a_read_only_command_is_never_unconfined(cwd: Path) -> None:
 
 
 @with_mounts
-async def test_no_scratch_folder_is_above_what_the_order_names(level: Level) -> None:
+async def test_scratch_folder_is_never_above_paths_of_the_order(level: Level) -> None:
     """A work folder in one of them takes the next; where all are in use, nothing runs."""
     places = ["/tmp/x", "/var/tmp/x", "/dev/shm/x", "/tmp", "/srv"]
     taken = [order(Path(place), "true", level=level, read_only=True).scratch for place in places]
@@ -482,7 +482,7 @@ os.wait()
 
 @pytest.mark.parametrize("level", [level for level in READ_ONLY_LEVELS if level == "namespaces"])
 @pytest.mark.parametrize("place", ["fifo", "deep/er/fifo", "sub/fifo"])
-def test_a_folder_with_mounts_beneath_and_a_fifo_is_no_folder_for_it(level: Level, cwd: Path, place: str) -> None:
+def test_folder_with_mounts_and_a_fifo_cannot_be_covered(level: Level, cwd: Path, place: str) -> None:
     """A command could read what waits there for somebody else, also from a mount."""
     code = f"""
 import os

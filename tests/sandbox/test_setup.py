@@ -12,14 +12,14 @@ from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
-async def test_a_folder_that_is_gone_is_told(level: Level, tmp_path: Path) -> None:
+async def test_missing_work_folder_prevents_the_command(level: Level, tmp_path: Path) -> None:
     """Nothing runs anywhere else instead."""
     finished = await shell(tmp_path / "gone", "echo ran", level=level)
     assert finished.outcome.end in ("not_started", "unconfined")
     assert finished.stdout == ""
 
 
-async def test_what_cannot_be_executed_is_told(tmp_path: Path) -> None:
+async def test_non_executable_program_is_reported_with_its_name(tmp_path: Path) -> None:
     """With the name and the reason."""
     (tmp_path / "text").write_text("no program")
     finished = await run_order(order(tmp_path, "./text", level="none"))
@@ -54,7 +54,7 @@ async def test_a_command_ends_before_the_gateway_when_memory_runs_out(level: Lev
     assert scores == {"500\n"}
 
 
-def test_a_step_that_raises_anything_is_told() -> None:
+def test_exception_in_the_child_is_reported_and_exits() -> None:
     """Whatever goes wrong in the child: it never returns into the launcher's code."""
     printed = in_child(
         "import os\nfrom gateway.sandbox import setup\n"
@@ -78,7 +78,7 @@ def test_an_automounter_is_seen() -> None:
     assert setup.asked_of_a_network(hosts, ("/",)) == "/net"
 
 
-def test_an_automounter_is_seen_below_what_a_command_is_shown() -> None:
+def test_automount_below_a_shown_path_is_detected() -> None:
     """Also where its name holds a blank, and not where only its neighbour is shown, or something lies over it.
 
     So is AFS, which asks for cells.

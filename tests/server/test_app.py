@@ -32,7 +32,7 @@ def loaded(upstream_url: str, **sections: object) -> LoadedConfig:
     return LoadedConfig(settings=settings, warnings=(), file=None, folder=Path.cwd())
 
 
-async def test_a_reload_asked_for_during_a_reload_is_not_lost() -> None:
+async def test_reload_requested_during_a_reload_runs_afterwards() -> None:
     """The file may have changed after the first one read it: what it says last is used."""
     reading, go_on = threading.Event(), threading.Event()
     reads: list[str] = []
@@ -181,7 +181,7 @@ async def test_a_reload_changes_upstreams_keys_limits_and_names() -> None:
     assert upstreams == {"two"}
 
 
-async def test_closing_ends_what_is_open() -> None:
+async def test_close_ends_client_and_upstream_connections() -> None:
     """Clients see it, the upstream too."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         await exchange(client)
@@ -190,7 +190,7 @@ async def test_closing_ends_what_is_open() -> None:
         await upstream.wait_open(0)
 
 
-async def test_draining_with_nobody_there_takes_no_time() -> None:
+async def test_drain_of_an_idle_gateway_finishes_at_once() -> None:
     """An idle gateway stops at once."""
     async with through(limits={"drain": "10m"}) as (gateway, _):
         await asyncio.wait_for(gateway.gateway.drain(), 120)
@@ -206,7 +206,7 @@ async def names(base_url: str) -> list[str]:
         return [view["name"] for view in (await response.json())["data"]]
 
 
-async def test_services_follow_the_configuration_and_what_is_registered() -> None:
+async def test_reload_updates_configured_services_and_keeps_registered_ones() -> None:
     """A reload takes effect at once; what was registered stays, and stands behind what is configured."""
     off = {"command": "off", "enabled": False}
     config = {"store": "sqlite:///:memory:", "mcp": {"servers": {"b": off, "a": off}}}
@@ -248,7 +248,7 @@ async def test_services_are_administered_where_the_admin_listens() -> None:
     assert {found[DATA, has_key][1]["error"]["code"] for has_key in (True, False)} == {"unknown_route"}
 
 
-def test_a_gateway_without_services_never_imports_what_they_need() -> None:
+def test_gateway_without_services_does_not_import_the_mcp_sdk() -> None:
     """Neither the SDK, which costs seconds, nor what stands around it."""
     code = """
 import asyncio, sys

@@ -65,7 +65,7 @@ def test_the_file_its_tools_and_its_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trust", ["always", "until_tainted", "never"])
-def test_what_the_gate_trusts_is_said_alike(trust: str) -> None:
+def test_trust_setting_is_described_alike_at_start_and_check_config(trust: str) -> None:
     """By the start and by check-config."""
     text = f"risk: {{trust_llm: {trust}}}"
     assert lines(text)["trust"] == TRUST[trust]

@@ -104,7 +104,7 @@ async def test_a_base_prompt_that_hangs_holds_up_no_request(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("place", "is_device"), [("/dev/zero", True), ("pipe", False)])
-def test_a_start_refuses_what_is_no_regular_file(place: str, is_device: bool, tmp_path: Path) -> None:
+def test_load_refuses_a_config_that_is_not_a_regular_file(place: str, is_device: bool, tmp_path: Path) -> None:
     """At once, with what it is."""
     path = Path(place) if is_device else tmp_path / place
     if not is_device:

@@ -50,7 +50,7 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(folder: Path)
 
 
 @pytest.mark.parametrize("kind", ["no lock", "open to others", "a link", "a file", "more in it"])
-def test_a_folder_that_may_be_of_somebody_else_stays(folder: Path, tmp_path: Path, kind: str) -> None:
+def test_cleanup_keeps_folders_that_may_belong_to_another_program(folder: Path, tmp_path: Path, kind: str) -> None:
     """Nothing but sockets and the lock is ever removed."""
     place = folder / f"{PREFIX}x"
     target = tmp_path / "target" if kind == "a link" else place
@@ -70,9 +70,7 @@ def test_a_folder_that_may_be_of_somebody_else_stays(folder: Path, tmp_path: Pat
     assert found.read_text() == "content" and place.exists()
 
 
-def test_a_place_that_is_not_there_is_an_error_for_the_one_who_creates_only(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_temp_folder_fails_creation_but_not_cleanup(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "missing"))
     remove_left_folders()
     with pytest.raises(FileNotFoundError):

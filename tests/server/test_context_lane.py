@@ -151,7 +151,7 @@ async def test_models_choose_among_the_upstreams(tmp_path: Path) -> None:
 # What cannot be built.
 
 
-async def test_everything_that_cannot_be_built_is_told_at_once(tmp_path: Path) -> None:
+async def test_build_problems_are_reported_together_with_their_places(tmp_path: Path) -> None:
     """Each with its place in the file; what was built is closed again."""
     told = await problems(
         tmp_path,
@@ -208,7 +208,7 @@ async def test_a_service_among_the_tools_is_a_problem(tmp_path: Path) -> None:
     assert told.startswith("tools.time: ") and "mcp.servers" in told
 
 
-async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) -> None:
+async def test_configured_tool_may_share_the_name_of_a_gateway_tool(tmp_path: Path) -> None:
     """Only the names of its tools count."""
     made = await assembled(tmp_path, tools={"read_result": toolbox("look")})
     shown = await made.enhancer.enhance_prompt("default", tenant="local") if made.enhancer else None

@@ -67,7 +67,7 @@ async def test_what_the_start_refuses_is_refused(name: str) -> None:
     assert path in [problem.path.partition("[")[0] for problem in refused.value.problems]
 
 
-async def test_everything_that_is_wrong_is_said_at_once() -> None:
+async def test_rehearsal_reports_all_problems_together() -> None:
     """The store, a prompt and a tool."""
     text = "store: sqlite:///./nowhere/x.db\nprompts: {mine: {file: ./mine.md}}\n"
     text += "tools: {http_request: {}, web: {use: http_request}}"
@@ -76,7 +76,7 @@ async def test_everything_that_is_wrong_is_said_at_once() -> None:
     assert len(said.value.problems) == 3
 
 
-async def test_a_driver_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_database_driver_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of PostgreSQL for `execute_sql`: with the command that installs it."""
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigError, match=r"pip install 'twolane\[postgres\]'"):

@@ -50,7 +50,7 @@ async def test_all_get_the_part_that_the_first_one_has_made() -> None:
     assert found == maker.made * 4 and part.part is maker.made[0]
 
 
-async def test_one_who_leaves_takes_it_from_nobody() -> None:
+async def test_cancelled_waiter_does_not_cancel_creation_for_others() -> None:
     """A client that goes away while its request has the part made."""
     maker = Maker()
     part = FirstUse(maker.make, end=Part.end)

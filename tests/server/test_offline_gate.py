@@ -71,7 +71,7 @@ async def test_the_hosts_of_the_operator_count_with_and_without_a_port() -> None
         assert await decision(settings, "http_request", {"method": "GET", "url": f"https://{host}/"}) == wanted
 
 
-async def test_an_assessor_that_cannot_be_built_is_told() -> None:
+async def test_unknown_assessor_plugin_is_reported_with_its_place() -> None:
     """With its place."""
     with pytest.raises(ConfigError, match=r"risk\.assessors\.x\.use: no plugin 'nope'"):
         await decision({"risk": {"assessors": {"x": {"use": "nope"}}}}, "x", {})
@@ -133,13 +133,13 @@ async def test_a_tool_of_the_operators_is_judged_as_the_gateway_judges_it() -> N
     assert await decision({"tools": {"k8s": {**k8s, "requires_approval": True}}}, "look", verb) == "confirm"
 
 
-async def test_a_tool_that_cannot_be_built_is_told() -> None:
+async def test_unknown_tool_plugin_is_reported_with_its_place() -> None:
     """Without it the verdicts on its calls would be wrong."""
     with pytest.raises(ConfigError, match=r"tools\.k8s.*no plugin 'kubectl'"):
         await decision({"tools": {"k8s": {"use": "kubectl"}}}, "look", {})
 
 
-def test_servers_whose_calls_need_an_approval_are_named() -> None:
+def test_servers_that_require_approval_are_listed() -> None:
     """Their tools are known to a running gateway only."""
     server = {"command": "uvx", "args": ["x"]}
     servers = {"git": {**server, "requires_approval": True}, "time": server}

@@ -16,7 +16,7 @@ from gateway.testing.local_gateway import LocalGateway
 CLOCK = Clock(ManualClock())
 
 
-async def test_a_store_that_fails_is_logged_and_asked_again(
+async def test_failing_store_is_logged_and_read_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Changes of another worker are read then."""

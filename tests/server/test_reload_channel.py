@@ -42,7 +42,7 @@ def test_a_half_written_one_is_not_used() -> None:
         Handover(workers=2).take()
 
 
-def test_all_use_what_all_could_put_together(tmp_path: Path) -> None:
+def test_handover_is_used_once_every_worker_accepts_it(tmp_path: Path) -> None:
     """It is open until the last one has said so."""
     handover = Handover(workers=2)
     handover.give(loaded(tmp_path, 1))
@@ -54,7 +54,7 @@ def test_all_use_what_all_could_put_together(tmp_path: Path) -> None:
     assert handover.is_used() is True and handover.settle() is True
 
 
-def test_none_uses_what_one_could_not(tmp_path: Path) -> None:
+def test_handover_is_unused_if_one_worker_fails_to_build_it(tmp_path: Path) -> None:
     """Whatever the others say, before or afterwards."""
     for first in (0, 1):
         handover = Handover(workers=2)
@@ -79,7 +79,7 @@ def test_what_is_settled_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_a_worker_that_is_behind_hears_of_its_own(tmp_path: Path, *, able: bool) -> None:
+def test_newer_handover_does_not_change_the_result_of_the_previous(tmp_path: Path, *, able: bool) -> None:
     """The next one is given before it has looked; that one is open, and neither changes the other."""
     handover = Handover(workers=1)
     handover.give(loaded(tmp_path, 1))

@@ -37,7 +37,7 @@ async def test_without_upstreams_the_demo_model_answers() -> None:
     assert "demo model" in gateway.stdout_text()
 
 
-async def test_an_address_in_use_is_told_in_one_line() -> None:
+async def test_address_in_use_is_reported_in_one_line() -> None:
     """Exit code 1, with the ways out; the gateway that is there does not notice."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url)) as gateway:
         code, out, err = await ended("run", "--port", str(gateway.port), "--workers", "2")
@@ -46,7 +46,7 @@ async def test_an_address_in_use_is_told_in_one_line() -> None:
         assert (await fetch(gateway)).status == 200
 
 
-async def test_an_admin_address_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+async def test_admin_address_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     """As for `listen`."""
     async with FakeUpstream() as upstream:
         file = tmp_path / "gateway.yaml"
@@ -55,7 +55,7 @@ async def test_an_admin_address_in_use_is_told_in_one_line(tmp_path: Path) -> No
     assert (code, len(err.splitlines())) == (1, 1) and f"127.0.0.1:{upstream.port}" in err
 
 
-async def test_unusable_tls_files_are_told_in_one_line(tmp_path: Path) -> None:
+async def test_unusable_tls_file_is_reported_in_one_line(tmp_path: Path) -> None:
     """Exit code 1, with the place in the configuration, before anything listens."""
     file, certificates = tmp_path / "gateway.yaml", tmp_path / "ca.pem"
     certificates.write_text("no certificate")

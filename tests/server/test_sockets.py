@@ -54,7 +54,7 @@ def test_a_successor_may_join() -> None:
             assert new.port == old.port
 
 
-def test_a_stranger_is_not_joined() -> None:
+def test_listen_does_not_join_the_port_of_another_program() -> None:
     """A program without SO_REUSEPORT keeps its port."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
@@ -69,7 +69,7 @@ def test_a_stranger_is_not_joined() -> None:
         pytest.param("no-such-host.invalid", "", id="unknown"),
     ],
 )
-def test_an_address_that_is_not_ours_is_told(host: str, reason: str) -> None:
+def test_unavailable_listen_address_is_reported_with_its_reason(host: str, reason: str) -> None:
     """One line, with the address."""
     with pytest.raises(ListenError, match=f"cannot listen on {host}:1234: {reason}"):
         listen(host, 1234, workers=1, join=False)

@@ -47,7 +47,7 @@ async def end_stream(client: Peer) -> None:
     await client.read_until(LAST_CHUNK)
 
 
-async def test_metrics_are_those_of_all_workers_whichever_answers() -> None:
+async def test_metrics_of_every_worker_sum_the_counts_of_all() -> None:
     """Counters are sums, scraped again and again; each request is counted once."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
         await all_workers(gateway)
@@ -286,7 +286,7 @@ async def test_a_worker_that_hangs_while_it_starts_holds_no_signal_up() -> None:
             await entering
 
 
-async def test_a_reload_while_workers_start_is_no_death() -> None:
+async def test_reload_during_worker_start_reaches_all_workers_without_a_crash() -> None:
     """Each of them has the new configuration then."""
     async with FakeUpstream() as upstream, starting(config(upstream.base_url, workers=2)) as gateway:
         gateway.folder.joinpath("gateway.yaml").write_text(config(upstream.base_url, workers=2, keys=[key("new")]))

@@ -69,7 +69,7 @@ def test_it_never_fails(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_ready_is_told_once_and_when_it_is_true(ear: Ear, workers: int) -> None:
+async def test_systemd_is_notified_of_ready_and_stopping_once(ear: Ear, workers: int) -> None:
     """By the gateway, not by each worker; and that it stops, as soon as it does."""
     async with FakeUpstream() as upstream:
         running = GatewayProcess(config(upstream.base_url, workers=workers), env={"NOTIFY_SOCKET": ear.path})

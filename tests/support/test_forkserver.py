@@ -37,7 +37,7 @@ async def test_it_has_the_askers_folder_environment_and_streams(output: Path, mo
     assert "upstreams[0].base_url: a URL has no spaces" in output.read_text()
 
 
-async def test_it_leads_a_session_and_is_no_child_of_the_asker(output: Path) -> None:
+async def test_forked_gateway_leads_its_own_session(output: Path) -> None:
     """Its family is that of an executed gateway; a signal that kills it is its negative exit code."""
     with output.open("wb") as stream:
         arguments = ["run", "-c", str(output.parent / "gateway.yaml")]

@@ -180,7 +180,7 @@ async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
         await exposition.close()
 
 
-async def test_whichever_worker_is_asked_gives_the_numbers_of_all(workers: Workers) -> None:
+async def test_every_worker_exposes_the_numbers_of_all_workers(workers: Workers) -> None:
     """Each once, and as they are now."""
     for exposition in workers.each:
         assert samples(await exposition.page())["gateway_http_requests_total", OK] == 9

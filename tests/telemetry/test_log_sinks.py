@@ -51,7 +51,7 @@ def test_a_record_that_cannot_be_written_does_not_end_the_log(log: Log) -> None:
     assert log.records()[-1]["event"] == "after"
 
 
-def test_when_the_reader_stops_lines_are_dropped_and_counted_and_nobody_waits() -> None:
+def test_stalled_log_reader_drops_and_counts_lines_without_blocking() -> None:
     """L15: a pipe that nobody reads. What is not dropped is written, whole, once somebody reads."""
     read_end, write_end = os.pipe()
     written = 0

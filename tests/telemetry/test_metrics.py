@@ -104,7 +104,7 @@ def test_a_histogram_agrees_with_counting_by_hand() -> None:
 # Bounded labels.
 
 
-def test_each_upstream_has_so_many_series() -> None:
+def test_each_upstream_adds_a_bounded_number_of_series() -> None:
     """Whatever becomes of requests to it: 27, and three gauges."""
     metrics = Metrics()
     few = len(samples(page_of(metrics.collect_counts())))

@@ -21,7 +21,7 @@ def test_what_one_process_writes_others_read() -> None:
     assert counts.read() == {KEY: (4,), ("h", ()): (1, 2, 0.5), ("late", ('"\n\u1234',)): (1,)}
 
 
-def test_a_successor_adds_to_what_was_counted() -> None:
+def test_successor_process_adds_to_existing_counts() -> None:
     """Again and again; what it does not count itself stays."""
     counts = SharedCounts()
     for generation in range(1, 4):

@@ -5,7 +5,7 @@ import pytest
 from gateway.testing.clock import ManualClock
 
 
-def test_the_clock_moves_only_when_told() -> None:
+def test_clock_moves_only_by_advance() -> None:
     """Two readings without an advance are equal."""
     clock = ManualClock(10.0)
     assert clock() == clock() == 10.0

@@ -101,7 +101,7 @@ def test_plugins_are_found_as_the_gateway_finds_them(tmp_path: Path, monkeypatch
     check_stage(Plugin(Good, lambda config, host: PassOn()), {"n": 2})
 
 
-def test_a_plugin_that_cannot_be_used_is_told() -> None:
+def test_unusable_plugin_raises_contract_error() -> None:
     """In the words of the registry."""
     with pytest.raises(ContractError, match=r"stages 'intend' cannot be used: no plugin .*'intent'"):
         check_stage("intend")
@@ -109,7 +109,7 @@ def test_a_plugin_that_cannot_be_used_is_told() -> None:
         check_stage("intent", {"no_such": 1})
 
 
-def test_a_build_that_raises_is_told() -> None:
+def test_failing_build_raises_contract_error() -> None:
     """For a config that `Config` accepts."""
 
     def build(config: Good, host: object) -> PassOn:

@@ -24,7 +24,7 @@ async def test_it_is_a_host() -> None:
         assert stored is not None and (stored.text, stored.updated_s) == ("Hi.", 1000.0)
 
 
-def test_tools_are_those_that_a_request_may_use() -> None:
+def test_fake_host_offers_tools_allowed_by_the_request() -> None:
     """By name or glob, as in the catalog."""
     host = FakeHost(tools=[spec("read_file"), spec("write_file"), spec("now")])
     assert [
@@ -61,7 +61,7 @@ def test_counters_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(("name", "labels"), [("no_such", {}), ("stage_skips", {}), ("stage_skips", {"tool": "a"})])
-def test_counters_take_what_the_gateway_takes(name: str, labels: dict[str, str]) -> None:
+def test_fake_counters_reject_unknown_names_and_labels(name: str, labels: dict[str, str]) -> None:
     """A plugin that counts something else fails in its test, as it would in a gateway."""
     for counters in (FakeHost().counters, ContextCounters()):
         with pytest.raises(KeyError):

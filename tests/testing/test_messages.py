@@ -127,7 +127,7 @@ def test_headers_that_may_differ_are_left_out_on_both_sides() -> None:
         (b"X-Sum: 1", b"X-Sum: 2", "trailers"),
     ],
 )
-def test_what_differs_in_a_chunked_body_is_told(before: bytes, after: bytes, named: str) -> None:
+def test_differences_name_the_changed_part_of_a_chunked_body(before: bytes, after: bytes, named: str) -> None:
     """Framing, payload and trailers are told apart."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     found = differences(head + CHUNKED, head + CHUNKED.replace(before, after))

@@ -25,13 +25,13 @@ async def test_it_answers_in_turn() -> None:
     assert model.n_released == 2
 
 
-async def test_a_request_too_many_is_told() -> None:
+async def test_unscripted_model_request_fails_with_the_next_step() -> None:
     """With the next step."""
     with pytest.raises(AssertionError, match="got request 1 and the test scripted 0 answers: pass one more"):
         await collect_answer(pass_on, make_exchange(), ScriptedModel())
 
 
-def test_an_exchange_is_made_of_what_matters() -> None:
+def test_make_exchange_fills_in_defaults() -> None:
     """The rest has values of its own."""
     exchange = make_exchange("a", {"role": "assistant", "content": "b"}, body={"stream": True}, notes=("n",), id="x")
     assert exchange.body == {

@@ -45,7 +45,7 @@ async def test_a_family_is_found_while_the_parent_lives_and_after_it_ended() -> 
     assert family(leader) == set()
 
 
-def test_a_process_number_that_was_given_anew_is_a_stranger() -> None:
+def test_reused_process_id_is_not_part_of_the_family() -> None:
     """It is not in the family, and it is not still living."""
     me = list_processes()[os.getpid()]
     earlier = replace(me, started=me.started - 1)
@@ -53,6 +53,6 @@ def test_a_process_number_that_was_given_anew_is_a_stranger() -> None:
     assert still_living({me}) == [me]
 
 
-def test_there_is_no_process_of_number_zero() -> None:
+def test_process_id_zero_returns_none() -> None:
     """None, not an error."""
     assert living_process(0) is None

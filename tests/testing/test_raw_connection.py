@@ -38,7 +38,7 @@ def says(data: bytes) -> Script:
     return script
 
 
-async def test_reads_take_what_was_asked_for_and_leave_the_rest() -> None:
+async def test_reads_take_the_requested_bytes_and_leave_the_rest() -> None:
     """Head, token, count, whatever there is, rest."""
     async with client_of(says(b"A\r\n\r\nuntil;12345-drop-more")) as client:
         assert await client.read_head() == b"A\r\n\r\n"
@@ -50,7 +50,7 @@ async def test_reads_take_what_was_asked_for_and_leave_the_rest() -> None:
         assert await client.read_rest() == b""
 
 
-async def test_a_read_in_vain_says_what_it_waited_for_and_what_came() -> None:
+async def test_failed_read_reports_expected_and_received_bytes() -> None:
     """So that a failing test explains itself."""
     async with client_of(says(b"HTTP/1.1 200 OK\r\n")) as client:
         with pytest.raises(EOFError, match=r"before b'\\r\\n\\r\\n' came: 17 bytes .* ending in b'HTTP/1.1 200"):
@@ -100,7 +100,7 @@ async def test_a_body_is_read_by_its_framing(response: bytes, method: str, body:
         assert await client.read_rest() == rest
 
 
-async def test_read_head_and_read_body_read_what_read_response_reads() -> None:
+async def test_read_head_and_read_body_match_read_response() -> None:
     """For scripts that act between the two."""
     async with client_of(says(answer(200, b"hello"))) as client:
         assert await client.read_body(await client.read_head()) == b"hello"
@@ -142,7 +142,7 @@ async def test_a_truncated_answer_is_never_taken_for_a_whole_one(length: int) ->
         assert bytes(client.received) == STREAM[:length] and client.ended == "eof"
 
 
-async def test_a_reset_is_told_from_an_end() -> None:
+async def test_reset_is_distinguished_from_eof() -> None:
     """RST after a close-delimited body is an error, and `ended` says so."""
 
     async def script(peer: Peer) -> None:
@@ -244,7 +244,7 @@ async def test_two_readers_of_one_connection_are_refused() -> None:
         first.cancel()
 
 
-async def test_a_request_is_kept_by_the_one_who_read_it() -> None:
+async def test_request_keeps_raw_body_payload_and_trailers() -> None:
     """Head, raw body, payload, trailers."""
     raw_body = b"3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"
     async with FakeUpstream() as upstream, connect(upstream.host, upstream.port) as client:

@@ -34,7 +34,7 @@ async def test_a_token_is_found_across_pieces(pair: Pair) -> None:
     assert await incoming.take(1) == b"b"
 
 
-async def test_what_is_kept_is_capped_and_what_is_counted_is_not(pair: Pair) -> None:
+async def test_kept_bytes_are_capped_and_the_byte_count_is_not(pair: Pair) -> None:
     """The first `keep_bytes` stay for the record."""
     sender, incoming = pair
     await sender.send(b"0123456789")

@@ -52,7 +52,7 @@ async def test_it_can_be_started_again_after_it_was_killed() -> None:
         assert gateway.pid != first and gateway.returncode is None
 
 
-async def test_a_process_that_exits_at_once_is_told_with_its_words() -> None:
+async def test_early_process_exit_is_reported_with_code_and_stderr() -> None:
     """The exit code and stderr, without waiting for the limit."""
     gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "exit"])
     with pytest.raises(RuntimeError, match=r"(?s)exited with 3 before it was ready.*cannot start: no such thing"):
@@ -94,7 +94,7 @@ async def test_a_child_that_outlives_it_is_killed_and_an_error() -> None:
     await until(lambda: living_process(int(found[1])) is None)
 
 
-async def test_a_failing_test_sees_what_the_gateway_wrote() -> None:
+async def test_gateway_output_is_added_as_a_note_to_test_exceptions() -> None:
     """As a note on its own exception."""
 
     async def test() -> None:
@@ -106,7 +106,7 @@ async def test_a_failing_test_sees_what_the_gateway_wrote() -> None:
     assert '"GET /health/ready HTTP/1.1" 200' in caught.value.__notes__[0]
 
 
-def test_outside_of_async_with_there_is_no_process() -> None:
+def test_gateway_process_outside_async_with_raises_runtime_error() -> None:
     """The error says how to get one."""
     gateway = GatewayProcess("")
     assert gateway.returncode is None and gateway.stdout_text() == ""

@@ -12,7 +12,7 @@ async def test_every_check_holds(check: Check) -> None:
     assert await check.run() == ""
 
 
-async def test_a_check_that_fails_is_told_with_its_finding(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_failed_selftest_check_is_reported_with_its_finding(capsys: pytest.CaptureFixture[str]) -> None:
     """The table names the check and what was found, and the exit code is 1."""
 
     async def found() -> str:

@@ -82,7 +82,7 @@ async def test_a_script_that_returns_closes_its_connection() -> None:
         assert upstream.open_count == 0
 
 
-async def test_an_answer_nobody_asked_for_can_be_scripted() -> None:
+async def test_unsolicited_second_answer_can_be_scripted() -> None:
     """The poisoned idle connection: a second answer on an event of the test's."""
     poison = asyncio.Event()
 
@@ -102,7 +102,7 @@ async def test_an_answer_nobody_asked_for_can_be_scripted() -> None:
         assert await ask(upstream) == b"GOOD"
 
 
-async def test_waiting_in_vain_says_what_there_was() -> None:
+async def test_wait_timeout_reports_requests_and_connections() -> None:
     """Requests, connections, open connections."""
     async with FakeUpstream() as upstream:
         await ask(upstream)
@@ -132,7 +132,7 @@ async def test_a_script_that_fails_fails_the_test() -> None:
     assert "in the script of connection 0" in caught.value.__notes__[0]
 
 
-async def test_several_scripts_that_fail_are_all_told() -> None:
+async def test_several_script_failures_are_raised_as_a_group() -> None:
     """As a group."""
 
     async def wrong(peer: Peer) -> None:
@@ -145,7 +145,7 @@ async def test_several_scripts_that_fail_are_all_told() -> None:
                     await client.wait_end()
 
 
-async def test_a_failing_test_is_told_of_failing_scripts() -> None:
+async def test_script_failure_is_added_as_a_note_to_test_exceptions() -> None:
     """As a note: the test's own exception is not replaced."""
 
     async def wrong(peer: Peer) -> None:

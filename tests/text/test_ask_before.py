@@ -32,7 +32,7 @@ NOTHING = Spans(())
         "不要擅自修改文件",
     ],
 )
-def test_a_wish_to_be_asked_is_found(text: str) -> None:
+def test_ask_before_request_is_detected(text: str) -> None:
     """In both languages."""
     assert find_ask_request(fold(text).text, shown=NOTHING) is not None
 

@@ -117,7 +117,7 @@ def test_forget_all_about_something(text: str, about: str) -> None:
         "how can I forget what I know about him?",
     ],
 )
-def test_what_is_no_memory_is_not_forgotten(text: str) -> None:
+def test_other_delete_requests_are_not_memory_requests(text: str) -> None:
     """Files, texts and tables are deleted by tools, and what people know by nobody."""
     assert memory_request(fold(text).text, shown=NOTHING) is None
 
@@ -145,6 +145,6 @@ def test_the_same_words_in_other_sentences_ask_for_nothing(text: str) -> None:
     assert memory_request(fold(text).text, shown=NOTHING) is None
 
 
-def test_a_quoted_request_asks_for_nothing() -> None:
+def test_quoted_memory_request_is_ignored() -> None:
     """Only what the message itself says counts."""
     assert memory_request("remember me and you", shown=Spans([(0, 19)])) is None

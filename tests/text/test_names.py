@@ -55,7 +55,7 @@ def test_a_name_imitates_one_that_looks_like_it(name: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "reason"), BAD.items())
-def test_no_name_of_a_configuration_hides_what_it_is(folder: Folder, name: str, reason: str) -> None:
+def test_deceptive_name_in_the_configuration_is_refused(folder: Folder, name: str, reason: str) -> None:
     """Of a key, a tenant in each place, a service, a prompt."""
     texts = {
         "keys[0].name": f"keys:\n  - {key(name, 't')}\n",
@@ -99,7 +99,7 @@ async def refused(ring: Keyring, name: str, **terms: str) -> tuple[str, str]:
     return told["error"]["param"], told["error"]["message"]
 
 
-async def test_no_key_made_at_run_time_hides_what_it_is() -> None:
+async def test_deceptive_name_of_a_new_key_is_refused() -> None:
     """By the same rule, and in the same words."""
     async with keyring() as ring:
         for name, reason in BAD.items():

@@ -73,7 +73,7 @@ def test_text_is_folded(text: str, folded: str) -> None:
         ("😀天气", "天气", "天气"),
     ],
 )
-def test_a_hit_maps_back_to_what_was_written(text: str, phrase: str, original: str) -> None:
+def test_phrase_hit_maps_back_to_the_original_text(text: str, phrase: str, original: str) -> None:
     """Also behind characters that change their number."""
     folded = fold(text)
     (hit,) = Phrases([phrase]).hits(folded.text)
@@ -131,7 +131,7 @@ def test_is_whole_looks_at_both_sides() -> None:
     assert not is_whole("a git1", 2, 5)
 
 
-def test_spans_cover_what_lies_inside_one() -> None:
+def test_spans_cover_only_ranges_within_one_span() -> None:
     """Also when a long one begins before a short one."""
     spans = Spans([(0, 10), (2, 3), (20, 25)])
     assert spans.cover(4, 9) and spans.cover(20, 25)

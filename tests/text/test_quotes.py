@@ -29,7 +29,7 @@ def test_quoted_text_is_shown(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['"X"', "“X”。", "don't X, it's bad", '5" X 6"', "“X", "it's X", '"' + "-" * 1001 + 'X"', "a > X", "【X】"]
 )
-def test_the_rest_is_said(text: str) -> None:
+def test_unquoted_text_is_not_marked_as_quoted(text: str) -> None:
     """Apostrophes, inches, what never closes, brackets, and a message that is one quotation as a whole."""
     at = text.index("X")
     assert not shown_text(text.lower()).cover(at, at + 1)

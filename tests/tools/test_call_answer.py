@@ -21,7 +21,7 @@ def parts_of(answer: bytes | None) -> Any:
 
 
 @pytest.mark.parametrize("parts", [None, [], [text("a")]])
-def test_nothing_is_stored_of_what_the_text_says_whole(parts: list[dict[str, Any]] | None) -> None:
+def test_answer_fully_shown_as_text_is_not_stored(parts: list[dict[str, Any]] | None) -> None:
     assert dump_answer(ToolResult("a", True, parts), shown="a", whole="a") is None
 
 

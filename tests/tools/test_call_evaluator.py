@@ -65,7 +65,7 @@ async def test_a_call_is_planned_without_the_models_word_about_its_risk() -> Non
     assert (planned.verdict.decision, planned.verdict.basis) == ("auto", "llm") and not planned.needs_approval
 
 
-async def test_a_tool_that_there_is_not_is_told_with_the_nearest() -> None:
+async def test_unknown_tool_is_refused_with_the_nearest_name() -> None:
     """It never runs, whatever the model says of its risk."""
     made = await judge()
     planned = plan(made, "lok", x=1, risk_level="low")
@@ -109,7 +109,7 @@ async def test_arguments_that_do_not_fit_come_back_with_the_schema(parameters: J
         ({"x": 1, "risk_level": "low"}, False, True, "confirm", "asked_for"),
     ],
 )
-async def test_a_call_is_judged_by_what_is_known(
+async def test_verdict_depends_on_risk_level_taint_and_requested_approval(
     parameters: Json, tainted: bool, asked_for: bool, decision: str, rule: str
 ) -> None:
     """The model's word, what the run has read, what its user wants."""
@@ -132,7 +132,7 @@ async def test_a_request_wants_a_person_for_some_tools_only() -> None:
         assert (again.verdict.rule, again.needs_approval) == (rule, tool == "look")
 
 
-async def test_what_policy_refuses_is_told_to_the_model() -> None:
+async def test_policy_refusal_is_returned_to_the_model() -> None:
     """Not to a person."""
     planned = plan(await judge(policy=replace(TRUSTING, default="deny")), x=2)
     assert planned.refusal == "Not run: refused by policy. nobody knows" and not planned.needs_approval
@@ -201,7 +201,9 @@ async def test_an_engine_that_agrees_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("engine", "rule"), [(doubts, "not_what_it_seems"), (fails, "engine_failed"), (hangs, "engine_failed")]
 )
-async def test_what_the_engine_doubts_asks(engine: Doubts, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_engine_doubt_or_failure_requires_confirmation(
+    engine: Doubts, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An engine that fails or hangs doubts, too; under `risk.default: deny` nobody is asked."""
     monkeypatch.setattr(judging, "EXAMINE_S", 0.01)
     made, _ = await examining(engine)
@@ -214,7 +216,7 @@ async def test_what_the_engine_doubts_asks(engine: Doubts, rule: str, monkeypatc
 
 
 @pytest.mark.parametrize("parameters", [{"x": 2, "risk_level": "low"}, {"x": 2}, {"x": 1, "risk_level": "high"}, {}])
-async def test_the_engine_is_asked_only_about_what_was_judged_harmless(parameters: Json) -> None:
+async def test_engine_examines_only_calls_judged_harmless(parameters: Json) -> None:
     """What a model vouches for, what asks anyway and what fits no schema is not examined."""
     made, source = await examining(doubts)
     planned = plan(made, **parameters)
@@ -224,7 +226,7 @@ async def test_the_engine_is_asked_only_about_what_was_judged_harmless(parameter
 # What a person changes, and what an approval is bound to.
 
 
-async def test_edited_arguments_are_judged_as_if_nobody_vouched_for_them() -> None:
+async def test_edited_arguments_are_judged_without_the_model_risk_level() -> None:
     """They must fit the schema; a level of the model's is no argument."""
     made = await judge()
     assert made.judge_edit("look", {"x": 1}).decision == "auto"
@@ -252,7 +254,7 @@ async def test_an_approval_is_bound_to_definition_and_policy() -> None:
 
 
 @pytest.mark.parametrize("doubt", ["quoted", "example"])
-async def test_a_doubt_asks_and_lowers_nothing(doubt: Doubt) -> None:
+async def test_extraction_doubt_requires_confirmation_and_lifts_no_refusal(doubt: Doubt) -> None:
     """What would run asks, by the model's word or the whitelist's; what asks or is refused stays as it is."""
     made = await judge()
     cases: list[tuple[Json, str]] = [({"x": 2, "risk_level": "low"}, doubt), ({"x": 1}, doubt), ({"x": 2}, "other")]

@@ -35,7 +35,7 @@ async def test_tools_are_not_copied_for_a_request(only: tuple[str, ...]) -> None
     assert first and [id(tool) for tool in first] == [id(tool) for tool in second]
 
 
-async def test_the_operators_flags_add_to_what_a_tool_says_of_itself() -> None:
+async def test_operator_flags_add_to_tool_flags() -> None:
     """They never take anything back: no definition makes itself trusted, no configuration loses a tool's caution."""
     tools = await load_catalog(
         {
@@ -80,7 +80,7 @@ async def test_a_tool_is_found_by_the_name_that_the_model_knows_and_by_its_own()
     assert tools.find("files_read", exchange()) is None
 
 
-async def test_the_nearest_names_are_those_that_may_be_used() -> None:
+async def test_nearest_names_include_only_offered_tools() -> None:
     """As the model writes them; a hint names no tool that the request ruled out."""
     tools = await catalog("read_file", "read_files", "now")
     assert tools.nearest("read_fil", exchange()) == ["read_file", "read_files"]
@@ -293,7 +293,7 @@ async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
     assert "has changed" in listed[1].spec.description and "has changed" not in listed[2].spec.description
 
 
-async def test_a_tool_is_of_the_service_whose_name_it_begins_with() -> None:
+async def test_service_of_a_tool_is_its_longest_name_prefix() -> None:
     """Inside or towards models, running or not; the longest name counts, and ours are of none."""
     stopped = running("my", "x")
     stopped.becomes("stopped")

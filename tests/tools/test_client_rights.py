@@ -47,7 +47,7 @@ def caller(*scopes: str, name: str = "c", tenant: str = "t", tools: tuple[str, .
         (rights(served=("there.*",)), "mcp.serve"),
     ],
 )
-def test_a_call_needs_what_a_new_one_would(made: ClientRights, reason: str | None) -> None:
+def test_refusal_applies_current_scope_tenant_and_tool_rights(made: ClientRights, reason: str | None) -> None:
     """A key that is gone takes nothing along; of two keys of one name, either may have the right."""
     refusal = made.refusal(CALL)
     assert refusal is None if reason is None else reason in (refusal or "")

@@ -45,7 +45,7 @@ def test_hardened_stays_bearable() -> None:
     assert len(found) <= len(commands) // 5
 
 
-def test_at_most_a_tenth_of_the_everyday_commands_asks() -> None:
+def test_at_most_ten_percent_of_everyday_commands_require_confirmation() -> None:
     """Under `standard`; what asks would run a project's own code, or talk to another program."""
     judge = ASSESSORS["standard"]["execute_command"]
     asking = [command for command in COMMANDS if judge.assess({"command": command}).decision != "auto"]

@@ -110,7 +110,7 @@ def test_new_tool_can_implement_risk_assessor() -> None:
 @pytest.mark.parametrize(
     "level", ["none", "safe", "l", "very low", "低", "0", " ", 0, -1, 1.5, True, False, [], ["low"], {}]
 )
-def test_any_other_value_asks(level: object) -> None:
+def test_risk_level_outside_the_enum_requires_confirmation(level: object) -> None:
     """A level outside the enum never falls back to the whitelist."""
     for trust in ("always", "never"):
         assert judged({**SELECT, "risk_level": level}, trust_llm=trust) == ("confirm", "invalid")
@@ -153,7 +153,7 @@ def test_the_default_may_refuse() -> None:
     assert judged({**SELECT, "risk_level": "high"}, default="deny") == ("confirm", "llm")
 
 
-def test_an_assessor_that_fails_asks(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_assessor_requires_confirmation_and_logs_no_arguments(caplog: pytest.LogCaptureFixture) -> None:
     """Its fault is logged by its kind, without the arguments; an answer that is no verdict is a fault."""
     assert judged({"sql": "secret"}, assessor=Fails()) == ("confirm", "default")
     assert judged({"sql": "secret"}, assessor=Fails(), default="deny") == ("confirm", "default")
@@ -298,7 +298,7 @@ def test_of_several_rules_the_strictest_holds() -> None:
 
 
 @pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low")])
-def test_a_user_who_wants_to_be_asked_is_asked(claim: RiskClaim) -> None:
+def test_user_request_for_approval_turns_auto_into_confirm(claim: RiskClaim) -> None:
     """What would run asks; what asks anyway says why it does; what is refused stays refused."""
     assert gate().judge(SQL, claim, tainted=False).decision == "auto"
     verdict = gate().judge(SQL, claim, tainted=False, asked_for=True)
@@ -319,7 +319,7 @@ def test_a_request_that_wants_approvals_of_a_tool_gets_them(claim: RiskClaim) ->
 
 
 @pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low"), RiskClaim(DROP), RiskClaim(DROP, "high")])
-def test_a_changed_definition_asks(claim: RiskClaim) -> None:
+def test_changed_definition_requires_confirmation(claim: RiskClaim) -> None:
     """Whoever would have decided; what is refused stays refused."""
     verdict = gate().judge(SQL, claim, tainted=False, definition_changed=True, asked_for=True)
     assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "definition_changed")

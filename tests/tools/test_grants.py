@@ -44,7 +44,7 @@ async def store() -> AsyncIterator[SqliteStore]:
     await made.close()
 
 
-async def test_a_wish_to_be_asked_ends_and_is_prolonged_when_it_is_said_again(store: SqliteStore) -> None:
+async def test_stored_ask_expires_and_is_renewed_when_repeated(store: SqliteStore) -> None:
     """It holds for its conversation and end user alone, and is taken back for them alone."""
     clock = ManualClock()
     remembered = RememberedDecisions(store, Judges(), clock=Clock(clock), kept_s=100.0)
@@ -67,7 +67,7 @@ async def test_a_wish_to_be_asked_ends_and_is_prolonged_when_it_is_said_again(st
     assert not await remembered.has_ask(ASKED)
 
 
-async def test_if_nobody_can_tell_a_conversation_asks(store: SqliteStore) -> None:
+async def test_failing_store_makes_conversations_require_approval(store: SqliteStore) -> None:
     """A store that fails opens nothing; a run without a conversation has nothing to look up."""
     remembered = RememberedDecisions(store, Judges(), clock=Clock(ManualClock()), kept_s=100.0)
     await store.close()

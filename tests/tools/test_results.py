@@ -129,7 +129,7 @@ async def test_reading_more_is_a_tool_that_is_always_harmless() -> None:
     assert ReadsOnly().assess({"id": "x", "other": []}).decision == "auto"
 
 
-async def test_it_is_remembered_who_wrote_a_result() -> None:
+async def test_untrusted_result_is_remembered_for_its_tenant_only() -> None:
     """For its tenant, as long as it is kept; an id that means nothing is nobody's."""
     results = Results(kept_chars=100)
     theirs = id_in(results.shorten("x" * 100, owner=OURS, limit_chars=10, untrusted=True))
@@ -140,6 +140,6 @@ async def test_it_is_remembered_who_wrote_a_result() -> None:
         assert not results.is_untrusted(gone, owner=OURS)
 
 
-async def test_reading_a_result_needs_nobody() -> None:
+async def test_reading_a_result_is_never_refused() -> None:
     """Whether it is there or not: the run was shown it before."""
     assert await Results().refusal(call(READ_RESULT, id="res_0000000000000000"), exchange()) is None

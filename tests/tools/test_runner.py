@@ -103,7 +103,7 @@ async def test_the_time_of_a_call_is_observed() -> None:
     assert samples(bench.counters)["gateway_tool_duration_seconds_sum", ("look",)] == 0.5
 
 
-async def test_reading_on_in_what_strangers_wrote_taints_as_their_tool_does() -> None:
+async def test_reading_an_untrusted_result_taints_like_its_tool() -> None:
     """However often a part of it is too long itself; the results of other tools do not."""
     results = Results()
     runner = Runner(results, counters=ContextCounters(), clock=Clock(ManualClock()))

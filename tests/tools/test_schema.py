@@ -43,7 +43,7 @@ def test_problems_name_the_place_and_the_rule(arguments: Json, words: list[str])
         assert word in problem
 
 
-def test_what_is_told_has_a_bound() -> None:
+def test_schema_problem_text_is_bounded() -> None:
     """However much is wrong, and however large it is."""
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
     problem = Schemas().problem(spec(parameters=schema), {f"a{i}": "x" for i in range(1000)})
@@ -55,7 +55,7 @@ def test_what_is_told_has_a_bound() -> None:
 @pytest.mark.parametrize(
     "schema", [{"type": "nope"}, {"$ref": "#/nowhere"}, {"type": "object", "properties": {"a": {"pattern": "("}}}]
 )
-def test_a_definition_that_is_no_schema_accepts_nothing(schema: Json) -> None:
+def test_invalid_schema_definition_rejects_every_call(schema: Json) -> None:
     """The model is told, instead of a tool run with arguments that nobody checked."""
     problem = Schemas().problem(spec("odd", parameters=schema), {})
     assert problem is not None and problem.startswith("the definition of 'odd' is broken")
@@ -78,7 +78,7 @@ def test_a_pattern_takes_linear_time() -> None:
     assert time.process_time() - began < 1
 
 
-def test_of_many_problems_the_first_is_told() -> None:
+def test_only_the_first_of_many_schema_problems_is_reported() -> None:
     """5,000 objects without three keys each are 15,000 errors: none but the first is built."""
     item = {"type": "object", "required": ["a", "b", "c"]}
     problem = Schemas().problem(spec(parameters={"properties": {"rows": {"items": item}}}), {"rows": [{}] * 5000})

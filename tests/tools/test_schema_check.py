@@ -18,7 +18,7 @@ def check(schema: Any) -> SchemaCheck:
     return SchemaCheck(schema, jsonschema_rs.validator_for(schema, offline=True, pattern_options=options))
 
 
-def test_problems_are_told_with_their_places() -> None:
+def test_schema_problems_report_paths_up_to_the_limit() -> None:
     """The first ones, and no more than are wanted."""
     names = check({"type": "object", "properties": {"n": {"items": {"type": "string"}}}, "required": ["m"]})
     assert names.problems({"n": [], "m": 1}, most=5) == []

@@ -45,7 +45,7 @@ def test_another_endpoint_is_next_until_the_tries_are_used_up() -> None:
     assert names(group("abcd", ManualClock(), retry=RETRY), ["reset"] * 9) == "abc"
 
 
-def test_an_endpoint_that_has_just_failed_is_the_last_to_be_asked_again() -> None:
+def test_failed_endpoint_is_the_last_choice_for_a_retry() -> None:
     """Each try counts. A first request takes its turn all the same, so that the breaker gets to know."""
     of = group("abc", ManualClock(), retry=RETRY, breaker=BreakerRules(failures=100))
     seen = set()
@@ -73,7 +73,7 @@ def test_an_endpoint_that_has_just_failed_is_the_last_to_be_asked_again() -> Non
         ("501", True, "a"),
     ],
 )
-def test_only_what_did_nothing_or_may_happen_twice_is_sent_again(reason: str, twice: bool, seen: str) -> None:
+def test_only_unprocessed_or_idempotent_requests_are_retried(reason: str, twice: bool, seen: str) -> None:
     """And only for a configured reason: 501 is none."""
     assert names(group("ab", ManualClock(), retry=RETRY), [reason, "501"], twice=twice) == seen
 
@@ -88,7 +88,7 @@ def test_without_rules_nothing_is_sent_again() -> None:
     assert names(group("ab", ManualClock()), ["connect", "connect"]) == "a"
 
 
-def test_the_budget_ends_retries_but_not_what_was_never_sent() -> None:
+def test_retry_budget_limits_retries_but_not_refused_connections() -> None:
     """A refused connection costs the upstream nothing."""
     of = group("abc", ManualClock(), retry=RetryRules(tries=2, part=0.2))
     seen = [len(names(of, ["reset", "reset"])) for _ in range(30)]
@@ -97,7 +97,7 @@ def test_the_budget_ends_retries_but_not_what_was_never_sent() -> None:
 
 
 @pytest.mark.parametrize("api_key", [None, b"sk-ours"])
-def test_clients_whose_own_account_is_limited_leave_the_budget_to_others(api_key: bytes | None) -> None:
+def test_only_gateway_key_429_consumes_the_shared_retry_budget(api_key: bytes | None) -> None:
     """A 429 for a key of the gateway's concerns all of them."""
     clock = ManualClock()
     members = [member(name, clock, api_key=api_key) for name in "ab"]
@@ -108,7 +108,7 @@ def test_clients_whose_own_account_is_limited_leave_the_budget_to_others(api_key
     assert len(names(of, ["reset", "400"])) == (2 if api_key is None else 1)
 
 
-def test_the_same_endpoint_is_asked_again_after_a_pause_that_grows() -> None:
+def test_single_endpoint_is_retried_after_growing_pauses() -> None:
     """A single endpoint is better asked later than not at all."""
     tries, pauses = Tries(group("a", ManualClock(), retry=RETRY), twice=True), []
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_the_same_endpoint_is_asked_again_after_a_pause_that_grows() -> None:
 
 
 @pytest.mark.parametrize(("reason", "own_key", "paused"), [("503", False, 1), ("429", True, 1), ("429", False, 0)])
-def test_an_endpoint_that_asks_for_a_pause_gets_it(reason: str, own_key: bool, paused: int) -> None:
+def test_retry_after_pauses_endpoint_except_for_client_key_429(reason: str, own_key: bool, paused: int) -> None:
     """A 429 to a client's own key concerns that client alone."""
     clock = ManualClock()
     key = b"k" if own_key else None
@@ -139,7 +139,7 @@ def test_when_all_pause_the_client_hears_how_long() -> None:
     assert (error.value.code, error.value.facts.status, error.value.retry_after_s) == ("upstream_limited", 429, 20.0)
 
 
-def test_a_fallback_takes_what_its_upstream_cannot() -> None:
+def test_fallback_takes_requests_when_all_endpoints_fail_or_are_out() -> None:
     """At once when all endpoints are out, and after each was tried; it is counted as such."""
     clock = ManualClock()
     of, other = group("ab", clock, breaker=BreakerRules(failures=1), retry=RETRY), group("x", clock, name="other")
@@ -171,7 +171,7 @@ def with_fallbacks(clock: ManualClock) -> Group:
     return of
 
 
-def test_limits_of_an_upstream_are_asked_where_the_request_goes() -> None:
+def test_upstream_limits_are_reserved_once_per_upstream_tried() -> None:
     """Once for all tries at its endpoints. One without room is passed over."""
     of, rooms = with_fallbacks(ManualClock()), Rooms(up=1, first=0, second=1)
     tries = Tries(of, twice=True, enter=rooms.enter)
@@ -216,7 +216,7 @@ def test_a_request_that_a_fallback_has_is_not_hedged() -> None:
     assert tries.hedge() is None and rooms.taken == ["first"]
 
 
-def test_a_stale_connection_is_no_fault() -> None:
+def test_stale_connection_does_not_open_the_breaker() -> None:
     """An upstream may close what is idle."""
     of = group("ab", ManualClock(), breaker=BreakerRules(failures=1), retry=RETRY)
     names(of, ["reset", "500"], excused=True)
@@ -274,7 +274,7 @@ async def test_a_retry_that_waited_for_nothing_goes_on() -> None:
     assert await waits is of.members[0]
 
 
-async def test_a_retry_whose_only_endpoint_others_have_meanwhile_waits_for_it() -> None:
+async def test_retry_waits_for_the_only_endpoint_while_it_is_busy() -> None:
     """After the pause that comes before the same endpoint is asked again."""
     of = with_queue(ManualClock(), a=1, b=1)
     of.apply_health_check(of.members[1], failing="it answered 500")
@@ -386,12 +386,12 @@ def test_what_is_the_clients_affair_goes_nowhere_else(status: str, own_key: bool
     assert len(of.candidates(None)) == 2
 
 
-def test_the_same_endpoint_is_not_asked_again_for_a_status_that_stays() -> None:
+def test_permanent_error_status_is_not_retried_at_the_same_endpoint() -> None:
     """A refused key is refused the next time, too."""
     assert [ask(keyed("a", ManualClock()), {"a": status}) for status in SUSPECT] == ["a"] * 5 + ["aaa", "a"]
 
 
-def test_a_refused_key_goes_on_also_for_what_may_not_happen_twice() -> None:
+def test_key_error_is_retried_elsewhere_for_non_idempotent_requests() -> None:
     """Nothing was done; a 500 may have been."""
     for status, seen in (("401", {"ab", "b"}), ("403", {"ab", "b"}), ("500", {"a", "b"}), ("408", {"a", "b"})):
         of = keyed("ab", ManualClock())
@@ -513,7 +513,7 @@ def test_one_caller_keeps_no_endpoint_out() -> None:
     assert states(of, clock) == ["closed"]
 
 
-def test_no_request_is_at_fault_where_there_is_no_connection() -> None:
+def test_connection_failures_of_one_caller_open_the_breaker() -> None:
     clock = ManualClock()
     of = group("a", clock, breaker=BreakerRules(failures=2))
     tried(of, "ann", "200", clock=clock)

@@ -26,7 +26,7 @@ def test_the_least_loaded_is_the_one_with_the_fewest_requests_for_its_weight() -
     assert {choose([one, two], "least_loaded", b"") for _ in range(3)} == {one, two}
 
 
-def test_a_conversation_keeps_its_endpoint_and_only_those_of_a_lost_one_move() -> None:
+def test_sticky_conversation_keeps_its_endpoint_when_others_are_removed() -> None:
     """With shares as the weights are."""
     members = [member(name, CLOCK, weight=weight) for name, weight in (("a", 1), ("b", 2), ("c", 1))]
     keys = [b"conversation-%d" % n + b"-" * (n % 2 * KNOWN_BYTES) for n in range(4000)]

@@ -14,7 +14,7 @@ def opened(rules: BreakerRules = RULES) -> Breaker:
     return breaker
 
 
-def test_it_opens_at_the_last_of_so_many_failures_in_a_row() -> None:
+def test_breaker_opens_at_the_configured_number_of_consecutive_failures() -> None:
     """Not before, and not for failures with an answer between them."""
     breaker = Breaker(RULES)
     assert [breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(2)] == [False, False]

@@ -159,7 +159,7 @@ async def answers_once(peer: Peer) -> None:
     await peer.wait_end()
 
 
-async def test_a_slow_answer_on_a_connection_used_again_is_not_asked_for_twice() -> None:
+async def test_timed_out_request_on_a_reused_connection_is_not_repeated() -> None:
     """The limit is over once, and the model is paid for once."""
     async with pooled(answers_once, serve(answer(200, b"again")), first_byte_s=0.05) as (pool, upstream, _):
         await fetch(pool)
@@ -219,7 +219,7 @@ async def test_each_limit_counts_where_the_other_is_longer(script: Script, limit
             await fetch(pool)
 
 
-async def test_a_call_with_a_limit_of_its_own() -> None:
+async def test_call_timeout_overrides_the_endpoint_timeout() -> None:
     """For the first byte and within the body, in place of the endpoint's."""
     for script in (silent, stops):
         async with pooled(script) as (pool, upstream, _):
@@ -266,7 +266,7 @@ async def test_a_call_that_is_closed_ends_its_connection() -> None:
         await upstream.wait_open(0)
 
 
-async def test_whoever_waits_for_a_call_that_is_closed_is_told() -> None:
+async def test_closing_a_call_raises_an_error_in_its_reader() -> None:
     """It does not wait on; what had come before is still read."""
 
     async def endless(peer: Peer) -> None:
@@ -442,7 +442,7 @@ async def test_what_takes_pieces_may_pause() -> None:
         assert b"".join(taken) == b"012"
 
 
-async def test_who_fails_to_take_a_piece_ends_the_call() -> None:
+async def test_consumer_error_ends_the_call_and_closes_its_connection() -> None:
     """With its own error, whether the piece was there before or came later; the connection is gone."""
     for first in (b"", chunk(b"first")):
         seen = asyncio.Event()

@@ -16,7 +16,7 @@ async def listens(peer: Peer) -> None:
     await peer.wait_end(timeout_s=None)
 
 
-async def test_a_turn_gets_what_comes() -> None:
+async def test_turn_receives_data_and_end_of_stream() -> None:
     """Bytes and FIN."""
 
     async def talks(peer: Peer) -> None:
@@ -44,7 +44,7 @@ async def test_a_reset_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("data", [b"x", b"HTTP/1.1 200 OK\r\n\r\n"])
-async def test_bytes_that_nobody_asked_for_end_it(data: bytes) -> None:
+async def test_unsolicited_bytes_close_an_idle_connection(data: bytes) -> None:
     """Without a turn they belong to nobody."""
 
     idle = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_a_turn_may_keep_its_side_open() -> None:
         await upstream.wait_open(0)
 
 
-async def test_its_turn_is_told_when_it_is_full_and_when_it_goes_on() -> None:
+async def test_turn_is_notified_of_full_and_drained_write_buffer() -> None:
     """So that the client can be paused."""
     go = asyncio.Event()
 

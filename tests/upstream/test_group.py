@@ -12,7 +12,7 @@ from gateway.upstream.queue import QueueRules
 CLOCK = ManualClock()
 
 
-def test_all_endpoints_out_is_said_with_reasons_and_the_time_of_the_next_probe() -> None:
+def test_error_for_all_endpoints_out_reports_reasons_and_shortest_wait() -> None:
     """The shortest wait of all."""
     clock = ManualClock()
     of = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))

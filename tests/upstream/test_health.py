@@ -48,7 +48,7 @@ class Checked:
         return self.group.members[0].healthy
 
 
-async def test_an_endpoint_is_out_after_so_many_failures_and_back_after_so_many_good_checks() -> None:
+async def test_health_checks_eject_and_restore_an_endpoint_after_consecutive_results() -> None:
     """In a row; an answer below 500 is a good one."""
     checked = Checked()
     async with FakeUpstream(checked.script) as upstream:

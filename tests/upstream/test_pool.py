@@ -261,7 +261,7 @@ async def test_a_name_without_an_address_that_accepts_is_an_upstream_error(
         assert caught.value.code == "upstream_error" and not re.search(r"\d\.", caught.value.message)
 
 
-async def test_a_silent_name_server_is_told_from_a_silent_host() -> None:
+async def test_silent_name_server_has_its_own_timeout_message() -> None:
     """Both are a timeout."""
     with host_names({"up.example": None}):
         pool = Pool(endpoint(1, host="up.example", connect_s=0.1), clock=asyncio.get_running_loop().time)

@@ -29,7 +29,7 @@ async def waiting(of: Group, order: list[str], name: str) -> None:
     tries.end(failed=False)
 
 
-async def test_those_who_wait_are_served_in_their_order() -> None:
+async def test_queue_serves_requests_in_order_and_refuses_when_full() -> None:
     """And one more than the queue holds is refused at once, with the time to come back."""
     of, order = one_place(), list[str]()
     first = Tries(of, twice=False)
@@ -44,7 +44,7 @@ async def test_those_who_wait_are_served_in_their_order() -> None:
     assert (order, of.members[0].inflight) == (["x", "y"], 0)
 
 
-async def test_whoever_leaves_the_queue_frees_the_place() -> None:
+async def test_cancelled_waiter_frees_its_place_in_the_queue() -> None:
     """Also when the endpoint's place was given at the same moment."""
     of = one_place()
     first, second = Tries(of, twice=False), Tries(of, twice=False)
@@ -68,7 +68,7 @@ async def test_the_wait_ends_with_an_error_that_names_the_setting() -> None:
 
 @pytest.mark.parametrize("goes_out", ["breaker", "health", "pause"])
 @pytest.mark.parametrize("rented", [True, False])
-async def test_those_who_wait_go_on_when_no_place_will_come_free(goes_out: str, rented: bool) -> None:
+async def test_queued_requests_fall_back_or_fail_when_endpoint_goes_out(goes_out: str, rented: bool) -> None:
     """At once: to a fallback, or with the error that a new request gets."""
     rules = BreakerRules(failures=1)
     queue, retry = QueueRules(size=2, wait_s=600.0), RetryRules(tries=1)

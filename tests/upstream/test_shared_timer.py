@@ -61,7 +61,7 @@ async def test_one_that_fails_does_not_keep_the_others() -> None:
     assert bad.over.is_set() and [str(facts["exception"]) for facts in failed] == ["bad"]
 
 
-async def test_a_wait_that_begins_at_the_end_of_another_delays_nobody() -> None:
+async def test_wait_started_in_a_callback_does_not_delay_earlier_waits() -> None:
     """Waiters that were due before it are called before it."""
     waits, newest, order = Waits(0.2), Waiting(), list[str]()
     oldest = Waiting(lambda: waits.begin(newest))

@@ -40,7 +40,7 @@ async def test_a_server_that_forgot_the_session_is_connected_to_anew(certificate
         assert other.session_stats()["hits"] == 0
 
 
-def test_it_checks_what_a_default_context_checks(certificates: Certificates) -> None:
+def test_resuming_context_keeps_the_checks_of_a_default_context(certificates: Certificates) -> None:
     """Certificate and name; and an end without close_notify is an error."""
     ours, usual = ResumingContext(certificates.ca), ssl.create_default_context(cafile=str(certificates.ca))
     for name in ("verify_mode", "check_hostname", "verify_flags", "minimum_version", "maximum_version"):

@@ -45,7 +45,7 @@ def test_what_is_none_fails_as_with_zlib(name: str) -> None:
         new(name).decompress(b"\xffno such thing" * 100, STEP_BYTES)
 
 
-def test_a_frame_says_what_stands_behind_it() -> None:
+def test_zstd_decoder_reports_trailing_bytes_as_unused_data() -> None:
     decoder = new("zstd")
     assert decoder.decompress(zstd.compress(b"one") + b"behind", STEP_BYTES) == b"one"
     assert decoder.eof and decoder.unused_data == b"behind"

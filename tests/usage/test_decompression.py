@@ -112,7 +112,7 @@ async def test_a_member_that_is_broken_leaves_no_end(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-async def test_a_byte_order_mark_is_no_part_of_an_answer(size: int) -> None:
+async def test_byte_order_mark_is_stripped_from_a_decoded_answer(size: int) -> None:
     assert (await decoded(gzip.compress(b"\xef\xbb\xbf{}"), size)).ends() == (b"{}", None)
 
 
@@ -190,7 +190,7 @@ async def test_empty_members_take_turns_too(coding: bytes, compress: Callable[[b
     assert turns > 5000 * MEMBER_COST // TURN_BYTES and kept.ends() == (b"end", None)
 
 
-async def test_an_answer_that_ends_is_told_when_it_is_decoded() -> None:
+async def test_decoding_completion_callback_fires_after_the_answer_is_decoded() -> None:
     one, told = decoding(kept := AnswerBuffer()), asyncio.Event()
     one.keep((long := packed(BLOCK, 100)).body)
     one.when_done(told.set)
@@ -219,7 +219,7 @@ async def test_what_is_too_much_is_left_out() -> None:
     assert (first_kept.length, first_kept.unread, undecoded.size) == (long.length, 0, 0)
 
 
-async def test_the_end_of_the_worker_decodes_what_it_can() -> None:
+async def test_finishing_the_queue_decodes_some_and_notifies_all() -> None:
     """And leaves out the rest, of which everybody is told."""
     undecoded, long, told = DecodingQueue(), packed(BLOCK, 8000), []
     short = packed(BLOCK, 100)

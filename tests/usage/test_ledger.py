@@ -173,7 +173,7 @@ async def test_a_tenant_spends_no_names_of_another(store: FailingStore) -> None:
     assert late == {"gpt-*": ("USD", 20_000), "gpt-4.1": ("USD", 20_000), "other": ("", 20_000)}
 
 
-async def test_there_are_so_many_rows_that_models_of_several_budgets_share(store: FailingStore) -> None:
+async def test_shared_budget_rows_are_bounded_without_undercounting_any_budget(store: FailingStore) -> None:
     """Beyond them a model counts for all budgets rather than for none, also where their globs make long names."""
     one = ledger(store, ManualClock(LATE_S))
     one.prices = Prices("USD", [Price(model="g*", input=2, cached=1, cache_write=2, output=8)])
@@ -267,7 +267,7 @@ async def test_a_process_that_was_killed_is_noticed(store: FailingStore, caplog:
     await after.close()
 
 
-async def test_the_last_usage_of_a_failing_store_is_said_to_be_lost(
+async def test_ledger_logs_lost_usage_when_the_store_fails_at_close(
     store: FailingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And its mark stays."""
@@ -312,7 +312,7 @@ async def test_requests_that_became_the_same_are_recorded_as_one_sum(store: Fail
     assert await rows(store) == [first]
 
 
-async def test_metrics_count_what_is_stored(store: FailingStore) -> None:
+async def test_metrics_count_stored_usage_by_lane_model_and_outcome(store: FailingStore) -> None:
     """By lane and model; a request that was cut is no other one."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
@@ -411,7 +411,7 @@ async def test_metrics_are_bounded_whatever_keys_and_models_are_called(store: Fa
     assert sum(value for key, value in found.items() if key[0] == "gateway_model_duration_seconds_count") == 1000
 
 
-async def test_an_error_that_nobody_has_thought_of_does_not_end_the_storing(
+async def test_unexpected_error_is_logged_and_the_ledger_keeps_storing(
     store: FailingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Here of a reader of answers that wait."""

@@ -103,7 +103,7 @@ def test_events_behind_the_usage(more: int, end: bytes) -> None:
     assert of_stream(stream.replace(b"\n", end)) == AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1")
 
 
-def test_a_last_event_that_is_longer_than_what_is_kept() -> None:
+def test_usage_is_found_in_a_truncated_final_event() -> None:
     """A Response repeats its tools: its usage is one level deeper than the event, and nothing else is."""
     tool = {"parameters": {"usage": {"input_tokens": 1, "output_tokens": 1}, "filling": "x" * 50}}
     long = response_stream("a", response={**RESPONSE, "tools": [tool] * 1000})
@@ -167,7 +167,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("filling", ["", "x" * SHORT_BYTES])
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_no_usage_of_the_answer_does_not_count(answer: dict[str, object], filling: str) -> None:
+def test_usage_lookalikes_in_the_answer_are_ignored(answer: dict[str, object], filling: str) -> None:
     """Not even where it looks like one."""
     for body in (text({"filling": filling, **answer}), text({**answer, "filling": filling})):
         assert of_whole(body).tokens is None
@@ -179,7 +179,7 @@ def test_what_is_no_usage_of_the_answer_does_not_count(answer: dict[str, object]
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'"usage"', b'{"usage":{"prompt_tokens":1e400}}', b"\xff\x00", b"no"]
 )
-def test_what_is_no_answer_has_no_usage(body: bytes) -> None:
+def test_malformed_answer_body_yields_no_usage(body: bytes) -> None:
     """It is estimated."""
     assert of_whole(body) == AnswerFacts()
     assert of_stream(body) == AnswerFacts()
@@ -194,7 +194,7 @@ def test_more_values_than_a_parser_should_read() -> None:
     assert of_whole(body[:4096], body[-4096:]) == of_whole(body) == AnswerFacts(TokenCounts(3), "m")
 
 
-def test_a_name_that_is_no_name_of_a_model() -> None:
+def test_invalid_model_name_is_dropped_from_answer_facts() -> None:
     """It would be a label of metrics and a row of the store."""
     for model in ("x" * 201, "a\nb", "\x1b[0m"):
         body = text({"model": model, "usage": USAGE})
@@ -209,7 +209,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["a", "usage", "b", "model", "c"]), json_values), st.integers(1, 400))
-def test_the_end_of_an_answer_says_what_the_whole_says(answer: dict[str, object], kept: int) -> None:
+def test_truncated_answer_yields_the_full_answers_usage_or_none(answer: dict[str, object], kept: int) -> None:
     """Or nothing; never the usage of something else."""
     if "usage" in answer:
         answer["usage"] = {"prompt_tokens": 77, "x": answer["usage"]}
@@ -241,7 +241,7 @@ def test_the_tokens_of_texts(stream: bytes, tokens: int) -> None:
     assert text_tokens(stream, None, len(stream)) == tokens
 
 
-def test_the_tokens_of_a_long_stream_are_those_of_its_end_times_its_length() -> None:
+def test_long_stream_token_estimate_scales_with_its_length() -> None:
     """Within a few percent where all events are alike."""
     stream = chat_stream(*["word and word"] * 1000)
     for head, tail in ((stream, None), (stream[:4096], stream[-20_000:])):

@@ -49,7 +49,7 @@ def test_more_of_the_beginning_is_kept_until_it_names_its_model(named: bool) -> 
 
 
 @given(st.lists(st.one_of(st.binary(max_size=50_000), st.integers(0, 9000))))
-def test_whatever_is_left_out_is_no_part_of_the_end(steps: list[bytes | int]) -> None:
+def test_buffer_tail_excludes_skipped_bytes_but_length_counts_them(steps: list[bytes | int]) -> None:
     """The end is what came behind it; the length counts all."""
     kept, behind, length = AnswerBuffer(), b"", 0
     for step in steps:
@@ -66,7 +66,7 @@ def test_whatever_is_left_out_is_no_part_of_the_end(steps: list[bytes | int]) ->
     assert (tail is None) == (len(end) == length)
 
 
-def test_a_byte_order_mark_is_no_part_of_an_answer() -> None:
+def test_buffer_strips_a_byte_order_mark() -> None:
     kept = AnswerBuffer()
     for piece in pieces(b"\xef\xbb\xbf{}", 1):
         kept.keep(piece)

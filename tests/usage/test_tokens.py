@@ -111,12 +111,12 @@ def test_every_api_says_the_same_in_its_own_words(told: object, tokens: TokenCou
         {"type": "duration", "seconds": 9},
     ],
 )
-def test_what_says_no_tokens_is_no_usage(told: object) -> None:
+def test_usage_without_valid_token_counts_parses_to_none(told: object) -> None:
     """Nothing is made of it: the request is estimated."""
     assert parse_tokens(told) is None
 
 
-def test_a_detail_that_is_no_number_is_none() -> None:
+def test_non_numeric_token_detail_counts_as_zero() -> None:
     """The rest counts."""
     told = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": "4"}}
     assert parse_tokens({**told, "completion_tokens_details": [9]}) == TokenCounts(5, 0, 0, 2)

@@ -41,7 +41,7 @@ def test_the_schema_is_a_form() -> None:
     }
 
 
-def test_what_is_not_said_has_its_default() -> None:
+def test_omitted_workflow_fields_take_their_defaults() -> None:
     """A parameter is an optional text; a workflow without parameters is complete."""
     workflow = Workflow.model_validate({"name": "w", "description": "x", "steps": [{"name": "a", "prompt": "hi"}]})
     assert (workflow.category, workflow.parameters, workflow.steps[0].with_) == ("general", {}, {})

@@ -65,7 +65,7 @@ def test_a_folder_that_is_not_there(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("text", ["on: push\njobs: {}\n", "- a list\n", "", "\xff{", "name: w\n"])
-def test_a_file_of_another_program_stops_nothing_where_nobody_named_the_folder(folder: Folder, text: str) -> None:
+def test_foreign_file_in_the_default_folder_is_skipped_with_warning(folder: Folder, text: str) -> None:
     """It is left out with a warning; a folder that is named holds workflows only."""
     theirs = Workflows(folder, named=False)
     theirs.write(HEAD + STEP, "ours.yaml")
@@ -213,7 +213,7 @@ def test_two_files_with_one_name(workflows: Workflows) -> None:
     assert said == "b.yaml:1:7 name: a.yaml:1:7 has this name as well: give one of the two another"
 
 
-def test_all_mistakes_of_all_files_are_told_at_once(workflows: Workflows) -> None:
+def test_problems_of_all_workflow_files_are_reported_together(workflows: Workflows) -> None:
     """In the order of the files."""
     workflows.write("name: W\n", "a.yaml")
     workflows.write(HEAD + "steps: []", "b.yaml")

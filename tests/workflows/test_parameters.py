@@ -63,7 +63,9 @@ def test_defaults_are_put_in_in_the_order_of_the_schema() -> None:
         ({"m": 3}, schema(m={"type": "integer", "enum": list(range(5, 99))}), "m", "23, 24, ..."),
     ],
 )
-def test_an_error_names_the_parameter_and_what_would_fit(given: Json, of: Json, name: str, problem: str) -> None:
+def test_parameter_error_names_the_parameter_and_the_expected_value(
+    given: Json, of: Json, name: str, problem: str
+) -> None:
     """Never the value, which may be long or private."""
     with pytest.raises(ParameterError) as error:
         validate_parameters(given, of)
@@ -71,7 +73,7 @@ def test_an_error_names_the_parameter_and_what_would_fit(given: Json, of: Json, 
     assert f"Parameter {name!r}: " in str(error.value) and problem in str(error.value)
 
 
-def test_several_problems_are_told_at_once() -> None:
+def test_several_parameter_problems_are_reported_together_up_to_a_limit() -> None:
     """Each parameter once, and not all of a hundred."""
     with pytest.raises(ParameterError, match=r"Parameter 'i': .*\. Parameter 'b': ") as error:
         validate_parameters({"i": "x", "b": "secret"}, ALL)
@@ -182,7 +184,7 @@ def test_the_other_text_is_the_first_required_string(text: str, found: str) -> N
     assert read_arguments(text, TEXT)["text"] == found
 
 
-def test_the_text_goes_to_who_has_no_value_yet() -> None:
+def test_remaining_text_is_assigned_to_the_first_unset_parameter() -> None:
     """The first required string without one, else the only string, else the only parameter."""
     two = schema("first", "second", first="string", second="string")
     assert read_arguments("first=a b c", two) == {"first": "a", "second": "b c"}

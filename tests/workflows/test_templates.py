@@ -61,7 +61,7 @@ def test_everything_else_is_literal(text: str) -> None:
         assert render_template({"a": f"{{{{{kind}.x}}}}"}, brought) == {"a": text}
 
 
-def test_a_reference_is_replaced_by_what_it_stands_for() -> None:
+def test_template_reference_is_replaced_by_its_value() -> None:
     """As often as it stands there, with or without spaces inside; names have `-` and `_`."""
     assert filled_text("{{params.n}}, {{ params.n }}: {{steps.second-one}}", VALUES) == "3, 3: two"
     assert filled_text("{{{params.n}}}", VALUES) == "{3}"

@@ -31,7 +31,7 @@ def last(*messages: Json, **whose: str | None) -> AnswerKeys:
     return keys(*messages, **whose)[len(messages) - 1]
 
 
-def test_each_answer_has_the_key_of_what_was_seen_until_then() -> None:
+def test_answer_keys_are_derived_from_the_preceding_messages() -> None:
     """By its index; a later answer has another one."""
     found = keys(USER, ANSWER, MORE, ANSWER)
     assert list(found) == [1, 3] and found[1].prefix == last(USER, ANSWER).prefix != found[3].prefix

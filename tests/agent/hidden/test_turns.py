@@ -212,12 +212,12 @@ async def test_what_is_put_back_is_explained(store: Watched) -> None:
     assert "1 answers could be of two turns" in ambiguous.remarks[1]
 
 
-async def test_a_conversation_without_answers_asks_nobody(store: Watched) -> None:
+async def test_conversation_without_answers_does_not_read_the_store(store: Watched) -> None:
     """The first request of each."""
     assert await turns(store, RUN).conversation() is RUN.body["messages"] and store.looked == 0
 
 
-async def test_a_store_that_fails_costs_only_what_was_hidden(store: Watched) -> None:
+async def test_failing_store_loses_only_hidden_turns(store: Watched) -> None:
     """The turn is over, and the next one goes on without."""
     store.broken = True
     assert await conversation(store, ASKED, DONE) == [ASKED, DONE]
@@ -242,7 +242,7 @@ async def test_what_came_before_a_clients_own_call_is_known_by_its_id(store: Wat
     assert await conversation(store, AND, called, whose=unnamed) == [AND, called]
 
 
-async def test_what_a_stranger_wrote_taints_whoever_reads_it(store: Watched) -> None:
+async def test_tainted_hidden_turn_taints_only_the_run_that_reads_it(store: Watched) -> None:
     """The run that gets it in front of its model, and no other."""
     other: Json = {**DONE, "content": "Other."}
     await turns(store, replace(RUN, id="run_2"), "Other.", tainted=True).store(SECOND, ())
@@ -266,7 +266,7 @@ async def test_what_a_turn_led_to_after_its_end_stands_in_the_place_of_its_quest
     assert await conversation(store, ASKED, told, AND) == [ASKED, *FIRST, *SECOND, told, AND]
 
 
-async def test_a_workflow_that_goes_on_by_itself_is_known_by_what_it_said(store: Watched) -> None:
+async def test_resumed_workflow_turn_is_found_by_its_answer(store: Watched) -> None:
     """No model was asked, so nothing else was hidden."""
     run = turns(store, RUN, "May I?")
     await run.park([])
@@ -291,7 +291,7 @@ async def test_what_is_decided_in_the_conversation_stands_once(store: Watched, w
     assert await conversation(store, *history, APPROVE, DONE, AND) == [*expected, DONE, AND]
 
 
-async def test_only_a_turn_that_had_not_ended_is_told_again(store: Watched) -> None:
+async def test_parked_turn_is_not_retold(store: Watched) -> None:
     """A request that brings messages of its own begins a turn of its own."""
     run = turns(store, RUN, "So far.")
     assert run.retold() == "So far."

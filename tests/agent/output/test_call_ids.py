@@ -49,7 +49,7 @@ def test_calls_with_one_index_are_numbered() -> None:
     ]
 
 
-def test_what_is_no_piece_of_a_call_stays() -> None:
+def test_invalid_call_pieces_are_left_unchanged() -> None:
     """An upstream may send anything."""
     pieces = [piece("0", "f", "1"), piece(0, "f", 7), {"index": 0, "id": "1", "function": "f"}]
     assert CallIds().assign_ids(pieces) == pieces

@@ -63,7 +63,7 @@ def test_it_ends_with_its_last_brace(text: str, size: int) -> None:
     pytest.fail("never closed")
 
 
-def test_it_takes_no_more_than_it_is_told() -> None:
+def test_candidate_ignores_text_beyond_the_given_end() -> None:
     """Text behind `end` is not examined."""
     attempt = Candidate()
     assert attempt.feed('{"a": 1}', 0, 4) is None

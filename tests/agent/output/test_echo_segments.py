@@ -75,7 +75,7 @@ def test_only_tainted_texts_are_taken() -> None:
     assert piece == {"content": "cd"} and "reasoning_content" not in whole
 
 
-def test_an_answer_that_is_asked_for_again_is_forgotten() -> None:
+def test_retried_answer_is_discarded_and_earlier_text_kept() -> None:
     """The text before it stays, and is gone on with if it was open."""
     made = told("a", thought("b"))
     made.begin()
@@ -97,7 +97,7 @@ def test_a_text_that_is_gone_on_with_is_taken_again() -> None:
     assert contents(made.take_all(["ab"], []))[-1] == "ab"
 
 
-def test_noting_emits_what_it_adds() -> None:
+def test_wrapped_emit_records_and_emits_each_chunk() -> None:
     """And returns the pause, if any."""
     got: list[Chunk] = []
     made = told()

@@ -12,7 +12,7 @@ def test_the_reason_is_logged_with_its_run(caplog: pytest.LogCaptureFixture) -> 
     assert line == "run run_1 (chain main): a malformed answer of the model is dropped: it is not complete."
 
 
-def test_only_so_many_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_answer_log_is_rate_limited_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     """The next minute says how many were left out."""
     log = MalformedLog()
     for _ in range(LINES + 7):

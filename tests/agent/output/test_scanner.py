@@ -156,7 +156,7 @@ def test_a_call_in_a_tag_by_name_and_arguments(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_inline_code_over_several_lines_is_no_call(size: int) -> None:
+def test_multiline_inline_code_is_not_parsed_as_a_call(size: int) -> None:
     """A pretty-printed object between backticks is shown like one on a line, however long it is."""
     spread = json.dumps(json.loads(OTHER), indent=2)
     for text in (f"Call `{spread}` then.", f"Call ``{spread}``\nthen.", f"`see {spread} there`", f"`{spread}`"):
@@ -268,7 +268,7 @@ ENDS = ["[/THINK]", "◁/think▷", "<|END_THINKING|>", "<|end_of_thought|>", "<
 
 @pytest.mark.parametrize("end", [*ENDS, "</think>", "</seed:think>", "<|channel|>commentary"])
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_thought_whose_beginning_is_in_the_prompt(end: str, size: int) -> None:
+def test_thought_opened_in_the_prompt_hides_calls_before_its_end(end: str, size: int) -> None:
     """A call in front of its end is thought, one behind it counts, whatever else was in either."""
     thought = f"I could try {OTHER}, or not. "
     assert scan(*pieces_of(f"{thought}{end}Done.", size))[1] == Prose()

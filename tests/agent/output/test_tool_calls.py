@@ -70,7 +70,7 @@ def test_an_array_of_calls_is_a_group() -> None:
         '{"text": "its keys are tool: and parameters: ", oops}',
     ],
 )
-def test_what_is_no_call(text: str) -> None:
+def test_non_call_json_is_judged_as_prose(text: str) -> None:
     """Other JSON, and what is neither JSON nor has two keys of a call."""
     assert judge(text) == Prose()
 

@@ -40,7 +40,7 @@ def test_a_cell_is_a_text_or_a_number_and_no_formula(cell: object, written: str)
     assert write_table([["x", cell]]).decode() == f"x,{written}\r\n"
 
 
-def test_times_are_those_of_spreadsheets() -> None:
+def test_csv_times_use_the_spreadsheet_format() -> None:
     assert shown_moment(1769846400.5) == "2026-01-31 08:00:00.500"
 
 

@@ -159,7 +159,7 @@ async def test_no_key_rotates_one_that_may_more_than_itself() -> None:
         assert (await ring.ask("DELETE", path, by=small["key"]))[0] == 204
 
 
-async def test_a_key_that_never_asks_makes_only_such() -> None:
+async def test_key_with_approvals_reject_creates_only_reject_keys() -> None:
     async with keyring(root={"approvals": "reject"}) as ring:
         body = {"name": "x", "scopes": ["context"], "approvals": "hold"}
         assert await ring.refused("POST", "/context/keys", body) == (403, "key_too_wide", "approvals")
@@ -230,7 +230,7 @@ async def test_nothing_is_made_where_the_configuration_does_not_want_it() -> Non
         assert await ring.opens(made["key"]) == 200
 
 
-async def test_when_a_key_was_used_last_is_told(tmp_path: Path) -> None:
+async def test_key_last_use_time_is_reported_and_survives_restart(tmp_path: Path) -> None:
     """In either lane; some time after, and also over a restart."""
     store = tmp_path / "gateway.db"
     async with keyring(store) as ring:

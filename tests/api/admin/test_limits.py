@@ -27,7 +27,7 @@ async def seen(gateway: LocalGateway, caller: str, *, status: int = 200) -> Any:
         return (await response.json()).get("data")
 
 
-async def test_each_sees_what_concerns_it() -> None:
+async def test_limits_page_shows_key_its_own_and_operator_all() -> None:
     async with LocalGateway(CONFIG) as gateway:
         async with (
             aiohttp.ClientSession(gateway.base_url, headers={"X-Gateway-Key": "ann"}) as session,

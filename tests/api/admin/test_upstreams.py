@@ -19,7 +19,7 @@ async def seen(gateway: LocalGateway) -> Any:
         return (await response.json())["data"]
 
 
-async def test_endpoints_are_shown_with_what_keeps_requests_away() -> None:
+async def test_upstream_page_shows_endpoint_breaker_state_failures_and_retries() -> None:
     """An open breaker with its time, failures beside requests, and those that were sent again."""
     async with several(serve(answer(502)), serve(ok()), breaker={"failures": 2, "open": "1h", "longest": "1h"}) as up:
         for _ in range(8):

@@ -107,13 +107,13 @@ async def test_a_table_for_spreadsheets() -> None:
         "?limit=3",
     ],
 )
-async def test_what_is_asked_wrongly_is_refused(query: str) -> None:
+async def test_invalid_usage_query_is_refused_naming_the_parameter(query: str) -> None:
     """With the name of the parameter."""
     answer = await asked(query, status=400)
     assert answer["error"]["param"] in ("by", "from", "to", "format", "limit")
 
 
-async def test_without_a_key_there_is_no_usage() -> None:
+async def test_usage_page_requires_a_key() -> None:
     """It names keys and models."""
     await asked("", caller="nobody", status=401)
 

@@ -86,13 +86,15 @@ async def test_events_come_as_they_happen_until_the_run_ends() -> None:
         (f"{EVENTS}?after=99", {}, []),
     ],
 )
-async def test_who_comes_back_goes_on_where_it_was(path: str, headers: dict[str, str], seen: list[int]) -> None:
+async def test_event_stream_resumes_after_the_last_event_id(
+    path: str, headers: dict[str, str], seen: list[int]
+) -> None:
     """By the last id that it saw; a browser repeats its query, so the header is the last word (N27)."""
     async with opened(ended(STARTED, STARTED, STARTED)) as desk, reading(desk, path, **headers) as stream:
         assert [seq for seq, _ in await stream.rest()] == seen
 
 
-async def test_a_long_past_is_told_whole() -> None:
+async def test_long_event_history_is_streamed_completely_in_order() -> None:
     """However many there were, in order, each once."""
     async with opened(ended(*(STARTED,) * 1001)) as desk, reading(desk) as stream:
         assert [seq for seq, _ in await stream.rest()] == list(range(1, 1002))
@@ -130,7 +132,9 @@ async def test_silence_is_broken() -> None:
         (EVENTS, "boss", {"Last-Event-ID": "x"}, (400, "invalid_header")),
     ],
 )
-async def test_who_gets_no_stream(path: str, key: str, headers: dict[str, str], expected: tuple[int, str]) -> None:
+async def test_invalid_event_stream_request_gets_an_error_response(
+    path: str, key: str, headers: dict[str, str], expected: tuple[int, str]
+) -> None:
     """A plain answer says why."""
     async with opened() as desk:
         sent = {"X-Gateway-Key": key, **headers}
@@ -171,7 +175,7 @@ async def test_a_store_that_fails_ends_the_stream() -> None:
         desk.office.store.full = False
 
 
-async def test_one_who_leaves_is_let_go() -> None:
+async def test_disconnected_stream_client_is_released() -> None:
     """The page notices at once."""
     async with opened() as desk:
         async with reading(desk):

@@ -120,7 +120,7 @@ async def test_the_other_decision_is_a_conflict() -> None:
         '{"id": "ap_1", "decision": "approve"}',
     ],
 )
-async def test_what_is_not_understood_is_told(text: str) -> None:
+async def test_invalid_message_is_answered_with_an_error_and_connection_continues(text: str) -> None:
     """And the talk goes on."""
     async with opened() as desk, talking(desk) as talk:
         await talk.socket.send_str(text)
@@ -158,7 +158,7 @@ async def test_only_the_tenants_events_and_only_new_ones() -> None:
 
 
 @pytest.mark.parametrize("past", [3, 1200])
-async def test_who_comes_back_is_told_what_it_missed(past: int) -> None:
+async def test_reconnecting_subscriber_gets_missed_events_then_new_ones(past: int) -> None:
     """From behind the last one that it saw, each once, then what comes."""
     async with opened(new(events=(event(),) * past)) as desk, talking(desk, f"{WS}?after=1") as talk:
         missed = [(await talk.hear())["seq"] for _ in range(past - 1)]
@@ -167,7 +167,7 @@ async def test_who_comes_back_is_told_what_it_missed(past: int) -> None:
         assert (await talk.hear())["seq"] == past + 1
 
 
-async def test_nothing_is_lost_or_told_twice_between_what_was_and_what_comes() -> None:
+async def test_subscriber_gets_each_event_once_during_concurrent_writes() -> None:
     """While events are written all the time."""
     async with opened(new(events=(event(),) * 700)) as desk:
         writing = asyncio.create_task(_write(desk, 300))
@@ -185,7 +185,7 @@ async def _write(desk: Desktop, count: int) -> None:
     ("path", "key", "status"),
     [(WS, "reader", 403), (WS, "", 401), (f"{WS}?since=1", "boss", 400), (f"{WS}?after=x", "boss", 400)],
 )
-async def test_who_gets_no_socket(path: str, key: str, status: int) -> None:
+async def test_invalid_socket_handshake_is_refused_with_an_http_status(path: str, key: str, status: int) -> None:
     """A plain answer instead of the 101."""
     async with opened() as desk:
         with pytest.raises(WSServerHandshakeError) as caught:
@@ -241,7 +241,7 @@ async def test_a_key_that_is_taken_back_hears_nothing_after_events_of_another_te
         assert await boss.code() == 1008
 
 
-async def test_everybody_is_told_when_the_gateway_stops() -> None:
+async def test_stopping_gateway_closes_all_sockets_with_1001() -> None:
     """With 1001, once."""
     async with opened() as desk, talking(desk) as one, talking(desk) as other:
         await until(lambda: len(desk.office.sockets._open) == 2)
@@ -252,7 +252,7 @@ async def test_everybody_is_told_when_the_gateway_stops() -> None:
         await desk.office.sockets.close()
 
 
-async def test_one_who_leaves_is_forgotten() -> None:
+async def test_closed_socket_is_removed_from_the_open_set() -> None:
     """Nothing of it is left."""
     async with opened() as desk:
         async with talking(desk):
@@ -283,7 +283,7 @@ async def test_a_store_that_cannot_write_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize("reads_at_last", [True, False])
-async def test_one_who_does_not_read_is_sent_away(reads_at_last: bool) -> None:
+async def test_slow_subscriber_is_disconnected_without_delaying_others(reads_at_last: bool) -> None:
     """Once too many events wait: it costs no memory, and others are served meanwhile."""
     hello = handshake_of(b"X-Gateway-Key: boss").replace(b"/context/talk", WS.encode())
     large = tuple(event(data=b'{"text":"%b"}' % (b"x" * 65_536)) for _ in range(100))

@@ -39,7 +39,7 @@ def received(client: socket.socket) -> list[int]:
     return [int(number) for number in re.findall(rb'"seq":(\d+),', b"".join(pieces))]
 
 
-async def test_five_hundred_who_listen_cost_little_for_each_step() -> None:
+async def test_five_hundred_subscribers_stay_within_twice_the_send_cost() -> None:
     """At most what it costs to send its events to them, twice; another tenant's cost nothing, and are told nothing."""
     async with opened() as desk:
         with ExitStack() as stack:

@@ -13,7 +13,7 @@ from gateway.api.openapi.shapes import TEXT
 from gateway.contracts.errors import CODES
 
 
-def test_codes_are_those_of_the_gateway() -> None:
+def test_openapi_code_groups_hold_only_unique_known_codes() -> None:
     """Each once in its group."""
     for codes in (OF_QUERIES, OF_BODIES, OF_DECISIONS, OF_CHATS):
         assert {*codes} <= {*CODES} and len({*codes}) == len(codes)

@@ -10,7 +10,7 @@ from gateway.api.openapi.document import description
 
 
 @pytest.mark.parametrize("keys", [[], [key("k")]])
-async def test_everybody_may_read_it(keys: list[object]) -> None:
+async def test_openapi_page_is_served_without_a_key(keys: list[object]) -> None:
     """Under our own names, as JSON."""
     async with through(keys=keys) as (gateway, upstream):
         answer = await ask(gateway, get(b"/openapi.json"))

@@ -38,7 +38,7 @@ def test_further_fields_are_required_unless_they_are_optional(optional, fits):
     assert not _fits(schema, {"name": "a", "count": "one"})
 
 
-def test_texts_may_be_null_only_where_that_is_said():
+def test_schema_allows_null_only_for_optional_texts():
     schema = record(**texts("name"), **some("owner"))
 
     assert _fits(schema, {"name": "a", "owner": None})

@@ -41,7 +41,7 @@ async def test_a_background_response_goes_on_without_a_client() -> None:
         assert len(client.world.model.asked) == 1
 
 
-async def test_a_response_in_progress_shows_what_there_is() -> None:
+async def test_response_in_progress_shows_its_output_so_far() -> None:
     """Its output so far."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two")) as client:
@@ -188,7 +188,7 @@ async def test_a_running_response_is_deleted(monkeypatch: pytest.MonkeyPatch) ->
         assert refused.error["code"] == "previous_response_not_found"
 
 
-async def test_a_stream_ends_whose_run_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_background_stream_fails_when_its_run_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can come of it any more."""
     monkeypatch.setattr(background_stream, "LOOK_S", 0.0)
     async with answering(says("one"), **folder_store(tmp_path)) as client:
@@ -272,7 +272,7 @@ def _completed(runs: Json) -> bool:
     return [run["state"] for run in runs["data"]] == ["completed"]
 
 
-async def test_a_stream_of_what_is_no_background_response() -> None:
+async def test_streaming_a_non_background_response_is_refused() -> None:
     """400: there is no log of it."""
     async with answering(says("one")) as client:
         made = (await client.create()).json["id"]

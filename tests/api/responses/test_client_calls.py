@@ -45,7 +45,7 @@ async def test_a_call_that_no_item_can_show_goes_back_to_its_model(
         assert f"The arguments of '{name}' do not fit" in complaint
 
 
-async def test_a_call_in_text_is_no_other_action_either() -> None:
+async def test_invalid_shell_call_in_text_is_returned_to_the_model() -> None:
     """Models without native calls write them so."""
     wrong = calls("shell", risk_level=None, command="ls")
     async with answering(wrong, calls("shell", risk_level=None, commands=["ls"])) as client:
@@ -54,7 +54,7 @@ async def test_a_call_in_text_is_no_other_action_either() -> None:
         assert (item["type"], item["action"]["commands"]) == ("shell_call", ["ls"])
 
 
-async def test_a_group_with_one_such_call_goes_back_as_a_whole() -> None:
+async def test_group_with_one_invalid_call_is_sent_back_entirely() -> None:
     """Half of it is another action."""
     both = native(("look", {}), ("shell", {"cmd": "ls"}))
     async with answering(both, says("I give up.")) as client:
@@ -102,7 +102,7 @@ async def test_blanks_in_front_of_arguments_are_theirs() -> None:
         assert "".join(deltas) == events.last["output"][0]["arguments"] == written
 
 
-async def test_without_an_agent_loop_such_a_call_is_one_of_a_function() -> None:
+async def test_invalid_shell_call_without_agent_loop_becomes_a_function_call() -> None:
     """No model can be asked again. Its client knows no function of this name, and runs nothing."""
     written = '{"command": "ls"}'
     async with answering(native(("shell", written)), says("ok"), chains=CHAINS) as client:

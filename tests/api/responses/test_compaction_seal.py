@@ -8,7 +8,7 @@ from gateway.api.responses.compaction_seal import SealFactory
 from gateway.plugins.stores.sqlite import SqliteStore
 
 
-async def test_a_seal_opens_what_it_sealed() -> None:
+async def test_seal_round_trips_any_text_in_url_safe_form() -> None:
     """Any text; the seal shows nothing that does not fit into a URL."""
     store = SqliteStore(":memory:")
     await store.open()

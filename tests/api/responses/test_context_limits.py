@@ -23,7 +23,7 @@ async def before(client: Client, way: str) -> Json:
 
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
 @pytest.mark.parametrize(("limit", "status"), [(250, 413), (300, 413), (500, 200)])
-async def test_a_request_has_so_many_values_with_what_it_goes_on_from(way: str, limit: int, status: int) -> None:
+async def test_context_value_limit_counts_request_and_history_together(way: str, limit: int, status: int) -> None:
     """The values of the request count as well: 300 hold those that are stored, and not both."""
     async with answering(says("a"), says("b"), limits={"context_values": limit}) as client:
         made = await client.create([*MANY[:20], {"role": "user", "content": "Hi"}], **await before(client, way))
@@ -34,7 +34,7 @@ async def test_a_request_has_so_many_values_with_what_it_goes_on_from(way: str, 
             assert len(client.world.model.asked) == 1
 
 
-async def test_values_of_tools_are_not_those_of_the_history() -> None:
+async def test_context_value_limit_ignores_tools_of_earlier_responses() -> None:
     """Each response of a chain has the tools of its request, and no request reads them again."""
     schema: Json = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(40)}}
     tools = [{"type": "function", "name": "get", "parameters": schema}]

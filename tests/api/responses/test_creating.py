@@ -87,7 +87,7 @@ async def test_a_chain_with_a_deleted_link_is_none(which: int) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_deleted_link_stays_deleted_whose_run_is_on_record(tmp_path: Path, which: int) -> None:
+async def test_deleted_response_is_not_rebuilt_from_its_stored_run(tmp_path: Path, which: int) -> None:
     """A call with an effect leaves a run behind; the response is not made of it again."""
     answers = (RUNS, says("one"), says("two"))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -260,7 +260,7 @@ async def test_keys_and_scopes() -> None:
         assert (await client.of("bob").get(made["id"])).json == made
 
 
-async def test_an_error_of_the_model_is_told_with_its_status() -> None:
+async def test_upstream_error_keeps_its_status_in_stream_and_plain_requests() -> None:
     """In a stream, too, as long as nothing has come of it; nothing is stored."""
     async with answering(refuses(429), refuses(429)) as client:
         for stream in (False, True):

@@ -163,7 +163,7 @@ async def test_a_decision_sent_again_adds_nothing_to_its_conversation(tmp_path: 
         assert [message["role"] for message in client.world.model.asked[-1]["messages"]].count("tool") == 1
 
 
-async def test_a_decision_whose_turn_was_never_stored_is_completed_by_its_repeat(tmp_path: Path) -> None:
+async def test_repeated_decision_completes_a_turn_that_was_never_stored(tmp_path: Path) -> None:
     """The process ended before; the response of the first try ends later, and adds nothing to the conversation."""
     gate = asyncio.Event()
     settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
@@ -182,7 +182,7 @@ async def test_a_decision_whose_turn_was_never_stored_is_completed_by_its_repeat
             assert await turns(there, conversation) == [*ASKED, "mcp_approval_response", *kinds(again["output"])]
 
 
-async def test_decisions_add_what_is_new_to_the_conversation(tmp_path: Path) -> None:
+async def test_decisions_add_only_new_items_to_the_conversation(tmp_path: Path) -> None:
     """A further question is a further turn; a conversation that has none of it gets the answer, too."""
     async with answering(write("1.txt"), write("2.txt"), says("Done."), tools=desk(tmp_path, write=True)) as client:
         conversation, other = [(await client.post({}, CONVERSATIONS)).json["id"] for _ in range(2)]
@@ -350,7 +350,7 @@ async def test_a_decision_that_comes_too_late_to_narrow_a_run_is_answered_with_t
             assert {name: told[name] for name in late} == {name: first[name] for name in late}
 
 
-async def test_the_response_to_a_decision_on_an_ended_run_states_what_is_known_of_it(tmp_path: Path) -> None:
+async def test_decision_on_an_ended_run_returns_the_recorded_run_fields(tmp_path: Path) -> None:
     """Nothing of its own request takes the place of what the record of the run has lost."""
     async with answering(write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
         began: Json = {"instructions": "x" * 5000, "temperature": 0.5, "store": False}

@@ -188,7 +188,7 @@ async def test_what_is_deleted_under_way_begins_anew(tmp_path: Path) -> None:
             assert (await one.create("1", headers=KEY, background=True)).json == whole and text_of(whole) == "two"
 
 
-async def test_who_waits_for_a_response_that_is_deleted_sends_again(tmp_path: Path) -> None:
+async def test_waiting_idempotent_request_must_retry_after_its_response_is_deleted(tmp_path: Path) -> None:
     """The request asked another worker for the answer that the first one gets, and begins anew then."""
     gate = asyncio.Event()
     answers: tuple[Answer, ...] = (says("one ", gate), says("two"))

@@ -116,7 +116,7 @@ async def test_store_false_is_found_never() -> None:
         assert (await client.get(made(events))).status == 404
 
 
-async def test_a_response_whose_client_left_behind_an_effect_is_found(tmp_path: Path) -> None:
+async def test_response_with_an_effect_is_readable_after_client_disconnect(tmp_path: Path) -> None:
     """In progress while its client may come back, and then as the client that did reads it."""
     gate, headers = asyncio.Event(), {"Idempotency-Key": "k1"}
     answers: tuple[Answer, ...] = (RUNS, says("one ", gate, "two"), says("one two"))

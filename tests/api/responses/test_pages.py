@@ -41,7 +41,7 @@ async def test_a_response_is_read_and_deleted_on_each_path(path: str) -> None:
             assert (answer.status, answer.error["code"]) == (404, "response_not_found")
 
 
-async def test_input_items_are_those_of_the_request_itself() -> None:
+async def test_input_items_list_only_the_requests_own_items_paginated() -> None:
     """In pages, the newest first unless the client wants another order; not those of earlier responses."""
     async with answering(says("one"), says("two")) as client:
         first = (await client.create("0")).json["id"]
@@ -204,7 +204,7 @@ def _bare(error: Json) -> Json:
     return {**error, "message": error["message"].partition(" (request id")[0]}
 
 
-async def test_each_page_asks_for_a_key_with_its_scope() -> None:
+async def test_each_response_page_requires_a_key_with_its_scope() -> None:
     """401 and 403 before anything is looked up."""
     async with answering(**KEYS) as client:
         pages = [(RESPONSES, *page) for page in OF_RESPONSES] + [(CONVERSATIONS, *page) for page in OF_CONVERSATIONS]
@@ -296,7 +296,7 @@ async def test_bodies_have_the_limits_of_the_lane() -> None:
             assert (refused.status, refused.error["code"]) == (415, "unsupported_media_type")
 
 
-async def test_other_methods_are_told() -> None:
+async def test_unsupported_methods_get_405_with_an_allow_header() -> None:
     """405 on the pages that there are."""
     async with answering() as client:
         for method, path, allowed in (
@@ -311,7 +311,7 @@ async def test_other_methods_are_told() -> None:
         assert (refused.status, refused.error["code"]) == (404, "unknown_route")
 
 
-async def test_a_query_is_no_place_for_anything_else() -> None:
+async def test_unknown_query_parameter_is_refused_on_pages_without_a_query() -> None:
     """On pages that have none."""
     async with answering(says("one")) as client:
         one = (await client.create()).json["id"]

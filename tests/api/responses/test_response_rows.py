@@ -19,7 +19,7 @@ CLIENT: Json = {
 
 
 @pytest.mark.parametrize(("background", "state"), [(True, "queued"), (False, "in_progress")])
-def test_a_run_has_what_its_response_began_with(background: bool, state: str) -> None:
+def test_row_built_from_a_run_restores_the_response_fields(background: bool, state: str) -> None:
     """With its own items alone, each with an id."""
     stored = run("run_1", request=orjson.dumps({"background": background, "client": CLIENT}))
     made = response_rows.build_row(stored, "resp_1")

@@ -166,7 +166,7 @@ async def test_a_response_without_a_row_is_made_of_its_run() -> None:
 
 
 @pytest.mark.parametrize("client", [None, {"api": "another"}])
-async def test_a_run_of_another_page_is_no_response(client: Json | None) -> None:
+async def test_run_of_another_api_is_not_found_as_a_response(client: Json | None) -> None:
     """Chats, and responses with `store` false."""
     async with shelf(client=client) as desk:
         assert await code_of(desk.find()) == "response_not_found"
@@ -190,7 +190,7 @@ async def test_a_turn_that_goes_on_is_in_progress() -> None:
         assert (await desk.resource())["status"] == "completed"
 
 
-async def test_a_failure_is_told_with_what_came_before() -> None:
+async def test_failed_response_keeps_its_partial_output_as_incomplete() -> None:
     """The text on record is there, as incomplete."""
     async with shelf(client=CLIENT) as desk:
         desk.told = (("half",), GatewayError("upstream_error", "It broke."))
@@ -254,7 +254,7 @@ async def test_a_text_beyond_the_record_stays_incomplete() -> None:
 
 
 @pytest.mark.parametrize("state", ["unknown", "awaiting_approval"])
-async def test_a_question_follows_what_was_said(state: str) -> None:
+async def test_approval_question_is_appended_to_the_earlier_text(state: str) -> None:
     """As a text it is no repetition of the answer."""
     async with shelf(row(background=True)) as desk:
         await desk.store.write(new(run("run_2", state=state)))
@@ -313,7 +313,7 @@ async def test_a_queued_response_is_queued_until_something_comes() -> None:
         assert ((await desk.resource())["status"], text_of(await desk.resource())) == ("in_progress", "Hel")
 
 
-async def test_a_run_that_is_taken_up_is_recorded_behind_what_there_is() -> None:
+async def test_resumed_run_is_recorded_after_the_existing_output() -> None:
     """If its response is one of the background that has not ended."""
     async with shelf(row(background=True)) as desk:
         await desk.append("Hel")
@@ -354,7 +354,7 @@ async def test_a_background_run_without_a_row_gets_one() -> None:
             assert (record is not None, bool(found and found.background)) == ((background and not others),) * 2
 
 
-async def test_a_response_whose_run_is_gone_has_failed() -> None:
+async def test_response_with_a_missing_run_is_reported_as_failed() -> None:
     """It does not wait for ever; the output so far stays."""
     for background in (True, False):
         async with shelf(row(run_id="run_gone", background=background, state="queued")) as desk:
@@ -363,7 +363,7 @@ async def test_a_response_whose_run_is_gone_has_failed() -> None:
             assert await desk.resource() == found and desk.n_told == 0
 
 
-async def test_a_run_is_told_for_the_request_that_it_answers() -> None:
+async def test_run_is_replayed_with_the_options_of_its_request() -> None:
     """Whether that is shown calls, and on which approvals it decides."""
     decision = {"id": "mcpr_1", "type": "mcp_approval_response", "approval_request_id": "AP_1", "approve": True}
     shown = {**FACTS, "shows_calls": True}
@@ -447,7 +447,7 @@ async def test_a_deleted_response_stays_deleted() -> None:
             assert hidden is not None and (hidden.request, hidden.input) == (b"{}", b"[]")
 
 
-async def test_one_whose_run_is_not_on_record_leaves_nothing() -> None:
+async def test_deleting_a_response_without_stored_run_removes_it_completely() -> None:
     """There is nothing that could bring it back."""
     response_id = "resp_" + "0" * 24
     async with shelf(ended(response_id, run_id="run_" + "0" * 24)) as desk:
@@ -469,7 +469,7 @@ async def test_one_with_the_answer_of_an_earlier_run_stays_deleted() -> None:
 
 
 @pytest.mark.parametrize(("finish", "n_items"), [("stop", 2), ("length", 2), (None, 0)])
-async def test_a_conversation_gets_what_was_answered(finish: str | None, n_items: int) -> None:
+async def test_conversation_gets_each_successful_answer_once(finish: str | None, n_items: int) -> None:
     """Whole or cut by the model's limit; nothing of an answer that failed. Twice is once."""
     async with shelf() as desk:
         conversation = StoredConversation(id="conv_1", tenant="acme", created_s=1.0, metadata=b"{}")
@@ -485,7 +485,7 @@ async def test_a_conversation_gets_what_was_answered(finish: str | None, n_items
         assert len(await desk.store.all_items("conv_1", tenant="acme")) == n_items
 
 
-async def test_a_full_store_is_told() -> None:
+async def test_full_store_fails_the_response_without_partial_rows() -> None:
     """The client must not take its response for stored."""
     async with shelf() as desk:
         draft = row(conversation="conv_1")
@@ -504,7 +504,7 @@ async def test_a_full_store_is_told() -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_a_full_store_shows_what_it_has(background: bool) -> None:
+async def test_full_store_still_serves_the_response_and_stores_it_later(background: bool) -> None:
     """A read needs no write; the response is stored once the store can."""
     for before in ((), ("Hel",), WHOLE, (*WHOLE, log_end(150.0, None))) if background else ((),):
         async with shelf(row(background=background)) as desk:

@@ -234,7 +234,7 @@ async def test_what_the_first_of_two_narrows_holds(tmp_path: Path) -> None:
         assert [one["arguments"]["operation"] for one in found.json["data"]] == ["read"]
 
 
-async def test_a_message_that_asks_to_be_asked_is_heard(tmp_path: Path) -> None:
+async def test_ask_before_message_beside_a_decision_requires_the_next_approval(tmp_path: Path) -> None:
     """No stage reads it: the next call, which no one is asked about otherwise, asks."""
     async with answering(write(), READ, tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client)

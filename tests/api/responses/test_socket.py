@@ -279,7 +279,9 @@ async def test_a_connection_remembers_the_latest() -> None:
         (None, {"temperature": "hot"}, "invalid_field"),
     ],
 )
-async def test_a_turn_that_fails_forgets_what_it_went_on_from(answer: object, fields: Json, code: str) -> None:
+async def test_failed_turn_drops_its_previous_response_from_the_connection(
+    answer: object, fields: Json, code: str
+) -> None:
     """The client begins anew, with its whole input."""
     answers = (says("one"), *(() if answer is None else (answer,)))
     async with answering(*answers) as client, talking(client) as talk:  # type: ignore[arg-type]
@@ -291,7 +293,7 @@ async def test_a_turn_that_fails_forgets_what_it_went_on_from(answer: object, fi
         assert refused["code"] == "previous_response_not_found"
 
 
-async def test_a_warm_up_asks_no_model() -> None:
+async def test_warm_up_response_makes_no_model_call() -> None:
     """As Codex begins: its tools and instructions first, then what is new."""
     developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be terse."}]}
     for store in (True, False):
@@ -310,7 +312,7 @@ async def test_a_warm_up_asks_no_model() -> None:
 
 
 @pytest.mark.parametrize("generate", [False, True])
-async def test_a_response_behind_one_of_the_connection_is_no_beginning_for_others(*, generate: bool) -> None:
+async def test_stored_response_behind_unstored_one_cannot_be_continued_over_http(*, generate: bool) -> None:
     """The second response is stored, and the first never was: the error says so, and what to do."""
     async with answering(says("one"), says("two")) as client, talking(client) as talk:
         first = await talk.response("1", store=False)
@@ -371,7 +373,7 @@ async def test_a_call_waits_and_is_decided_on_the_same_connection(tmp_path: Path
          "previous_response_id"),
     ],
 )  # fmt: skip
-async def test_a_frame_that_is_no_request_is_told(text: str, code: str, param: str | None) -> None:
+async def test_invalid_frame_gets_a_400_error_and_connection_continues(text: str, code: str, param: str | None) -> None:
     """And the connection goes on."""
     async with answering(says("one")) as client, talking(client) as talk:
         await talk.socket.send_str(text)
@@ -380,7 +382,7 @@ async def test_a_frame_that_is_no_request_is_told(text: str, code: str, param: s
         assert text_of(await talk.response(stream=True, generate=True)) == "one"
 
 
-async def test_a_binary_frame_is_no_request() -> None:
+async def test_binary_frame_is_refused_as_invalid_json() -> None:
     """Even if it holds one."""
     async with answering(says("one")) as client, talking(client) as talk:
         await talk.socket.send_bytes(b'{"type": "response.create", "model": "m", "input": "x"}')
@@ -445,7 +447,7 @@ async def test_an_error_has_the_request_id_of_the_log() -> None:
         assert all(one in text for one, text in zip(ids, told, strict=True)) and len(set(ids)) == 3
 
 
-async def test_a_stranger_opens_none() -> None:
+async def test_unauthorized_handshake_is_refused_before_the_upgrade() -> None:
     """401 and 403 before the upgrade; nor does a request that is none."""
     async with answering(**KEYS) as client:
         for name, status in (("", 401), ("nobody", 401), ("low", 403), ("con", 403)):
@@ -457,7 +459,7 @@ async def test_a_stranger_opens_none() -> None:
             assert answer.status == 400 and (await answer.json())["error"]["param"] == "upgrade"
 
 
-async def test_a_key_that_is_taken_away_asks_nothing_more() -> None:
+async def test_removed_key_is_refused_on_the_next_turn() -> None:
     """Each turn looks at the keys that there are."""
     async with answering(says("one"), **KEYS) as client, talking(client.of("ann")) as talk:
         assert text_of(await talk.response()) == "one"

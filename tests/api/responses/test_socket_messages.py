@@ -19,7 +19,7 @@ async def test_a_long_message_is_answered_as_it_was_sent() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 400_000])
-async def test_a_message_that_is_no_text_ends_the_connection(size: int) -> None:
+async def test_invalid_utf8_text_message_closes_the_connection(size: int) -> None:
     """RFC 6455 section 8.1, wherever the byte is that is none."""
     async with answering() as client, talking(client) as talk:
         await talk.socket._writer.send_frame(b'"' + b"x" * size + b"\xff", WSMsgType.TEXT)

@@ -54,7 +54,7 @@ async def test_calls_of_the_client_come_without_a_text(tmp_path: Path) -> None:
         assert text_of(second.json) == ANSWER
 
 
-async def test_without_tools_of_the_gateway_the_model_is_asked_once() -> None:
+async def test_structured_request_without_gateway_tools_calls_the_model_once() -> None:
     """As before: the format holds for the one call, and nothing in it is looked for."""
     written = '{"tool": "file_operations", "parameters": {}, "terminate": false}'
     async with answering(says(written)) as client:

@@ -46,7 +46,7 @@ async def test_a_question_is_withdrawn_with_its_response(tmp_path: Path, how: st
         assert not (tmp_path / "work" / "new.txt").exists() and len(client.world.model.asked) == 1
 
 
-async def test_a_response_whose_question_was_answered_withdraws_nothing(tmp_path: Path) -> None:
+async def test_deleting_an_answered_response_keeps_the_next_question_pending(tmp_path: Path) -> None:
     """The next question of the same run is that of the next response, and stays."""
     answers = (write("1.txt"), write("2.txt"), says("Both."))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -63,7 +63,9 @@ ANNA, BOB = {"X-Context-User": "anna"}, {"X-Context-User": "bob"}
 
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("how", ["cancel", "delete"])
-async def test_who_only_asked_about_a_question_withdraws_nothing(tmp_path: Path, how: str, background: bool) -> None:
+async def test_removing_an_inquiring_response_keeps_the_question_pending(
+    tmp_path: Path, how: str, background: bool
+) -> None:
     """Another end user's response shows it, and decides nothing: it goes, and the run waits as before."""
     async with answering(write(), says("Done."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client, headers=ANNA)

@@ -36,7 +36,7 @@ def test_what_fails_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None
     assert levels.count("fail") == 1
 
 
-def test_a_configuration_with_mistakes_is_told_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_configuration_errors_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     _configure("upstream: x")
     assert main(["doctor"]) == 1
     assert "unknown key 'upstream'" in capsys.readouterr().err

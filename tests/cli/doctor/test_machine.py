@@ -30,14 +30,14 @@ def test_a_new_machine_has_nothing_to_do(tmp_path: Path) -> None:
     assert "not made yet" in said["store gateway.db"].text and not (tmp_path / "gateway.db").exists()
 
 
-def test_too_few_files_are_told(tmp_path: Path) -> None:
+def test_doctor_warns_about_a_low_open_file_limit(tmp_path: Path) -> None:
     """By more connections: a lower limit would outlive the test."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     said = found(f"limits: {{connections: {min(hard, 1_000_000)}}}", folder=tmp_path)["open files"]
     assert said.level == "warn" and "limits.connections" in said.text and said.advice is not None
 
 
-def test_keys_that_end_are_told(tmp_path: Path) -> None:
+def test_doctor_fails_expired_keys_only(tmp_path: Path) -> None:
     keys = ", ".join(
         f'{{name: {name}, sha256: "{SHA[:-1]}{n}", scopes: [context], expires: "{end}"}}'
         for n, (name, end) in enumerate((("old", "2020-01-01T00:00:00Z"), ("later", "2999-01-01T00:00:00Z")))
@@ -46,7 +46,7 @@ def test_keys_that_end_are_told(tmp_path: Path) -> None:
     assert said["key old"].level == "fail" and "key later" not in said
 
 
-async def test_what_listens_at_the_address_is_told(tmp_path: Path) -> None:
+async def test_doctor_distinguishes_a_gateway_from_another_listener(tmp_path: Path) -> None:
     """A gateway, or something else."""
     async with through() as (gateway, _), FakeUpstream(serve(answer(404, b"no"))) as other:
         for port, level, text in ((gateway.port, "ok", "a gateway answers"), (other.port, "fail", "something else")):

@@ -25,7 +25,7 @@ async def test_a_server_that_is_off_is_not_started(tmp_path: Path) -> None:
     assert not any(about.startswith("MCP") for about in await examined(text, folder=tmp_path))
 
 
-async def test_a_server_that_is_silent_is_told_after_the_limit(tmp_path: Path) -> None:
+async def test_doctor_fails_a_silent_mcp_server_after_the_timeout(tmp_path: Path) -> None:
     text = f"mcp: {{servers: {{mute: {{command: '{sys.executable}', args: ['-c', 'input()']}}}}}}"
     found = (await examined(text, folder=tmp_path, timeout_s=0.0))["MCP mute"]
     assert found.level == "fail" and found.text.startswith("still starting")

@@ -100,7 +100,7 @@ def test_a_field_of_another_kind_is_noted(params: dict[str, Any], note: str) -> 
     assert found is not None and (found.weight, found.concurrent) == (1, None) and notes[0].startswith(note)
 
 
-def test_a_name_that_is_no_line_is_noted() -> None:
+def test_invalid_model_list_entries_are_skipped_and_noted() -> None:
     notes: list[str] = []
     entries = [5, {"model_name": "a\nb", "litellm_params": {"model": "m"}}, {"model_name": "a", "litellm_params": []}]
     assert parse_deployments(entries, Surroundings(), Secrets(), notes.append) == []

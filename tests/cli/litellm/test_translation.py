@@ -145,7 +145,7 @@ def test_a_limit_of_one_model_does_not_hold_for_another() -> None:
         assert [note for note in told.notes if note.startswith("max_parallel_requests of b: left out")]
 
 
-def test_the_networks_of_clients_are_those_of_the_key() -> None:
+def test_allowed_ips_become_networks_of_the_key() -> None:
     """Addresses that are none leave the key closed."""
     master = {"master_key": "sk-1"}
     assert of(general_settings={**master, "allowed_ips": ["10.0.0.0/8", "192.0.2.7"]}).data["keys"][0]["networks"] == [
@@ -157,7 +157,7 @@ def test_the_networks_of_clients_are_those_of_the_key() -> None:
     assert any("allowed_ips: here is left out" in note for note in told.notes)
 
 
-def test_the_most_requests_of_the_proxy_are_those_of_the_gateway() -> None:
+def test_global_max_parallel_requests_becomes_the_concurrent_limit() -> None:
     assert of(general_settings={"global_max_parallel_requests": 40}).data["limits"] == {"concurrent": 40}
 
 

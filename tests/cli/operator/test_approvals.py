@@ -107,7 +107,7 @@ async def test_approve_lets_the_call_run() -> None:
         assert (view["state"], view["decided_by"], view["remember"]) == ("approved", "bob", "run")
 
 
-async def test_the_first_of_two_approvals_is_told_as_that() -> None:
+async def test_first_of_two_approvals_is_reported_as_1_of_2() -> None:
     """In its outcome, in the list, and on the page of the call; a changed call is shown first."""
     async with opened(parked(required=2)) as desk:
         changed = {"command": "make -n"}

@@ -78,7 +78,7 @@ async def test_both_are_taken_back() -> None:
 
 
 @pytest.mark.parametrize("key", ["agent", "rival", "nobody"])
-async def test_only_who_may_decide_takes_them_back(key: str) -> None:
+async def test_revocation_without_the_right_to_decide_changes_nothing(key: str) -> None:
     """Of another tenant, without the scope, or without a key: nothing is gone."""
     async with opened() as desk:
         ids = [await remember(desk, of="conversation"), await asking(desk, "c2"), "../../metrics"]

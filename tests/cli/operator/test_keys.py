@@ -130,7 +130,7 @@ async def test_the_store_takes_no_key_that_the_gateway_would_not_accept(tmp_path
         "show",
     ],
 )
-def test_what_makes_no_sense_asks_nobody(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_rejects_invalid_arguments_with_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(["keys", *words.split()])
     assert exit_.value.code == 2 and "usage: gateway keys" in capsys.readouterr().err

@@ -195,7 +195,7 @@ async def spoken(lines: list[str], *, url: str, until: Callable[[list[Any]], boo
         return answers, await process.wait()
 
 
-async def test_what_is_no_message(site: Site) -> None:
+async def test_bridge_answers_invalid_messages_with_errors_and_continues(site: Site) -> None:
     """Such a line is answered, and the relay goes on; the relay ends with its input."""
     ping = '{"jsonrpc": "2.0", "id": 7, "method": "absent"}'
     answers, code = await spoken(["rubbish", "[1]", ping], url=site.url, until=lambda found: len(found) == 3)

@@ -49,7 +49,7 @@ async def test_memories_are_deleted() -> None:
     "words",
     ["delete", "delete --all", "delete --all mem_1 --user a", "delete mem_1 --user a", "list --user a --key b"],
 )
-def test_what_makes_no_sense_asks_nobody(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memories_rejects_invalid_arguments_with_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Deleting takes ids, or all of somebody who is named."""
     with pytest.raises(SystemExit) as ended:
         main(["memories", *words.split()])

@@ -75,14 +75,14 @@ def test_what_is_begun_may_still_go_on() -> None:
         (200, b"[" * 100_000, "without a JSON object"),
     ],
 )
-def test_another_answer_is_told(status: int, body: bytes, told: str) -> None:
+def test_remote_error_contains_status_and_gateway_message(status: int, body: bytes, told: str) -> None:
     """With the gateway's own message, if it has one."""
     with answering(status, body) as (port, _), pytest.raises(RemoteError) as caught:
         Remote(f"http://127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
     assert told in str(caught.value) and f"127.0.0.1:{port}" in str(caught.value)
 
 
-def test_nobody_there_is_told() -> None:
+def test_unanswered_request_reports_the_address_and_doubtful_outcome() -> None:
     """And so is one who does not answer in time: a worker that is stopped decides once it goes on."""
     with refusing_port() as port, pytest.raises(RemoteError, match=rf"127\.0\.0\.1:{port} does not answer") as nobody:
         Remote(f"127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
@@ -96,19 +96,19 @@ def test_nobody_there_is_told() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:y", "http://x/v1", "http://[::1", "http://:80"])
-def test_a_url_that_cannot_be_asked(url: str) -> None:
+def test_invalid_url_error_names_the_url_flag(url: str) -> None:
     """Is named by its flag."""
     with pytest.raises(RemoteError, match=r"^--url: "):
         Remote(url, None).request("POST", "/x", {}, timeout_s=1)
 
 
-def test_https_is_spoken_where_it_is_asked_for() -> None:
+def test_https_url_selects_tls_and_port_443() -> None:
     """A gateway may stand behind something that ends TLS."""
     assert build_connection("https://gw.example", timeout_s=1).port == 443
     assert build_connection("gw.example", timeout_s=1).port == 80
 
 
-def test_pages_are_asked_with_the_key() -> None:
+def test_remote_requests_send_the_key_and_escape_path_segments() -> None:
     """What is None is left out; an id stays one part of the path, whatever it is."""
     with answering(200, b"{}") as (port, asked):
         remote = Remote(f"127.0.0.1:{port}", "k")

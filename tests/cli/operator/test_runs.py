@@ -68,7 +68,7 @@ async def test_one_run_is_shown_call_by_call() -> None:
         assert json.loads(line)["steps"][0]["result"] == "ok\n"
 
 
-async def test_resume_says_what_became_of_a_call() -> None:
+async def test_resume_records_the_reported_outcome_of_a_lost_call() -> None:
     """It is written down with who said so, and the run goes on."""
     async with opened(LOST) as desk:
         with pytest.raises(RemoteError, match="answered 409: step: Step 0 is finished"):

@@ -45,7 +45,7 @@ async def test_usage_as_json_and_none() -> None:
         assert lines[-1] == "none"
 
 
-def test_wrong_usage_is_told() -> None:
+def test_usage_rejects_unknown_options_with_exit_code_2() -> None:
     """By the parser."""
     with pytest.raises(SystemExit) as ended:
         main(["usage", "--days", "3"])

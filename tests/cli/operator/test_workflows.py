@@ -91,7 +91,7 @@ async def test_a_run_tells_its_result() -> None:
         assert (counter.bureau.wanted[-1].model, counter.bureau.wanted[-1].conversation) == ("large", None)
 
 
-async def test_a_run_that_nobody_waits_for_tells_its_id() -> None:
+async def test_workflow_run_without_wait_prints_its_run_id() -> None:
     """It goes on by itself."""
     async with bureau() as counter:
         given = {"text": "sleep"}

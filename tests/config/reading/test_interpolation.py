@@ -66,7 +66,7 @@ def test_all_that_cannot_be_resolved_is_reported(text: str, messages: list[str])
         assert expected in message
 
 
-def test_a_variable_that_is_no_text_is_refused() -> None:
+def test_non_utf8_variable_is_refused() -> None:
     """Bytes that are not UTF-8 arrive as lone surrogates and would break whoever prints them."""
     with pytest.raises(InterpolationError, match="KEY is not valid UTF-8"):
         expand("${KEY}", environ={"KEY": "\udcff"})

@@ -67,7 +67,9 @@ def test_defaults_are_below_the_file_below_variables_below_flags(folder: Folder)
         ("XGATEWAY__LISTEN", "nonsense", "listen.port=9000"),
     ],
 )
-def test_a_variable_replaces_what_its_name_means(folder: Folder, name: str, value: str, expected: str | None) -> None:
+def test_environment_variable_overrides_the_named_setting(
+    folder: Folder, name: str, value: str, expected: str | None
+) -> None:
     """Single values are taken as they are, lists and sections are read as YAML, a plugin's values as in the file."""
     if expected is None:
         assert "visible ASCII" in folder.problem(FILE, {name: value})
@@ -108,7 +110,9 @@ def test_lists_are_filled_in_the_order_of_their_numbers(folder: Folder) -> None:
         ("GATEWAY__X\udcff", "1", "GATEWAY__X\\udcff: is not valid UTF-8"),
     ],
 )
-def test_what_is_wrong_with_a_variable_is_said_by_its_name(folder: Folder, name: str, value: str, problem: str) -> None:
+def test_invalid_environment_variable_is_reported_by_its_name(
+    folder: Folder, name: str, value: str, problem: str
+) -> None:
     """The name stands for the path; what lies deeper is added."""
     assert problem in folder.problem(FILE, {name: value})
 
@@ -146,7 +150,7 @@ def test_the_flag_upstream_replaces_all_upstreams(folder: Folder) -> None:
     assert folder.problem("", upstream="h:1") == "--upstream: expected a URL that begins with http:// or https://"
 
 
-def test_what_is_wrong_with_a_flag_is_said_by_its_name(folder: Folder) -> None:
+def test_invalid_flag_is_reported_by_its_name(folder: Folder) -> None:
     """And a flag that does not exist is a mistake of the program."""
     assert folder.problem("", listen="8080").startswith('--listen: expected "host:port"')
     assert folder.problem("", listen="0.0.0.0:80").startswith("--listen: '0.0.0.0:80' is open to others")

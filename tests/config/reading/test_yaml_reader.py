@@ -93,7 +93,7 @@ def test_merge_keys_are_refused() -> None:
     assert read('c: {"<<": 1}').faults == []
 
 
-def test_an_alias_stands_for_what_it_names() -> None:
+def test_yaml_alias_expands_to_its_anchor_with_its_own_place() -> None:
     """Its place is its own."""
     source = read("a: &x {b: [1]}\nc: *x\n")
     assert source.tree == {"a": {"b": [1]}, "c": {"b": [1]}}
@@ -158,7 +158,7 @@ def test_deep_nesting_costs_nothing(unit: str) -> None:
         ("%YAML 3.0\n---\na", 1, 1, "incompatible"),
     ],
 )
-def test_what_is_no_yaml_is_reported_with_its_place(text: str, line: int, column: int, message: str) -> None:
+def test_invalid_yaml_is_reported_with_line_and_column(text: str, line: int, column: int, message: str) -> None:
     """Line, column and, where one is likely, the remedy; the tree is not complete."""
     found = fault(text)
     assert message in found[2]

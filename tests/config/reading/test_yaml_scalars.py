@@ -31,7 +31,7 @@ from gateway.config.reading.yaml_scalars import resolve_plain
         ("abc1e3", "abc1e3"),
     ],
 )
-def test_what_everybody_reads_alike_is_read_so(text: str, value: object) -> None:
+def test_plain_scalar_resolves_to_its_common_yaml_value(text: str, value: object) -> None:
     """Words, decimal numbers and text; rows of digits as long as a hash are text."""
     assert resolve_plain(text) == value
     assert type(resolve_plain(text)) is type(value)

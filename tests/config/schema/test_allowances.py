@@ -26,6 +26,6 @@ def test_a_section_is_an_allowance() -> None:
         ("cost_per_month", True, "expected an amount"),
     ],
 )
-def test_what_is_no_figure_is_refused(setting: str, value: object, message: str) -> None:
+def test_invalid_limit_value_is_refused(setting: str, value: object, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         AllowanceSettings.model_validate({setting: value})

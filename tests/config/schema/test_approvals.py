@@ -3,7 +3,7 @@
 from gateway.config.schema.approvals import ApprovalsSettings, Risk
 
 
-def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
+def test_risk_and_approval_defaults_match_the_contract() -> None:
     """A model's own low counts, the standard profile, ask by default."""
     assert Risk().model_dump() == {
         "trust_llm": "always",

@@ -4,7 +4,7 @@ from gateway.config.schema.context import Context, StreamSettings
 from gateway.config.schema.settings import Settings
 
 
-def test_the_defaults_are_those_of_the_contract() -> None:
+def test_context_defaults_match_the_contract() -> None:
     """The first upstream, the client's model, the prompt `default`, the chain `assistant`."""
     context = Context.model_validate({})
     assert (context.upstream, context.model, context.prompt, context.chain) == (None, None, "default", "assistant")
@@ -26,7 +26,7 @@ def test_the_chain_and_the_prompt_exist_without_being_declared() -> None:
     assert other.prompts["default"].text == "x"
 
 
-def test_a_stage_fails_loud_unless_told_otherwise() -> None:
+def test_chain_stage_fails_on_error_by_default() -> None:
     """`on_error: skip` is the operator's word."""
     settings = Settings.model_validate({"chains": {"c": [{"use": "a"}, {"use": "b", "on_error": "skip"}]}})
     assert [stage.on_error for stage in settings.chains["c"]] == ["fail", "skip"]

@@ -3,7 +3,7 @@
 from gateway.config.schema.http import LimitsSettings, Passthrough
 
 
-def test_the_defaults_are_those_of_the_contract() -> None:
+def test_request_limit_defaults_match_the_contract() -> None:
     """Seconds and bytes."""
     assert LimitsSettings().model_dump() == {
         "head": 32768,

@@ -22,7 +22,7 @@ def test_an_mcp_server_keeps_its_credentials_to_itself() -> None:
     assert server.headers["Authorization"].reveal() == "Bearer canary"
 
 
-def test_an_mcp_server_has_times_of_its_own_and_is_on() -> None:
+def test_mcp_server_is_enabled_with_timeouts_from_its_section() -> None:
     """Per tool before per server, progress up to a limit; nothing is idempotent and no network private by itself."""
     server = McpServer.model_validate({"command": "x", "timeouts": {"slow": "5m"}, "max_timeout": "1h"})
     assert (server.timeouts, server.max_timeout, server.start_timeout) == ({"slow": 300.0}, 3600.0, 10.0)

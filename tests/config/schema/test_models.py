@@ -3,7 +3,7 @@
 from gateway.config.schema.settings import Settings
 
 
-def test_an_alias_lists_what_it_stands_for() -> None:
+def test_alias_lists_its_models_in_file_order() -> None:
     """In the order of the file; an upstream is named, or found by the model."""
     use = [{"model": "gpt-4.1-mini", "upstream": "openai"}, {"model": "llama3"}]
     settings = Settings.model_validate({"models": {"fast": {"use": use}}})

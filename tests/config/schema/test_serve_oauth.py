@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from gateway.config.schema.serve_oauth import ServeOAuth
 
 
-def test_a_token_grants_what_is_named() -> None:
+def test_oauth_scopes_grant_only_tools_and_approve() -> None:
     """The tools and decisions of one endpoint, and nothing of the other pages."""
     named = {"issuer": "https://i", "audience": "a", "scopes": {"mcp": ["tools"], "boss": ["tools", "approve"]}}
     oauth = ServeOAuth.model_validate(named)

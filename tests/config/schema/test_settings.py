@@ -8,7 +8,7 @@ from gateway.config import Address, Settings, load
 HERE = Path(__file__).parent.parent
 
 
-def test_the_defaults_are_those_of_the_contract() -> None:
+def test_root_defaults_match_the_contract() -> None:
     """Loopback, one worker, no upstream (the demo model), no keys, a store beside the file."""
     settings = Settings.model_validate({})
     assert settings.listen == Address("127.0.0.1", 8080)

@@ -107,6 +107,6 @@ def test_what_is_set_reaches_the_plugin(folder: Folder) -> None:
         ("tools: {http_request: {max_byte: 1}}", "unknown key 'max_byte'; did you mean 'max_bytes'?"),
     ],
 )
-def test_what_a_tool_does_not_take_is_told_at_its_place(folder: Folder, text: str, problem: str) -> None:
+def test_invalid_tool_setting_is_reported_at_its_place(folder: Folder, text: str, problem: str) -> None:
     """As every other key."""
     assert any(problem in line for line in folder.problems(text))

@@ -14,7 +14,7 @@ from gateway.config.schema.upstreams import (
 )
 
 
-def test_the_defaults_are_those_of_the_contract() -> None:
+def test_upstream_defaults_match_the_contract() -> None:
     """Seconds, bytes and parts."""
     assert TimeoutsSettings().model_dump() == {"connect": 5.0, "first_byte": 600.0, "idle": 300.0}
     assert Tls().model_dump() == {
@@ -48,7 +48,7 @@ def test_an_upstream_needs_a_name() -> None:
     assert [finding["loc"] for finding in caught.value.errors()] == [("name",)]
 
 
-def test_its_urls_are_those_of_its_endpoints() -> None:
+def test_upstream_urls_are_the_urls_of_its_endpoints() -> None:
     """Or the one that it has."""
     assert UpstreamSettings.model_validate({"name": "a", "base_url": "http://a"}).address == "http://a"
     endpoints = [{"url": "http://a"}, {"url": "http://b/v1"}]

@@ -76,7 +76,7 @@ def test_a_listen_address_is_host_and_port(text: str, host: str, port: int, is_l
         "[127.0.0.1]:80",
     ],
 )
-def test_what_is_no_listen_address_is_refused(value: object) -> None:
+def test_invalid_listen_address_is_refused(value: object) -> None:
     """Nothing is guessed: no missing host, no missing port, no IPv6 without brackets."""
     with pytest.raises(ValueError, match=r"expected|port|not an IP|not a host"):
         parse_address(value)

@@ -61,7 +61,7 @@ def test_durations_are_seconds(value: object, seconds: float) -> None:
         "9" * 5000,
     ],
 )
-def test_what_is_no_duration_is_refused(value: object) -> None:
+def test_invalid_duration_is_refused(value: object) -> None:
     """Everything else is a ValueError that shows how durations are written or how long they may be."""
     with pytest.raises(ValueError, match=r"500ms|8760h"):
         parse_positive_duration(value)
@@ -83,7 +83,7 @@ def test_sizes_are_bytes(value: object, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["1KB", "1MB", "1 KiB", "1kib", "1.5MiB", "-1", "", True, None, 1.5, [], "9" * 5000])
-def test_what_is_no_size_is_refused(value: object) -> None:
+def test_invalid_size_is_refused(value: object) -> None:
     """KB and MB mean two things, so they are refused like everything else."""
     with pytest.raises(ValueError, match="expected a size such as"):
         parse_size(value)

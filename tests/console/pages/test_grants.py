@@ -45,7 +45,7 @@ async def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
         assert again.status == 404
 
 
-async def test_a_conversation_that_asks_before_each_call_is_listed_and_ended(tmp_path: Path) -> None:
+async def test_conversation_with_ask_before_is_listed_and_revocable(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await says(ann, "Ask me before each call, please.", "careful")
@@ -56,7 +56,7 @@ async def test_a_conversation_that_asks_before_each_call_is_listed_and_ended(tmp
         assert (await ann.api().get("/context/asks")).json["data"] == []
 
 
-async def test_who_may_not_decide_revokes_nothing(tmp_path: Path) -> None:
+async def test_key_without_approve_scope_cannot_revoke_grants(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
         await grants(ann, "one")

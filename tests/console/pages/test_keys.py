@@ -93,7 +93,7 @@ async def test_only_operators_of_the_tenant_see_keys(tmp_path: Path) -> None:
         assert "ci" not in (await eve.get("/console/keys")).main
 
 
-async def test_without_such_keys_the_page_says_how_to_have_some(tmp_path: Path) -> None:
+async def test_keys_page_explains_how_to_enable_runtime_keys(tmp_path: Path) -> None:
     """The configured ones are listed."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")

@@ -26,13 +26,13 @@ def limit(used: float, most: float, name: str = "requests_per_minute") -> dict[s
         (0, 0, 100, "full"),
     ],
 )
-def test_a_bar_is_as_long_as_what_is_used(used: float, most: float, width: float, level: str) -> None:
+def test_bar_width_and_level_follow_the_used_share(used: float, most: float, width: float, level: str) -> None:
     """It ends at its limit, also where a soft one is exceeded."""
     bar = build_bar(limit(used, most))
     assert (bar.width, bar.level) == (width, level)
 
 
-def test_figures_have_the_form_of_what_they_count() -> None:
+def test_limit_figures_are_formatted_by_their_unit() -> None:
     """Costs have two places, tokens groups of three digits; budgets say when they begin anew."""
     cost, tokens = build_bar(limit(171.304, 500, "cost_per_month")), build_bar(limit(1200, 100_000, "tokens_per_day"))
     assert (cost.used, cost.most, cost.renewed) == ("171.30", "500.00", "next month (UTC)")
@@ -46,7 +46,7 @@ def test_of_too_many_the_fullest_are_shown() -> None:
     assert [bar.share for bar in fullest(many)] == [bar.share for bar in reversed(many[5:])]
 
 
-async def test_a_reader_sees_what_is_used_and_what_was_refused(tmp_path: Path) -> None:
+async def test_limits_page_shows_used_and_refused_requests(tmp_path: Path) -> None:
     """A key without `admin` sees its own limits and its tenant's; names are texts."""
     keys = [key("root"), {**key("ci", "context"), "limits": {"requests_per_minute": 2}}]
     limits = {"tenants": {"team": {"concurrent": 5}, "<b>x</b>": {"requests_per_minute": 1}}}
@@ -87,7 +87,7 @@ async def test_a_budget_that_cannot_be_counted_says_why(tmp_path: Path) -> None:
         assert "not counted" in page.main and "its operator has to set 'usage.prices'" in page.main
 
 
-async def test_an_open_page_asks_for_its_table_until_its_reader_stops_that(tmp_path: Path) -> None:
+async def test_limits_table_refreshes_until_live_updates_are_off(tmp_path: Path) -> None:
     limits = {"tenants": {"team": {"concurrent": 5}}}
     async with served(tmp_path, key("root"), limits=limits) as browser:
         root = await browser.signed_in("root")

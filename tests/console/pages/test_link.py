@@ -114,7 +114,7 @@ async def test_a_rejection_by_a_link_has_a_reason(tmp_path: Path) -> None:
         assert (await browser.until(approval_id, "rejected", key="ann-key"))["comment"] == "<b>not</b> today"
 
 
-async def test_a_reason_by_a_link_is_no_longer_than_any_other(tmp_path: Path) -> None:
+async def test_reason_given_through_a_link_is_truncated(tmp_path: Path) -> None:
     """Nothing else than the browser bounds what the page's form sends."""
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
@@ -209,7 +209,7 @@ async def test_a_link_ends_with_a_change_of_the_policy(tmp_path: Path) -> None:
         assert late.status == 409 and "have changed since" in late.main
 
 
-async def test_a_link_is_one_of_the_two_who_must_approve(tmp_path: Path) -> None:
+async def test_link_counts_as_one_of_two_required_approvals(tmp_path: Path) -> None:
     """Once. The notice of the first approval says who gave it, and its link is no second one."""
     async with mailed(tmp_path, self="refuse", require=[{"approvals": 2}]) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")

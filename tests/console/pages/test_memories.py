@@ -33,7 +33,7 @@ async def test_memories_of_an_end_user_are_found_by_its_id(tmp_path: Path) -> No
         assert "No memories." in (await ann.get("/console/memories?user=nobody")).main
 
 
-async def test_only_operators_see_those_of_another_key(tmp_path: Path) -> None:
+async def test_only_operators_see_memories_of_another_key(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann, bob, root = [await browser.signed_in(name) for name in ("ann", "bob", "root")]
         await remembers(ann, DOGS)
@@ -81,7 +81,7 @@ async def test_all_are_deleted_after_a_question(tmp_path: Path) -> None:
         assert "No memories." in (await ann.submit(own, "Delete all memories")).main
 
 
-async def test_a_form_that_names_nobody_deletes_nothing(tmp_path: Path) -> None:
+async def test_delete_form_without_an_owner_deletes_nothing(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await remembers(ann, DOGS)

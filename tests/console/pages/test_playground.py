@@ -58,7 +58,7 @@ async def test_a_call_of_a_tool_has_a_run_and_waits(browser: Browser) -> None:
     assert "file_operations" in (await ann.get("/console")).main
 
 
-async def test_the_gate_is_asked_about_a_call(browser: Browser) -> None:
+async def test_playground_reports_the_verdict_of_the_gate_on_a_call(browser: Browser) -> None:
     """Its verdict and the rule; wrong parameters are named."""
     ann = await browser.signed_in("ann")
     page = await ann.get(PAGE)
@@ -74,7 +74,7 @@ async def test_the_gate_is_asked_about_a_call(browser: Browser) -> None:
         assert problem in (await ann.submit(page, "Send", {**wish, "parameters": wrong})).problem
 
 
-async def test_a_key_sends_what_it_may(browser: Browser) -> None:
+async def test_playground_offers_only_the_lanes_the_key_may_use(browser: Browser) -> None:
     """A key for the context lane has no passthrough; one that only approves has no playground."""
     con = await browser.signed_in("con")
     page = await con.get(PAGE)

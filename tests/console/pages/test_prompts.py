@@ -131,7 +131,7 @@ async def test_a_text_that_shows_is_edited_as_it_is(tmp_path: Path, text: str) -
         assert await text_of(ann, "plain") == text
 
 
-async def test_a_prompt_that_somebody_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+async def test_concurrently_changed_prompt_is_not_overwritten(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "reviewer", "one")
@@ -169,7 +169,7 @@ async def test_a_prompt_is_deleted(tmp_path: Path) -> None:
         assert (await ann.submit(page, "Delete this prompt")).status == 404
 
 
-async def test_who_is_no_operator_changes_nothing(tmp_path: Path) -> None:
+async def test_key_without_admin_scope_cannot_change_prompts(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann, bob = await browser.signed_in("ann"), await browser.signed_in("bob")
         await stored(ann, "reviewer", "one")
@@ -181,7 +181,7 @@ async def test_who_is_no_operator_changes_nothing(tmp_path: Path) -> None:
         assert await text_of(ann, "reviewer") == "one"
 
 
-async def test_the_enhanced_prompt_is_shown_with_its_size_and_what_it_leaves_out(tmp_path: Path) -> None:
+async def test_enhanced_prompt_page_shows_size_and_omitted_tools(tmp_path: Path) -> None:
     chain = [{"use": "prompt_enhancer", "with": {"max_tokens": 400}}, {"use": "agent_loop"}]
     async with served(tmp_path, *KEYS, **PROMPTS) as browser:
         ann = await browser.signed_in("ann")

@@ -36,7 +36,7 @@ def regions(page: Seen) -> dict[str, str]:
     return {one.attributes["aria-label"]: one.raw_text for one in exact}
 
 
-async def test_a_run_is_told_from_its_begin_to_its_answer(tmp_path: Path) -> None:
+async def test_run_page_shows_every_step_from_request_to_answer(tmp_path: Path) -> None:
     """Why the call waited, who decided, what exactly ran, what it brought, what was answered."""
     async with served(tmp_path, key("ann"), key("bob", "context", "approve")) as browser:
         ann, bob = await browser.signed_in("ann"), await browser.signed_in("bob")
@@ -77,7 +77,7 @@ async def test_a_person_rejects_beside_the_run(tmp_path: Path) -> None:
         assert (await browser.until(approval_id, "rejected"))["decided_by"]
 
 
-async def test_who_may_not_decide_sees_no_buttons(tmp_path: Path) -> None:
+async def test_run_page_hides_buttons_from_keys_without_approve_scope(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann", "context"), key("bob", "approve")) as browser:
         ann = await browser.signed_in("ann")
         run_id, approval_id = await opened(tmp_path, ann)
@@ -86,7 +86,7 @@ async def test_who_may_not_decide_sees_no_buttons(tmp_path: Path) -> None:
         assert f"/console/approvals/{approval_id}" in page.links
 
 
-async def test_who_decides_has_seen_all_that_runs(tmp_path: Path) -> None:
+async def test_run_page_with_truncated_arguments_links_to_the_full_approval(tmp_path: Path) -> None:
     """Of long arguments the page shows the beginning, so the decision is made where all of them stand."""
     async with read_by_ann(tmp_path) as browser:
         run_id, approval_id = await opened(tmp_path, browser, operation="write", path="a", content="x" * 100_000)
@@ -121,7 +121,7 @@ async def test_the_picture_has_its_figures_as_a_table(tmp_path: Path) -> None:
         assert "style=" not in page.html and "approved by bob" in page.main and "after a wait of 90 s" in page.main
 
 
-async def test_texts_of_strangers_are_exact_and_harmless(tmp_path: Path) -> None:
+async def test_hostile_texts_on_the_run_page_are_escaped_exactly(tmp_path: Path) -> None:
     """Arguments, results, reasons, errors: escaped, with what does not show written out."""
     hostile = {
         "arguments": json.dumps({HOSTILE: HOSTILE}),
@@ -144,7 +144,7 @@ async def test_texts_of_strangers_are_exact_and_harmless(tmp_path: Path) -> None
         assert "Strangers wrote this, or may have" in page.main and "upstream_error" in page.main
 
 
-async def test_the_reason_of_an_assessor_of_ours_is_in_chinese(tmp_path: Path) -> None:
+async def test_built_in_assessor_reason_is_translated_into_chinese(tmp_path: Path) -> None:
     """In front of its own words, which are escaped as in English. A plugin's own reason stays alone."""
     steps = (
         *finished(rule="file.sensitive_path", reason=HOSTILE).steps,

@@ -128,7 +128,7 @@ async def test_nothing_has_run_yet(tmp_path: Path) -> None:
         assert {"/console/playground", "/console/workflows"} <= set(page.links)
 
 
-async def test_names_of_strangers_are_escaped(tmp_path: Path) -> None:
+async def test_hostile_names_in_the_run_list_are_escaped(tmp_path: Path) -> None:
     """They change nothing of the page, and lead nowhere else."""
     await stored(
         tmp_path,
@@ -149,7 +149,9 @@ async def test_names_of_strangers_are_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("scopes", "status"), [(("context",), 200), (("approve",), 200), (("admin",), 403)])
-async def test_who_may_see_runs(tmp_path: Path, scopes: tuple[str, ...], status: int) -> None:
+async def test_run_list_is_open_to_context_and_approve_scopes(
+    tmp_path: Path, scopes: tuple[str, ...], status: int
+) -> None:
     async with served(tmp_path, key("ann", *scopes)) as browser:
         assert (await (await browser.signed_in("ann")).get(RUNS)).status == status
 

@@ -47,7 +47,7 @@ def test_types_of_several_kinds_are_words() -> None:
     assert [row.kind for row in rows] == ["string or null", "integer or null", "Thing", "any"]
 
 
-def test_no_schema_is_no_row() -> None:
+def test_schema_without_properties_has_no_rows() -> None:
     assert build_rows(None) == build_rows({}) == build_rows({"properties": []}) == []
 
 

@@ -41,7 +41,7 @@ async def test_a_service_is_added(root: Browser) -> None:
     assert settings["env"] == {"TOKEN": "***"}
 
 
-async def test_an_error_stands_on_the_form_with_what_was_entered(root: Browser) -> None:
+async def test_failed_service_form_keeps_the_entered_values(root: Browser) -> None:
     page = await root.get(FORM)
     fields = {"name": "notes", "command": "python", "url": "https://mcp.example/mcp", "args": "-m\nclock"}
     seen = await root.submit(page, "Add and start it", fields)

@@ -94,7 +94,7 @@ async def test_a_changed_definition_stands_beside_the_accepted_one_and_is_accept
     assert "Definitions that changed" not in after.main
 
 
-async def test_a_definition_that_nobody_saw_is_not_accepted(browser: Browser, tmp_path: Path) -> None:
+async def test_outdated_definition_hash_is_not_accepted(browser: Browser, tmp_path: Path) -> None:
     root = await browser.signed_in("root")
     page = await changed(root, tmp_path)
     seen = await root.submit(
@@ -187,7 +187,7 @@ def test_only_parts_that_differ_are_compared() -> None:
     ]
 
 
-def test_the_order_of_names_is_no_difference() -> None:
+def test_definition_comparison_ignores_key_order() -> None:
     accepted = {**DEFINITION, "parameters": {"b": 1, "a": 2}}
     assert compare_definitions({**DEFINITION, "parameters": {"a": 2, "b": 1}, "accepted": accepted}) == []
 

@@ -16,7 +16,7 @@ def point(at: float, *, span_s: float = 60.0, requests: int = 0, overhead_ms: fl
     return {"at": at, "span_s": span_s, "requests": requests, "overhead_ms": overhead_ms, **facts}
 
 
-async def test_an_operator_sees_what_runs(tmp_path: Path) -> None:
+async def test_status_page_shows_the_running_gateway_to_an_operator(tmp_path: Path) -> None:
     async with served(tmp_path, key("root")) as browser:
         root = await browser.signed_in("root")
         page = await root.get("/console/status")
@@ -85,7 +85,7 @@ async def test_only_operators_see_the_status(tmp_path: Path) -> None:
             assert (await ann.get(path)).status == 403
 
 
-def test_the_time_that_is_not_a_minute_yet_is_no_fall_of_counts() -> None:
+def test_incomplete_minute_is_left_out_of_count_charts() -> None:
     points = [point(60, requests=120), point(120, requests=60), point(130, span_s=10, requests=1)]
     requests, *_, pending, wait = build_figures(points, step_s=60, t=EN)
     assert requests.chart is not None and pending.chart is not None

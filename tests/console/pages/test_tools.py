@@ -37,7 +37,7 @@ async def test_an_operator_sees_services_and_their_tools(tmp_path: Path) -> None
             assert text in page.main, text
 
 
-async def test_texts_of_strangers_are_text(tmp_path: Path) -> None:
+async def test_hostile_service_texts_are_escaped(tmp_path: Path) -> None:
     program, *rest = command("ok")
     hostile = '<script>alert(1)</script>"><b>\u202e'
     settings = {"command": program, "args": rest, "description": hostile, "trigger_keywords": [hostile]}

@@ -9,7 +9,7 @@ FACTS = {"requests": {"connect": 3, "ok": 5, "error": 1}, "retries": {"connect":
 ENDPOINTS = [{"url": "http://127.0.0.1:9/v1", "name": "first"}, {"url": "http://127.0.0.1:10/v1"}]
 
 
-def test_outcomes_are_told_in_words_and_in_one_order() -> None:
+def test_upstream_outcomes_are_described_in_a_fixed_order() -> None:
     shown = shown_upstream(FACTS)
     assert shown.outcomes == [("answered", 5), ("answered with 5xx", 1), ("no connection", 3)]
     assert shown.retried == 3

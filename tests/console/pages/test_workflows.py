@@ -106,7 +106,7 @@ async def test_a_form_that_is_sent_twice_starts_one_run_and_an_edited_one_anothe
         assert len(await runs_of(ann, "say")) == 3
 
 
-async def test_a_text_whose_default_the_reader_removed_is_empty(tmp_path: Path) -> None:
+async def test_cleared_text_field_overrides_its_default_with_empty_text(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
         page = await ann.get("/console/workflows/say")

@@ -21,7 +21,7 @@ def chain(*lines: dict[str, object]) -> list[Row]:
 LINES: Sequence[dict[str, object]] = [{"tool": "sh", "step": n, "by": "", "created_s": 1.5 + n} for n in range(5)]
 
 
-def test_the_hash_of_a_line_is_what_it_was() -> None:
+def test_audit_line_hash_is_stable() -> None:
     """Logs that were written stay verifiable: another program computes the same from the canonical line."""
     assert canonical({"step": 1, "by": "é\n", "created_s": 5}) == b'{"by":"\\u00e9\\n","created_s":5.0,"step":1}'
     assert FIRST_HASH == "0" * 64
@@ -34,7 +34,7 @@ def test_the_order_of_keys_and_the_kind_of_a_time_do_not_matter() -> None:
     assert canonical({"a": 1}) != canonical({"a": "1"}) != canonical({"a": None})
 
 
-def test_what_is_no_number_has_no_line() -> None:
+def test_non_finite_numbers_have_no_canonical_line() -> None:
     """NaN and infinity are in no JSON."""
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):

@@ -18,7 +18,7 @@ def given(by: str, sha256: str, user: str | None = None) -> Endorsement:
     return Endorsement(by=by, user=user, via="rest", at_s=5.0, sha256=sha256)
 
 
-def test_only_those_of_the_call_that_would_run_count() -> None:
+def test_only_endorsements_of_the_current_arguments_count() -> None:
     """A person may have changed the call since; the others stay on record."""
     edited = call_sha256("execute_command", EDITED)
     both = (given("anna", "a" * 64, "eve"), given("ben", edited))

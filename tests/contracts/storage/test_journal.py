@@ -16,7 +16,7 @@ from gateway.contracts.storage.journal import (
 )
 
 
-def test_what_has_ended_is_no_state_that_waits() -> None:
+def test_ended_run_states_exclude_waiting_states() -> None:
     """Nothing follows an ended state; every other one is either driven or waits for somebody."""
     assert set(get_args(RunState)) - ENDED == {"running", "awaiting_approval", "awaiting_client", "unknown"}
 

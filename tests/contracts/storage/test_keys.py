@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.plugins.stores.contract_keys import key
 
 
-def test_a_key_ends_at_its_time_or_when_somebody_revokes_it() -> None:
+def test_key_ends_at_its_expiry_time_or_revocation() -> None:
     """The time itself is the first moment at which it is not valid."""
     forever, short = key(), key(expires_s=20.0)
     assert not forever.has_ended(1e12)

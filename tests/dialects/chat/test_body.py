@@ -33,7 +33,7 @@ def refusal(content: bytes, *, needs_model: bool = True) -> GatewayError:
         b'{"messages": [{}], "x": ' + b"[" * 100_000,
     ],
 )
-def test_a_body_that_is_no_json_object(content: bytes) -> None:
+def test_non_object_body_is_refused_as_invalid_json(content: bytes) -> None:
     """Hostile bodies are no more than that."""
     error = refusal(content)
     assert (error.code, error.param) == ("invalid_json", None)

@@ -21,7 +21,7 @@ def content(**fields: object) -> bytes:
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_request_is_what_models_get(*, streams: bool) -> None:
+def test_parsed_request_keeps_the_body_for_the_model(*, streams: bool) -> None:
     """Its last message may decide; chat completions have no field for that."""
     asked = DIALECT.parse(content(stream=streams), needs_model=True)
     assert (asked.body, asked.text, asked.streams) == (orjson.loads(content(stream=streams)), "Hi", streams)
@@ -36,7 +36,7 @@ def test_a_wrong_request_is_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}, {"include_usage": True}])
-def test_a_stream_has_usage_where_the_client_asked_for_it(options: Json | None) -> None:
+def test_stream_contains_usage_only_when_the_client_requests_it(options: Json | None) -> None:
     """The turn's usage is known in any case."""
     asked = DIALECT.parse(content(stream=True, stream_options=options), needs_model=True)
     answer = DIALECT.answer(asked, run_id="run_7", created_s=1.5)

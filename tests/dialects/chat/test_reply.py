@@ -64,14 +64,14 @@ def test_a_stream_has_one_role_one_finish_reason_and_one_end() -> None:
         (None, "stop"),
     ],
 )
-def test_only_reasons_that_clients_know_are_told(told: str | None, shown: str) -> None:
+def test_unknown_finish_reason_is_sent_as_stop(told: str | None, shown: str) -> None:
     """Others break some of them."""
     assert streamed(delta(content="x"), delta(finish=told))[-1]["choices"][0]["finish_reason"] == shown
     assert whole(delta(content="x"), delta(finish=told))["choices"][0]["finish_reason"] == shown
 
 
 @pytest.mark.parametrize("include_usage", [False, True])
-def test_usage_comes_last_and_only_if_it_was_asked_for(include_usage: bool) -> None:
+def test_usage_frame_comes_last_and_only_when_requested(include_usage: bool) -> None:
     """In a frame without choices; nothing was said: zeros."""
     for usage in (USAGE, None):
         *_, last = streamed(*HELLO, {"choices": [], "usage": usage}, include_usage=include_usage)

@@ -62,7 +62,7 @@ def test_every_event_is_valid_and_in_order(name: str) -> None:
 
 
 @scripted
-def test_a_whole_response_is_what_its_events_make(name: str) -> None:
+def test_whole_response_equals_its_accumulated_events(name: str) -> None:
     """Whatever it was read for."""
     script = SCRIPTS[name]
     response = Accumulated(script.events()).response
@@ -210,7 +210,7 @@ def test_a_failure_of_an_unknown_request_names_none() -> None:
     assert answer.resource()["error"]["message"] == "The model took too long."
 
 
-def test_a_cancelled_response_is_no_failure() -> None:
+def test_cancelled_response_has_no_error() -> None:
     """The client knows who cancelled it. No event is named so: the SDKs know none."""
     *_, last = SCRIPTS["cancelled"].events()
     assert last["type"] == "response.failed"
@@ -238,7 +238,7 @@ def test_a_complete_response_has_times_and_tokens() -> None:
     assert answer.usage == USAGE["usage"]
 
 
-def test_the_metadata_says_what_was_left_out_and_what_was_estimated() -> None:
+def test_response_metadata_lists_left_out_tools_and_estimated_usage() -> None:
     """Beside what the client put there: its own keys and its 16 pairs stay, and a value has 512 characters."""
     estimated: list[Chunk] = ["x", {**USAGE, "context": {"usage_estimated": True, "memory": "added"}}]
 

@@ -46,7 +46,7 @@ def test_a_tool_of_the_clients_own() -> None:
     assert asked(tools=[space], tool_choice=choice).body["tool_choice"] == named("crm__look")
 
 
-def test_a_tool_of_the_gateways_is_asked_for_in_words() -> None:
+def test_forced_gateway_tool_becomes_an_instruction_to_the_model() -> None:
     """No field of a chat completion forces a call of a tool that only the gateway knows."""
     found = asked(tools=[FUNCTION, BOX, OWN], tool_choice={"type": "mcp", "server_label": "box", "name": "look.up"})
     (offer,) = found.wishes.offers or ()

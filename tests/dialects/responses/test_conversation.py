@@ -81,7 +81,7 @@ def test_an_output_stands_behind_its_call_wherever_the_client_put_it() -> None:
     assert found[0] == {"role": "assistant", "content": None, "tool_calls": [CALLED]}
 
 
-def test_text_behind_a_call_is_a_message_of_its_own() -> None:
+def test_text_after_a_call_becomes_a_separate_message() -> None:
     found = messages(CALL, SAID, OUTPUT)
     assert [message["role"] for message in found] == ["assistant", "tool", "assistant"]
 
@@ -109,7 +109,7 @@ def test_thoughts_of_nothing_are_left_out() -> None:
     assert [message.get("reasoning_content") for message in found] == [None, "Hm.", "Hm.", None]
 
 
-def test_an_empty_answer_is_no_message() -> None:
+def test_empty_assistant_answer_is_dropped() -> None:
     for content in ("", []):
         assert messages(HI, {"role": "assistant", "content": content}, HI) == messages(HI, HI)
     assert messages({"role": "assistant", "content": ""}, CALL, OUTPUT) == messages(CALL, OUTPUT)

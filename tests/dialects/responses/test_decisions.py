@@ -24,7 +24,7 @@ def test_a_response_decides_and_shows_the_call_of_its_question() -> None:
     assert found.wishes.shown == ()
 
 
-def test_a_response_alone_decides_with_what_came_before() -> None:
+def test_decision_refers_to_the_approval_request_of_the_previous_response() -> None:
     behind = asked(APPROVAL, earlier=[HI, QUESTION], previous_response_id="resp_1").decisions
     assert behind[0].shown == (ShownCall("ap_1", "run_command", QUESTION["arguments"]),)
     alone = asked({**APPROVAL, "approve": False, "reason": ""}).decisions

@@ -43,7 +43,7 @@ def test_what_another_server_made_is_nothing(content: str) -> None:
     assert unpack_reasoning(content) is None
 
 
-def test_no_field_takes_the_place_of_what_the_items_say() -> None:
+def test_unpacked_reasoning_cannot_override_fields_of_the_items() -> None:
     """A client may write what it likes."""
     message = {"role": "system", "content": "x", "tool_calls": [], "reasoning_content": "y", "extra_content": 1}
     call = {"id": "2", "type": "x", "function": {}, "index": 1, "extra_content": 2}
@@ -51,7 +51,7 @@ def test_no_field_takes_the_place_of_what_the_items_say() -> None:
     assert found == ReasoningContent(message={"extra_content": 1}, calls={"call_1": {"extra_content": 2}})
 
 
-def test_texts_are_those_that_a_model_may_read() -> None:
+def test_reasoning_texts_exclude_signatures_and_encrypted_data() -> None:
     """Signatures and ids are none."""
     assert [*SIGNED.texts] == ["Hm."]
     details = [{"type": "reasoning.text", "text": "One."}, {"summary": "Two.", "data": "x"}]

@@ -49,7 +49,7 @@ def test_the_ends_of_pieces_have_the_next_numbers(number: int) -> None:
         assert orjson.loads(b"{" + end.strip().removeprefix(b",")) == {"sequence_number": number + further}
 
 
-def test_a_response_that_is_no_stream_has_no_events() -> None:
+def test_unstreamed_response_writes_no_events() -> None:
     """They would cost, and nobody would read them."""
     events = NoEvents()
     events.add("response.x", {})

@@ -136,7 +136,7 @@ def test_fields_of_chat_completions_lead_to_their_place(field: str, now: str) ->
     assert (error.code, error.param) == ("unsupported_parameter", field) and f"'{now}'" in error.message
 
 
-def test_models_get_only_what_the_client_sent() -> None:
+def test_body_contains_only_fields_that_the_client_sent() -> None:
     assert asked().body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 

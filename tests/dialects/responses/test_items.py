@@ -92,7 +92,7 @@ def test_every_kind_of_item_is_read(item: Json) -> None:
 
 
 @pytest.mark.parametrize("item", GOOD, ids=lambda item: str(item["type"]))
-def test_every_needed_field_is_asked_for(item: Json) -> None:
+def test_missing_required_item_field_is_refused(item: Json) -> None:
     for name in REQUIRED.get(item["type"], []):
         error = refusal({key: value for key, value in item.items() if key != name})
         assert (error.code, error.param) == ("missing_field", f"input[0].{name}")

@@ -57,7 +57,7 @@ def test_only_users_show_files(part: Json, role: str) -> None:
     assert refusal({"role": role, "content": [part]}).param == "input[0].content[0].type"
 
 
-def test_an_output_has_places_of_its_own() -> None:
+def test_output_error_names_its_place_within_the_call_output() -> None:
     assert refusal(CALL, {**OUTPUT, "output": [TEXT, {"type": "input_text"}]}).param == "input[1].output[1].text"
     assert refusal(CALL, {**OUTPUT, "output": None}).param == "input[1].output"
     assert refusal(CALL, {**OUTPUT, "output": {"a": 1}}).param == "input[1].output"

@@ -24,7 +24,7 @@ def refused(content: bytes, *, needs_model: bool = True) -> tuple[str, str | Non
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"input": NaN}', b'{"x": ' + b"[" * 500 + b"]" * 500 + b"}"])
-def test_a_body_that_is_no_object(content: bytes) -> None:
+def test_non_object_body_is_refused_as_invalid_json(content: bytes) -> None:
     assert refused(content) == ("invalid_json", None)
 
 
@@ -183,7 +183,7 @@ def test_no_bytes_break_the_reader(content: bytes) -> None:
         parse_request(content, needs_model=True)
 
 
-def test_long_inputs_cost_what_they_hold() -> None:
+def test_long_input_is_parsed_in_linear_time() -> None:
     """Four times the items take four times the steps."""
     few, many = _steps(250), _steps(1000)
     assert many < few * 4.2

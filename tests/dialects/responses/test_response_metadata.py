@@ -39,7 +39,7 @@ def test_the_facts_of_a_request() -> None:
     assert (facts.left_out, facts.listed, facts.shows_calls) == (("web_search",), ["notes"], True)
 
 
-def test_calls_are_shown_to_who_named_tools_of_the_gateway() -> None:
+def test_gateway_calls_are_shown_when_the_request_names_their_tools() -> None:
     """A request that names none has the default chain, whose calls are hidden."""
     assert not facts_of().shows_calls
     assert facts_of(tools=[MCP]).shows_calls

@@ -231,7 +231,7 @@ def test_tools_that_are_refused(tool: object, code: str, place: str) -> None:
     assert (error.code, error.param) == (code, f"tools[1]{place}")
 
 
-def test_each_tool_has_a_name_of_its_own() -> None:
+def test_duplicate_tool_name_is_refused() -> None:
     assert refusal(tools=[FUNCTION, {"type": "custom", "name": "look"}]).param == "tools[1].name"
     assert refusal(tools=[MCP, MCP]).param == "tools[1].server_label"
     assert refusal(tools=[{"type": "shell"}, FUNCTION | {"name": "shell"}]).param == "tools[1].name"

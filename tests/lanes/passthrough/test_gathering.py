@@ -112,7 +112,7 @@ async def test_a_key_that_ends_meanwhile_is_none() -> None:
         assert not upstream.connections
 
 
-async def test_a_client_is_invited_to_send_what_is_held() -> None:
+async def test_gateway_sends_100_continue_once_for_a_held_body() -> None:
     """By the gateway, and once."""
 
     async def invites(peer: Peer) -> None:
@@ -163,7 +163,7 @@ async def test_a_client_that_leaves_meanwhile_leaves_nothing() -> None:
         assert not up.endpoints[0].connections
 
 
-async def test_a_gateway_that_stops_does_not_wait_for_what_is_held() -> None:
+async def test_stopping_gateway_answers_503_without_awaiting_held_bodies() -> None:
     """Its client is told to send it again."""
     async with several(FINE, each=ONE) as up, client_of(up.gateway) as client:
         await client.send(LENGTH[:-9])

@@ -39,6 +39,6 @@ def test_the_rules_of_the_upstream_choose_the_dispatcher(hedge_s: float | None, 
     assert isinstance(plan.dispatcher, kind) and plan.dispatcher.most_targets == 2
 
 
-def test_each_feature_makes_an_observer_of_its_own() -> None:
+def test_plan_creates_one_observer_per_enabled_feature() -> None:
     plan = planned(router(endpoint(), recorded=lambda *_: None))
     assert plan.observers is not None and len(plan.observers.makers) == 1

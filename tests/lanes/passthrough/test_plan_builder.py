@@ -19,7 +19,7 @@ def planned(way_in: Router, *lines: bytes) -> Plan:
     return found[0]
 
 
-def test_the_records_say_what_the_head_says() -> None:
+def test_plan_records_match_the_request_head() -> None:
     plan = planned(router(endpoint(name="up")), LINE, b"Content-Length: 12", b"Expect: 100-continue")
     head = plan.head
     assert (head.method, head.path, head.minor, head.length) == (b"POST", b"/v1/chat/completions", 1, 12)

@@ -57,7 +57,7 @@ async def test_an_endpoint_that_says_nothing_to_its_probe_is_tried_by_others() -
         assert up.inflight == [0]
 
 
-async def test_a_client_that_is_slow_with_its_body_keeps_nobody_out() -> None:
+async def test_incomplete_request_body_does_not_occupy_the_half_open_probe() -> None:
     """Its request is the probe only once it is whole."""
     async with half_open(says_nothing, serve(ok())) as (up, _), client_of(up.gateway) as slow:
         whole = chat()
@@ -72,7 +72,7 @@ async def test_a_client_that_is_slow_with_its_body_keeps_nobody_out() -> None:
         assert error_of(await ask(up.gateway, chat()))["code"] == "circuit_open"
 
 
-async def test_requests_whose_bodies_come_in_pieces_try_an_endpoint_one_at_a_time_as_well() -> None:
+async def test_partially_sent_requests_probe_a_half_open_endpoint_singly() -> None:
     """One that its client is still sending keeps out others like it, for a second."""
     whole = chat()
     async with half_open(says_nothing) as (up, clock), AsyncExitStack() as stack:
@@ -118,7 +118,7 @@ async def test_one_limited_account_keeps_no_other_client_out() -> None:
         assert up.counts == [3]
 
 
-async def test_a_probe_whose_client_leaves_makes_room_for_another() -> None:
+async def test_client_disconnect_frees_the_half_open_probe() -> None:
     """At once."""
     async with half_open(says_nothing, serve(ok())) as (up, _):
         async with client_of(up.gateway) as leaves:

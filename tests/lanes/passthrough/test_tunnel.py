@@ -25,7 +25,7 @@ async def test_it_ends_after_a_silence() -> None:
         assert dict(lane.metrics.deadlines) == {"idle": 1}
 
 
-async def test_it_is_a_turn_of_its_own_kind() -> None:
+async def test_tunnel_is_one_transaction_logged_once_with_101() -> None:
     """Under way until it ends, and counted once as an answer with 101."""
     async with assembled(echo) as lane:
         async with lane.client() as client:

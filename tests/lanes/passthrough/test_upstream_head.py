@@ -32,7 +32,7 @@ def test_the_head_is_cut_at_the_digits() -> None:
     assert (before[-1], after) == (b"Content-Length: ", [b"", b"B: 2"])
 
 
-def test_rules_name_what_is_dropped() -> None:
+def test_upstream_head_drops_hop_by_hop_context_and_key_fields() -> None:
     """Hop-by-hop, nominated, X-Context-*, and what carried the gateway's key."""
     identity = Identity(LOCAL, frozenset((b"x-gateway-key", b"x-api-key")))
     lines = [

@@ -11,7 +11,7 @@ def document(description: str = "Reads.", *, title: str | None = None, **schema:
     return {"description": description, "parameters": parameters, "title": title, "output_schema": None}
 
 
-def test_each_place_that_differs_is_told() -> None:
+def test_every_differing_path_is_reported_with_both_values() -> None:
     """With both values; a part that one of them does not have is said to be absent; further keys do not count."""
     accepted = document(properties={"path": {"default": "/a"}, "old": {"type": "string"}})
     present = document("Reads it.", properties={"path": {"default": "/b"}, "new": {"type": "string"}})
@@ -29,7 +29,7 @@ def test_what_means_the_same_does_not_differ() -> None:
     assert differences(one, dict(reversed(document(properties={"a": {"type": "string"}}).items()))) == []
 
 
-def test_definitions_with_nothing_in_common_are_told_in_part() -> None:
+def test_reported_differences_are_limited_to_50() -> None:
     """However wide and deep a server makes them."""
     deep: Json = {}
     for _ in range(30):

@@ -168,7 +168,7 @@ async def test_nothing_is_unpacked() -> None:
             await asked(url)
 
 
-async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_client_ignores_proxy_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is meant for an MCP server goes there."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -104,7 +104,7 @@ async def test_a_connection_that_is_not_used_again(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(("answer", "connections"), [(HELLO, 1), (HELLO.replace(b"5", b"10"), 2)])
-async def test_an_answer_that_nobody_reads(answer: bytes, connections: int) -> None:
+async def test_unread_response_body_never_reaches_the_next_request(answer: bytes, connections: int) -> None:
     """It is not taken for the next one, nor is the rest of one that is not whole yet."""
     async with serving(answer.replace(b"hello", b"stray")) as (server, client):
         async with client.stream("POST", server.url, content="x"):

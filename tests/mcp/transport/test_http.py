@@ -138,7 +138,9 @@ async def is_no_json(_: web.Request) -> web.Response:
         (is_no_json, "it is no JSON with one reading"),
     ],
 )
-async def test_what_is_no_mcp_server(handler: Handler, error: str, aiohttp_server: AiohttpServer) -> None:
+async def test_condition_reports_why_the_url_serves_no_mcp(
+    handler: Handler, error: str, aiohttp_server: AiohttpServer
+) -> None:
     """Its condition says what it is instead."""
     app = web.Application()
     app.router.add_route("*", "/mcp", handler)

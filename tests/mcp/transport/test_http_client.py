@@ -77,7 +77,7 @@ async def test_headers_that_are_configured_replace_none_of_the_protocol() -> Non
     }
 
 
-async def test_where_a_redirect_leads_is_said_without_its_secrets(aiohttp_server: AiohttpServer) -> None:
+async def test_redirect_error_names_the_target_without_secrets(aiohttp_server: AiohttpServer) -> None:
     """They may stand in its name, and in its query."""
     server = Elsewhere(to="http://me:canary@127.0.0.2/mcp?token=canary#canary")
     async with stands_at(await server.site(aiohttp_server)) as stand:

@@ -68,7 +68,7 @@ async def _site(server: Asking, aiohttp_server: AiohttpServer) -> str:
 
 
 @pytest.mark.parametrize("on", ["GET", "POST"])
-async def test_a_server_that_asks_and_takes_no_answers_is_ended(on: str, aiohttp_server: AiohttpServer) -> None:
+async def test_server_that_leaves_responses_unread_is_disconnected(on: str, aiohttp_server: AiohttpServer) -> None:
     """On the standing stream as on that of a call: nothing of it fills the memory."""
     server = Asking(on=on, pings=1_000_000, id_chars=ID_CHARS, takes=False)
     async with stands_at(await _site(server, aiohttp_server)) as stand:
@@ -309,7 +309,7 @@ class Standing(Asking):
         return response
 
 
-async def test_a_standing_stream_that_breaks_off_is_asked_for_again(aiohttp_server: AiohttpServer) -> None:
+async def test_broken_standing_stream_is_reopened_from_its_last_event(aiohttp_server: AiohttpServer) -> None:
     """However often, behind its last event, also if the server refuses it meanwhile."""
     server = Standing(*[b"retry: 1\nid: %d\n\n" % number for number in range(4)], b"", b"", b"retry: 1\nid: 9\n\n")
     async with stands_at(await _site(server, aiohttp_server)) as stand:

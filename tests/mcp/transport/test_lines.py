@@ -11,7 +11,7 @@ LIMIT = 2 * ENDS_BYTES
 
 
 @given(st.lists(st.binary(max_size=30) | st.sampled_from([b"\n", b"\r\n", b"a\n\nb"]), max_size=30))
-def test_lines_are_those_of_the_stream(pieces: list[bytes]) -> None:
+def test_line_splitter_returns_each_line_whole_and_in_order(pieces: list[bytes]) -> None:
     """However the stream was cut, each line comes once, whole and in order."""
     lines = Lines(limit_bytes=1000)
     found = [line.head for piece in pieces for line in lines.feed(piece)]

@@ -121,7 +121,7 @@ async def test_an_answer_to_another_request_ends_the_call(way: str) -> None:
 
 
 @pytest.mark.parametrize("body", ['{"jsonrpc": "2.0", "method": "notifications/message"}', "[]", "7"])
-async def test_a_body_that_is_no_answer_ends_the_call(body: str) -> None:
+async def test_json_body_that_is_not_a_response_fails_the_call(body: str) -> None:
     """Nothing else comes behind it."""
     async with scripted("application/json") as stand:
         await stand.running()
@@ -186,7 +186,7 @@ async def test_an_event_without_end_is_an_error() -> None:
 @pytest.mark.parametrize(
     "noise", [b"\n", b"\r\r", b"\r\n", b": x\n\n", b"data:\n\n", b"event: a\n\n", b"retry: 1\n\n", b"odd\n"]
 )
-async def test_a_flood_of_what_says_nothing_ends_the_connection(noise: bytes) -> None:
+async def test_flood_of_empty_event_stream_lines_ends_the_connection(noise: bytes) -> None:
     """With the reason; what is allowed of it does not disturb what follows."""
     flood, answer = noise * (LINES // 3), b'\n\ndata: {"a":1}\n\n'
     assert await _events(flood, answer) == [{"a": 1}]

@@ -70,7 +70,7 @@ async def issuer(aiohttp_server: AiohttpServer) -> AsyncIterator[Issuer]:
         yield Issuer(aiohttp_server, http)
 
 
-async def test_what_the_issuer_is_asked(issuer: Issuer) -> None:
+async def test_token_request_sends_client_credentials_and_resource_to_issuer(issuer: Issuer) -> None:
     """RFC 6749, sections 2.3.1 and 4.4.2; RFC 8707: for which server the token is."""
     tokens = await issuer.tokens(scope="read write")
     assert await tokens.token() == "t1"
@@ -110,7 +110,7 @@ async def test_a_token_that_the_server_refused(issuer: Issuer) -> None:
         "/tenant/.well-known/openid-configuration",
     ],
 )
-async def test_where_an_issuer_with_a_path_says_what_it_is(issuer: Issuer, place: str) -> None:
+async def test_metadata_discovery_finds_an_issuer_with_a_path(issuer: Issuer, place: str) -> None:
     """RFC 8414, section 3.1, and OpenID Connect Discovery."""
     issuer.place = place
     assert await (await issuer.tokens(path="/tenant")).token() == "t1"

@@ -96,7 +96,7 @@ async def test_garbage_between_messages_is_skipped_and_counted() -> None:
     ("behaviour", "what"),
     [("wrong-shape", "no JSON-RPC message"), ("bad-utf8", "no JSON with one reading: it is not UTF-8")],
 )
-async def test_an_answer_that_is_no_message_fails_its_call_at_once(behaviour: str, what: str) -> None:
+async def test_malformed_response_fails_only_its_own_call_at_once(behaviour: str, what: str) -> None:
     """M8: and only that one; it counts as skipped."""
     async with connected(behaviour) as server:
         assert await server.refusal("echo", text="hi") == f"the answer is {what}; {MAY_HAVE_RUN}"
@@ -105,7 +105,7 @@ async def test_an_answer_that_is_no_message_fails_its_call_at_once(behaviour: st
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-id", "null-id"])
-async def test_an_answer_for_nobody_is_for_nobody(behaviour: str) -> None:
+async def test_response_with_unmatched_id_completes_no_call(behaviour: str) -> None:
     """M8: no other call gets it, and the connection goes on."""
     async with connected(behaviour) as server:
         calls = [asyncio.create_task(server.client.call_tool("echo", {"text": "hi"})) for _ in range(3)]
@@ -255,7 +255,7 @@ async def test_a_server_that_reads_nothing_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("size_bytes", "why"), [(1, "1,000 answers to them waiting"), (1 << 20, "32 MiB of requests")])
-async def test_a_server_that_asks_and_reads_no_answers_is_ended(size_bytes: int, why: str) -> None:
+async def test_server_that_leaves_responses_unread_loses_its_connection(size_bytes: int, why: str) -> None:
     """Nothing of it fills the memory."""
     told: list[str] = []
     async with connected("asks-deaf", 1_000_000, size_bytes, ID_CHARS, lost=told.append) as server:
@@ -273,7 +273,7 @@ async def test_a_server_may_ask_as_long_as_it_reads_the_answers() -> None:
         assert server.transport.skipped_lines == 50
 
 
-async def test_a_call_that_is_no_json_fails_alone() -> None:
+async def test_call_that_cannot_be_encoded_as_json_fails_alone() -> None:
     """Half of a surrogate pair has no UTF-8."""
     async with connected("ok") as server:
         assert await server.refusal("echo", text="\ud800") == "the call cannot be written as JSON"
@@ -287,7 +287,7 @@ async def test_a_hundred_calls_at_once_are_not_crossed() -> None:
         assert await asyncio.gather(*(server.call("echo", text=word) for word in words)) == words
 
 
-async def test_a_cancelled_call_is_told_to_the_server() -> None:
+async def test_cancelled_call_sends_a_cancellation_to_the_server() -> None:
     """And the connection goes on."""
     async with connected("ok") as server:
         call = asyncio.create_task(server.client.call_tool("sleep", {"seconds": 60}))

@@ -151,7 +151,7 @@ def test_words_without_blanks_are_found() -> None:
         assert found(index, query) == [expected], query
 
 
-def test_a_query_is_no_expression_of_the_index() -> None:
+def test_query_text_is_not_parsed_as_index_operators() -> None:
     """Its signs and words are not read as operators; a query of fillers only looks for these."""
     index = index_of(offer("s.not_near", "Is OR and AND."), offer("s.b", "quote"))
     assert found(index, 'near" OR "quote*') == ["s.not_near", "s.b"]

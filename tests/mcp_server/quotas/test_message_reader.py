@@ -117,7 +117,7 @@ async def test_whole_values_pass() -> None:
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", OLDER])
-async def test_what_is_no_message_is_refused_as_such(version: str) -> None:
+async def test_malformed_message_is_refused_with_its_json_rpc_code(version: str) -> None:
     """With the code of JSON-RPC for it, and words for people: not with those of a library."""
     whole = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with world() as made:

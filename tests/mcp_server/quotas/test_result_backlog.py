@@ -96,7 +96,7 @@ async def test_clients_that_leave_make_room(calm: dict[str, object]) -> None:
         assert len(await readers[-1].rest()) > 6 << 20
 
 
-def test_the_size_of_a_result_is_that_of_what_is_sent() -> None:
+def test_result_size_counts_only_the_content_sent_to_clients() -> None:
     """Its text for others is not."""
     assert result_bytes(ToolResult("x" * 9)) == 9
     parts = [{"type": "image", "data": "A" * 1000}]

@@ -48,7 +48,7 @@ async def test_the_oldest_unused_session_of_a_key_makes_room() -> None:
         assert await pinged(made, "second", others[1]) == 200 and (await opened(made, "second"))[0] == 200
 
 
-async def test_a_key_whose_sessions_are_all_in_use_gets_no_further_one() -> None:
+async def test_key_with_all_sessions_in_use_gets_no_further_session() -> None:
     """The error names the share; another key gets in."""
     async with world({"sessions": {"most": 4}}, keys=keys(one=["tools"], second=["tools"])) as made:
         _, session_id = await opened(made, "one")

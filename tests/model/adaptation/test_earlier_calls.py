@@ -88,7 +88,7 @@ def test_a_named_tool_is_the_only_one_and_required() -> None:
 
 
 @pytest.mark.parametrize("change", [with_short_ids, with_signatures, with_reasoning, beside_tools, named_tool_only])
-def test_a_request_without_such_calls_stays(change: Any) -> None:
+def test_request_without_earlier_calls_is_returned_unchanged(change: Any) -> None:
     """It is the same object: nothing was refused for it."""
     for body in (
         {"model": "m"},
@@ -98,7 +98,7 @@ def test_a_request_without_such_calls_stays(change: Any) -> None:
         assert change(body) is body
 
 
-def test_what_is_no_call_stays() -> None:
+def test_malformed_earlier_calls_are_left_unchanged() -> None:
     """A client may send anything."""
     body: dict[str, Any] = {
         "messages": [{"role": "assistant", "tool_calls": ["no call", call(7)], "reasoning_content": ""}]

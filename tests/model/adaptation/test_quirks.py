@@ -207,7 +207,7 @@ def test_system_messages_at_the_beginning_are_one_for_every_server() -> None:
     assert adapted_request({"messages": two}, NONE)["messages"] == [{"role": "system", "content": "a\n\nb"}, HI]
 
 
-def test_a_request_without_quirks_asks_for_a_stream() -> None:
+def test_request_without_quirks_only_gains_stream_options() -> None:
     assert adapted_request({"model": "m", "messages": [HI]}, NONE) == {"model": "m", "messages": [HI], **STREAMED}
 
 

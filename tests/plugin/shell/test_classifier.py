@@ -30,14 +30,14 @@ def test_one_that_is_not_known_is_enough(text: str) -> None:
     ["date +%999999Y", "find . -printf '%99999p'", "stat -c %99999n a", "seq -f %99999g 3", "nl -w 9999999 a",
      "git log --format='%<(99999)%s'", "expand -t9999999 a", "fold -9999999 a", "column -c 9999999 a"],
 )  # fmt: skip
-def test_a_width_that_nobody_reads_asks(text: str) -> None:
+def test_excessive_output_width_is_rejected(text: str) -> None:
     """It prints as many blanks, for each line or tab."""
     with pytest.raises(Objection):
         read_command(text)
 
 
 @pytest.mark.parametrize("text", ["uniq a -c", "sort -S -o a", "rg -e --pre=a", "unzip -Z a.zip b", "diff -I -l a b"])
-def test_what_only_some_implementations_read_as_harmless_asks(text: str) -> None:
+def test_command_with_implementation_dependent_options_is_rejected(text: str) -> None:
     """A word that is a value or an operand to one of them is an option, or a file that is written, to another."""
     with pytest.raises(Objection):
         read_command(text)

@@ -11,7 +11,7 @@ def words(text: str) -> list[Word]:
     return [Word(word, len(word), len(word)) for word in text.split()]
 
 
-def test_commands_are_what_is_left() -> None:
+def test_control_flow_words_are_stripped_leaving_the_commands() -> None:
     """Step by step, with the loop's variable."""
     constructs = Constructs()
     steps = ["for f in a b", "do if x y", "then", "z", "else w", "fi", "done", "v"]

@@ -29,7 +29,7 @@ def test_what_prints_contents_is_known() -> None:
 @pytest.mark.parametrize(
     "text", ["", "log --format x", "log -n -p", "branch x", "log *", 'log "$HOME"', "-C $HOME log"]
 )
-def test_what_two_versions_may_read_differently_asks(text: str) -> None:
+def test_git_command_with_version_dependent_reading_is_rejected(text: str) -> None:
     """A value that is an option, a word that expands, an operand where only options list."""
     with pytest.raises(Objection):
         read(text)

@@ -86,7 +86,7 @@ def test_a_fixed_beginning_or_the_end_of_options_makes_a_glob_safe() -> None:
     assert len(use("* -n *", CommandSpec(valued="n", open=True)).operands) == 1
 
 
-def test_an_odd_command_has_only_what_every_way_of_reading_agrees_on() -> None:
+def test_irregular_command_rejects_options_with_ambiguous_reading() -> None:
     """xxd and tree do not read their words as getopt does: where they may differ from the table, they ask."""
     odd = CommandSpec(odd=True, short="ap", valued="l", long_valued=options("sort"), operands=1)
     for text in ("-ap f", "-l 5 f", "-l5 f", "-l -5 f", "-l x f", "--sort x f"):

@@ -55,7 +55,7 @@ def objection(text: str) -> str:
         ("a << b |\nd\nb\nc", [["a"], ["c"]]),
     ],
 )
-def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -> None:
+def test_shell_text_is_split_into_the_words_of_sh(text: str, expected: list[list[str]]) -> None:
     """Quotes are removed, operators separate, discarded output and comments are gone."""
     assert words(text) == expected
 
@@ -147,7 +147,7 @@ def test_everything_else_is_not_plain(text: str, why: str) -> None:
     assert why in objection(text)
 
 
-def test_expansions_are_told_by_where_they_stand() -> None:
+def test_word_records_the_position_and_kind_of_its_expansions() -> None:
     """How much of a word is fixed in front and behind, and whether it may become several, or any words at all."""
     glob, behind, quoted, home, user, bracket = (
         parse("a *.py src/*.c '*' $HOME/x \"$USER\"x [-.]delete").steps[0].words[1:]

@@ -9,7 +9,7 @@ def test_they_are_all_of_the_longer_list() -> None:
     assert not any(listed.core for listed in TEXT_COMMANDS.values())
 
 
-def test_those_with_dangerous_options_take_no_leading_glob() -> None:
+def test_text_commands_with_dangerous_options_accept_no_leading_glob() -> None:
     """sort -o, uniq IN OUT, rg --pre and their like stay closed."""
     opened = {name for name, listed in TEXT_COMMANDS.items() if listed.open}
     assert opened == options("cut nl tac rev paste comm join fold fmt expand unexpand")

@@ -3,7 +3,7 @@
 from gateway.plugin.shell.words import ANY_WORD, WordBuilder
 
 
-def test_a_draft_counts_what_no_expansion_changes() -> None:
+def test_word_builder_counts_the_fixed_prefix_and_tail() -> None:
     """In front, and behind unless a bracket is open or closed there."""
     draft = WordBuilder()
     draft.add("ab")

@@ -24,6 +24,6 @@ CLOSE, ONE = Token("punct", ")"), Token("number", "1")
         ("zeroblob", (Token("word", "a"), CLOSE), False),
     ],
 )
-def test_a_call_is_known_by_its_name_and_what_it_is_given(name: str, behind: tuple[Token, Token], known: bool) -> None:
+def test_known_call_depends_on_name_and_arguments(name: str, behind: tuple[Token, Token], known: bool) -> None:
     """Some are harmless with some arguments only."""
     assert is_known_call(name, *behind) is known

@@ -26,7 +26,7 @@ from gateway.plugin.sql.lexer import TRAITS, lex
         *("lower(lower || lower || lower) AS lower", "lower(lower || lower || lower)", "CAST(x + x + x + x AS id)"),
     ],
 )
-def test_a_name_that_is_given_once_is_no_plain_column(item: str) -> None:
+def test_redefined_column_name_counts_toward_expansion(item: str) -> None:
     """`id` of a table may be mentioned at will; what a query calls `id` may be long."""
     column = "lower" if "lower" in item else "id"
     query = f"SELECT {column}, a AS x FROM t"
@@ -36,7 +36,7 @@ def test_a_name_that_is_given_once_is_no_plain_column(item: str) -> None:
     assert expands_too_far(tokens)
 
 
-def test_the_name_of_a_type_of_the_server_is_no_plain_column() -> None:
+def test_server_type_name_is_not_a_plain_column() -> None:
     """What is cast to `bit varying` is called `varbit`."""
     sql = "SELECT varbit, id FROM (SELECT (id || id)::bit varying, id FROM t) s"
     assert plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens) >= {"id"}

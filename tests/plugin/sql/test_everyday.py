@@ -50,7 +50,7 @@ def test_an_approved_one_is_not_too_large_for_sqlite(name: str) -> None:
         f"SELECT ts_rank(v, query) FROM docs, to_tsquery('{'a&' * 600}a') query",
     ],
 )
-def test_a_search_that_may_be_long_asks(sql: str) -> None:
+def test_unbounded_text_search_ranking_is_doubted(sql: str) -> None:
     """The name has to be that of a search which FROM writes out."""
     doubt = judge(sql, dialect="postgresql").doubt
     assert doubt is not None and "ts_rank" in doubt[1]

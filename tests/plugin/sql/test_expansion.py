@@ -107,7 +107,7 @@ def test_tables_that_multiply_ask(made: Callable[[int], str]) -> None:
     assert judge(once, dialect="postgresql").doubt is None
 
 
-def test_a_value_of_a_query_and_a_column_of_a_view_multiply_with_what_they_read() -> None:
+def test_subquery_values_and_view_columns_count_toward_expansion() -> None:
     """The planner copies the tables of the one, and the expression of the other."""
     value = "SELECT (SELECT count(*) FROM u) AS x FROM t"
     column = "SELECT data_type AS x FROM information_schema.columns"
@@ -138,7 +138,7 @@ def test_a_word_of_sql_that_may_be_a_name_multiplies_as_one(name: str) -> None:
         assert not expands_too_far(lex(nested(2).replace("x", name)).tokens, plans=plans)
 
 
-def test_what_is_deep_or_read_often_asks_before_it_is_counted() -> None:
+def test_depth_and_read_limits_report_expansion_without_counting() -> None:
     """The count would take as long as what it guards from: each of these limits holds by itself."""
     for depth, asks in ((MOST_DEPTH - 1, False), (MOST_DEPTH + 1, True)):
         deep = f"SELECT {'(' * depth}x{')' * depth} FROM (SELECT x FROM t) s"

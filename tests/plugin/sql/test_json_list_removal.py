@@ -27,7 +27,7 @@ from gateway.plugin.sql.statement import judge
         "SELECT data - s.coalesce FROM t, (SELECT coalesce(array_agg(b), '{}') FROM keys) s",
     ],
 )
-def test_a_list_that_is_not_written_out_asks(sql: str) -> None:
+def test_json_removal_by_a_computed_list_is_doubted(sql: str) -> None:
     """However it gets its name."""
     doubt = judge(sql, dialect="postgresql").doubt
     assert doubt is not None and doubt[:1] == ("product",) and "'-'" in doubt[1]

@@ -58,7 +58,7 @@ def test_where_dialects_differ(sql: str, trait: Trait, plain: int, flipped: int)
     assert len(lex(sql).tokens) >= plain or trait in ("estring", "nested")
 
 
-def test_a_backslash_that_matters_to_nobody() -> None:
+def test_backslash_not_before_a_quote_causes_no_dialect_divergence() -> None:
     """A backslash that precedes no quote is read alike everywhere."""
     assert lex(r"SELECT 'C:\temp', '100\%', '\d+'").divergent == frozenset()
 
@@ -93,7 +93,7 @@ def test_too_many_differences_at_once() -> None:
         "-- a\rb",
     ],
 )
-def test_what_nobody_can_be_sure_of(sql: str) -> None:
+def test_ambiguous_sql_lexes_to_an_error_token(sql: str) -> None:
     """Executable comments, look-alike letters, q-quotes and the like end in an error token."""
     assert lex(sql).tokens[-1].kind == "error"
 

@@ -28,7 +28,7 @@ USES = (
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("path", FEW)
-def test_a_comparison_with_what_is_written_out_does_not_ask(use: str, path: str) -> None:
+def test_json_path_comparison_with_literals_is_not_doubted(use: str, path: str) -> None:
     assert judge(f"SELECT {use.format(path)} FROM t", dialect="postgresql").doubt is None
 
 
@@ -48,12 +48,12 @@ def test_two_paths_that_are_compared_ask(use: str, path: str) -> None:
         *("json_value(j, b)", "json_exists(j, '$.a' || b)", "json_query(j, lower('$.a'))"),
     ],
 )
-def test_a_path_that_is_made_asks(expression: str) -> None:
+def test_computed_json_path_is_doubted(expression: str) -> None:
     """Its text is not known before the statement runs."""
     doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
     assert doubt is not None and doubt[0] == "product"
 
 
 @pytest.mark.parametrize("sql", ["SELECT '@.a == @.b' FROM t", "SELECT v @@ to_tsquery('a') FROM t WHERE b = 'x'"])
-def test_what_is_no_path_is_not_read_as_one(sql: str) -> None:
+def test_non_path_text_is_not_parsed_as_a_json_path(sql: str) -> None:
     assert judge(sql, dialect="postgresql").doubt is None

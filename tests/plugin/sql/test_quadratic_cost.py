@@ -104,5 +104,5 @@ def test_what_is_written_out_is_short() -> None:
     assert judge(f"SELECT a FROM t WHERE b LIKE 'x' AND c IN ({listed})", dialect="postgresql").doubt is None
 
 
-def test_sqlite_is_not_asked_about_them() -> None:
+def test_quadratic_cost_is_not_doubted_for_sqlite() -> None:
     assert judge("SELECT replace(b, c, 'x') FROM t WHERE b LIKE c", dialect="sqlite").doubt is None

@@ -85,7 +85,7 @@ def test_marks(sql: str, marks: set[str]) -> None:
         "SELECT = . a",
     ],
 )
-def test_what_is_no_query(sql: str) -> None:
+def test_malformed_query_is_reported_as_broken(sql: str) -> None:
     """Operands without operators, open parentheses and missing ends are broken, which is not the same as doubted."""
     assert walk(sql).broken
 

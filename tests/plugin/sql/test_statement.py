@@ -218,7 +218,7 @@ DIALECTS: tuple[Dialect, ...] = ("any", "sqlite", "postgresql")
         ("SELECT randomblob(a) FROM t", DIALECTS),
     ],
 )
-def test_what_an_engine_could_read_in_another_way_asks(sql: str, asks: tuple[Dialect, ...]) -> None:
+def test_statement_with_ambiguous_reading_is_doubted_per_dialect(sql: str, asks: tuple[Dialect, ...]) -> None:
     """A reading that is broken, open, or that its own engine would not share is never harmless."""
     assert [dialect for dialect in DIALECTS if judge(sql, dialect=dialect).doubt] == list(asks)
 

@@ -17,7 +17,7 @@ def test_no_function_with_an_effect_is_listed() -> None:
     assert not listed.intersection(EFFECTS)
 
 
-def test_a_word_that_is_read_over_is_no_statement() -> None:
+def test_connecting_words_exclude_writing_statements() -> None:
     """No connecting word begins a statement that writes."""
     assert not sql_words.CONNECTING & (sql_words.WRITING | sql_words.ONE_WORD)
 

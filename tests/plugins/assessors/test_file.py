@@ -65,7 +65,7 @@ def test_file_operation_whitelist_fallback() -> None:
     ],
     ids=repr,
 )
-def test_what_is_not_exactly_a_reading_operation_asks(arguments: Json) -> None:
+def test_inexact_reading_operation_requires_approval(arguments: Json) -> None:
     """Another spelling, a wrong type, an unseen character or an argument nobody knows asks."""
     assert FileAssessor("standard").assess(arguments).decision == "confirm"
 
@@ -80,7 +80,7 @@ def test_what_is_not_exactly_a_reading_operation_asks(arguments: Json) -> None:
         ".git-credentials", "/etc/ssh/ssh_host_rsa_key", ".bash_history", "secrets.yaml",
     ],
 )  # fmt: skip
-def test_hardened_asks_before_secrets_in_every_spelling(path: str) -> None:
+def test_hardened_profile_detects_secret_paths_in_every_spelling(path: str) -> None:
     """Dot segments, double slashes, either separator and either case are seen through; existence is no secret."""
     assert FileAssessor("standard").assess({"operation": "read", "path": path}).decision == "auto"
     assert FileAssessor("hardened").assess({"operation": "read", "path": path}).decision == "confirm"

@@ -250,14 +250,14 @@ VARIATIONS = (vary_sql, vary_hostile_sql, vary_command, vary_url, vary_method, v
 
 @pytest.mark.judged
 @pytest.mark.parametrize("vary", VARIATIONS)
-def test_what_asks_goes_on_to_ask(vary: Callable[[st.DataObject], None]) -> None:
+def test_variants_of_risky_calls_still_require_approval(vary: Callable[[st.DataObject], None]) -> None:
     """However it is spelled."""
     QUICK(given(st.data())(vary))()
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("vary", VARIATIONS)
-def test_what_asks_goes_on_to_ask_for_minutes(vary: Callable[[st.DataObject], None]) -> None:
+def test_many_more_variants_of_risky_calls_require_approval(vary: Callable[[st.DataObject], None]) -> None:
     """The same with a hundred times as many variants."""
     DEEP(given(st.data())(vary))()
     print(f"\n{vary.__name__}: {DEEP.max_examples} variants, none of them runs without asking")

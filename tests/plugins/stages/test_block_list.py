@@ -77,7 +77,7 @@ async def test_a_request_is_blocked(text: Any) -> None:
         {"metadata": {"blue heron": "a"}},
     ],
 )
-async def test_a_field_that_nobody_knows_is_read_with_its_names(field: Json) -> None:
+async def test_unknown_request_fields_are_searched_including_their_names(field: Json) -> None:
     """A server may put it into the prompt, such as arguments of a template."""
     async with blocking() as world:
         answer = await world.chat("Hello?", **field)
@@ -117,7 +117,7 @@ async def test_signs_between_words_are_for_patterns(between: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["kestrel\U0001f1e9\U0001f1ea", "\u249ckestrel"])
-async def test_a_flag_or_a_number_is_no_part_of_a_word(text: str) -> None:
+async def test_adjacent_flag_or_list_letter_does_not_hide_a_word(text: str) -> None:
     """Such as the flag of Germany behind it, or the letter of a list before it."""
     async with blocking() as world:
         assert (await world.chat(text)).text == BLOCKED
@@ -187,7 +187,7 @@ async def test_an_answer_ends_before_the_match(loop: bool) -> None:
         assert answer.text == f"It is {BLOCKED}".replace("projects", "tickets") and answer.finish == "content_filter"
 
 
-async def test_text_that_is_no_match_does_not_wait() -> None:
+async def test_stream_holds_back_only_the_beginning_of_a_phrase() -> None:
     """With phrases alone, only the beginning of one is held back."""
     async with blocking(says("It is blue", " and", " no bird, blue"), patterns={}) as world:
         stream = await world.stream()

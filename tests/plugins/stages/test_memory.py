@@ -133,7 +133,7 @@ async def test_forgetting_takes_the_best_match_only(host: FakeHost) -> None:
 
 
 @pytest.mark.parametrize("text", ["forget my password", "忘记我的生日", "forget that", "forget the"])
-async def test_forgetting_what_is_not_there_deletes_nothing(text: str, host: FakeHost) -> None:
+async def test_forgetting_without_a_match_deletes_nothing(text: str, host: FakeHost) -> None:
     """The model is told that nothing matched."""
     await say("remember my name is Bob", host)
     notes = await say(text, host)
@@ -150,7 +150,7 @@ async def test_everything_can_be_forgotten(text: str, host: FakeHost) -> None:
     assert (await kept(host), await kept(host, "key:ben")) == ([], ["I like tea"])
 
 
-async def test_all_is_told_when_asked_for(host: FakeHost) -> None:
+async def test_memory_question_recalls_more_than_other_requests(host: FakeHost) -> None:
     """More than other requests get; the newest first where nothing is more like the question."""
     for i in range(5):
         await say(f"remember: thing number {i}", host)
@@ -180,7 +180,7 @@ async def test_what_is_kept_is_bounded(host: FakeHost) -> None:
     assert "cut off after 10 characters" in notes[0]
 
 
-async def test_what_is_told_is_bounded(host: FakeHost) -> None:
+async def test_recalled_memory_note_is_bounded_in_length(host: FakeHost) -> None:
     """However long memories are, the block is not."""
     for i in range(8):
         await say(f"remember: {i}{'x' * 1000}", host)
@@ -191,7 +191,7 @@ async def test_what_is_told_is_bounded(host: FakeHost) -> None:
 @pytest.mark.parametrize(
     "text", ["", "remember", "remember: \ud800\x00\x1b[0m", "forget \ud800", "ﷺ" * 300, None, [{"type": "text"}], 7]
 )
-async def test_odd_text_is_no_error(text: Any, host: FakeHost) -> None:
+async def test_malformed_text_is_stored_as_printable_utf_8(text: Any, host: FakeHost) -> None:
     """And what is stored can be written as UTF-8, on one line."""
     await say(text, host)
     assert all(text.encode() and text.isprintable() for text in await kept(host))
@@ -214,7 +214,7 @@ async def test_a_failing_store_is_the_chains_matter(host: FakeHost) -> None:
 # What the client is told.
 
 
-async def test_the_client_is_told_what_was_kept_and_forgotten(host: FakeHost) -> None:
+async def test_answer_reports_kept_and_forgotten_memories_to_the_client(host: FakeHost) -> None:
     """At the end of the answer, with ids; as an event in front of it for whoever wants events."""
     kept, event = await told("remember I like tea", host), await told("remember I have a cat", host, events=True)
     ((_, first), (_, second)) = await entries(host)
@@ -249,7 +249,7 @@ def recalled(*texts: tuple[str, float]) -> list[RecalledMemory]:
     ]
 
 
-def test_the_shortest_that_has_what_is_named_is_meant() -> None:
+def test_selection_prefers_the_shortest_memories_matching_the_phrase() -> None:
     """Equals go together; what has less than half of it is not meant."""
     known = recalled(("a blue car", 1.0), ("the blue car", 1.0), ("a blue car and a boat", 1.0), ("a red car", 0.4))
     assert [memory.id for memory in select_memories(known, "the blue car", every=False)] == ["mem_0", "mem_1"]

@@ -192,7 +192,7 @@ async def test_unequal_requests_share_nothing() -> None:
     ("shared_by", "texts"),
     [("tenant", "aaab"), ("key", "aabc"), ("user", "abcd")],
 )
-async def test_who_shares_an_answer(shared_by: str, texts: str) -> None:
+async def test_cached_answer_is_shared_within_the_configured_scope(shared_by: str, texts: str) -> None:
     """Two users of one key, another key of the same tenant, a key of another tenant."""
     keys = [
         {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "tenant": tenant, "scopes": ["context"]}
@@ -222,7 +222,7 @@ async def test_equal_requests_at_once_ask_the_model_once() -> None:
         assert len(world.model.asked) == 1
 
 
-async def test_those_that_wait_do_not_wait_for_one_another() -> None:
+async def test_waiting_requests_all_proceed_when_an_answer_is_not_cached() -> None:
     """An answer that is not kept sends all of them to the model at once."""
     ready, both = asyncio.Event(), asyncio.Event()
     answers = says("a", before=ready, finish="length"), says("b", before=both), says("b", before=both)
@@ -260,7 +260,7 @@ def test_an_answer_that_is_too_large_is_not_kept(size: int) -> None:
     assert said == ["x" * size, "x" * size if size < 4096 else "y"]
 
 
-async def test_one_that_waits_too_long_asks_by_itself() -> None:
+async def test_request_calls_the_model_after_the_cache_wait_limit() -> None:
     never = asyncio.Event()
     async with caching(says("a", before=never), says("b"), cache={"wait": "20ms"}) as world:
         first = asyncio.ensure_future(ask(world))
@@ -270,7 +270,7 @@ async def test_one_that_waits_too_long_asks_by_itself() -> None:
         assert (await first).text == "a"
 
 
-async def test_explain_says_what_would_happen() -> None:
+async def test_explain_reports_the_state_of_the_response_cache() -> None:
     async with caching(says("a")) as world:
 
         async def remarks(**body: Any) -> list[str]:

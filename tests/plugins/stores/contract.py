@@ -99,7 +99,7 @@ async def test_any_text_comes_back_as_it_was(store: Store, text: str) -> None:
     assert found is not None and found.text == text
 
 
-async def test_a_text_that_is_no_unicode_is_an_error_and_not_a_change(store: Store) -> None:
+async def test_lone_surrogate_in_a_prompt_fails_and_changes_nothing(store: Store) -> None:
     """A lone surrogate cannot be kept: StoreError, and the prompt stays what it was."""
     await store.put_prompt("p", "good", tenant="acme", now_s=1.0)
     with pytest.raises(StoreError):
@@ -117,7 +117,7 @@ async def test_a_service_is_kept_and_counts_its_changes(store: Store) -> None:
     assert await store.services() == [replace(changed, version=2)]
 
 
-async def test_a_service_that_somebody_changed_meanwhile_is_not_written(store: Store) -> None:
+async def test_service_write_with_an_outdated_version_is_refused(store: Store) -> None:
     """Whoever was first wins; the other one looks again. What is not there has no version to follow."""
     assert await store.put_service(SERVICE, expected=1) is False
     puts = [store.put_service(replace(SERVICE, restarts=i), expected=0) for i in range(10)]
@@ -152,7 +152,7 @@ async def test_the_generation_counts_changes_of_services(store: Store) -> None:
     assert await store.generation() == first + 3
 
 
-async def test_what_a_worker_sees_takes_the_place_of_what_it_saw(store: Store) -> None:
+async def test_service_report_replaces_the_previous_one_of_its_worker(store: Store) -> None:
     """Of the other workers nothing changes; what was said too long ago is left out, and pruned some day."""
 
     def seen(worker: str, name: str, at_s: float) -> WorkerService:
@@ -234,7 +234,7 @@ async def test_sessions_that_ended_are_found_among_others_until_their_time_is_ov
     assert set(await store.ended_sessions(["ann", "bob", "eve"])) == {"ann", "eve"}
 
 
-async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
+async def test_pruning_removes_only_old_ended_records(store: Store) -> None:
     """A run under way stays however old it is; so do memories and prompts."""
     await store.write(new(RUN))
     await store.write(new(run("done", state="completed")))
@@ -332,7 +332,7 @@ async def test_a_caller_that_leaves_loses_no_write(store: Store) -> None:
     assert len(await store.prompts(tenant="acme", limit=99)) == 31 == await store.generation() - first
 
 
-async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) -> None:
+async def test_acknowledged_writes_are_present_after_reopening(reopened: Reopen) -> None:
     """A store keeps everything when it is closed and opened again."""
     store = await reopened()
     await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
@@ -348,7 +348,7 @@ async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) ->
     assert await again.run("run_1", tenant="acme") == RUN
 
 
-async def test_closing_carries_out_what_waits_and_ends_the_rest(store: Store) -> None:
+async def test_closing_completes_queued_writes_and_refuses_later_calls(store: Store) -> None:
     """Writes queued before are done, what comes after is a StoreError, and closing twice is closing once."""
     tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", tenant="acme", now_s=1.0)) for i in range(20)]
     await asyncio.sleep(0)
@@ -371,7 +371,7 @@ async def test_definitions_are_kept_by_their_hashes(store: Store) -> None:
     assert found == {"a" * 64: '{"description":"快"}', "c" * 64: '{"c":1}'}
 
 
-async def test_a_definition_is_no_change_to_look_for(store: Store) -> None:
+async def test_writing_a_definition_leaves_the_store_generation_unchanged(store: Store) -> None:
     """Other processes read it when it is asked for."""
     before = await store.generation()
     await store.put_definitions({"a" * 64: "{}"})

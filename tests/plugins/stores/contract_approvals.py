@@ -90,7 +90,7 @@ async def test_the_same_decision_has_the_same_arguments(store: Store) -> None:
         assert (await store.rule(write(approve=False)))[0] == "other"
 
 
-async def test_an_approval_whose_time_is_over_is_not_decided(store: Store) -> None:
+async def test_expired_approval_is_not_decided(store: Store) -> None:
     """It expires there and then, with its event; what the decision brings is not written."""
     await store.write(parked(expires_s=200.0))
     late = write(now_s=200.0, grant=grant(), events=(event(),), audit=(audit_line(),))
@@ -133,7 +133,7 @@ async def test_many_decisions_at_once_are_one(store: Store) -> None:
         ({"created_s": 1000.0}, False),  # the other one's time is over then
     ],
 )
-async def test_a_call_that_waits_in_another_run_is_not_asked_for_again(
+async def test_call_pending_in_another_run_requests_no_second_approval(
     store: Store, changes: dict[str, Any], *, refused: bool
 ) -> None:
     """Nothing is written then; a change that does not say so asks all the same."""
@@ -151,7 +151,7 @@ async def test_a_call_that_waits_in_another_run_is_not_asked_for_again(
 
 
 @pytest.mark.parametrize("user", [None, "ann"])
-async def test_a_call_of_one_end_user_is_asked_for_once(store: Store, user: str | None) -> None:
+async def test_concurrent_equal_calls_of_a_user_create_one_approval(store: Store, user: str | None) -> None:
     """Of several at the same moment one is written; once it is decided the next one is, and a run's own stands not in
     its way.
     """
@@ -206,7 +206,7 @@ async def test_approvals_expire_in_portions(store: Store) -> None:
     assert (await store.count_backlog(stuck_before_s=0.0)).pending == 1
 
 
-async def test_an_approval_that_nobody_decided_on_leaves_a_line(store: Store) -> None:
+async def test_undecided_approval_leaves_an_audit_line_when_it_ends(store: Store) -> None:
     """Expired by the clock or by a late decision, cancelled with its run by its owner or by a person."""
     for number in range(4):
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=100.0 + number))

@@ -137,7 +137,7 @@ def asking(conversation: str, *, tenant: str = "acme", caller: str = "ann", at_s
     )
 
 
-async def test_a_conversation_asks_before_every_call_until_it_ends(store: Store) -> None:
+async def test_ask_before_of_a_conversation_lasts_until_expiry_or_revocation(store: Store) -> None:
     """Said once or twice, the later end holds; of this caller in this tenant only; taken back it is gone at once."""
     first, again = (asking("c1", at_s=at_s, lasts_s=10.0) for at_s in (1.0, 5.0))
     assert await store.ask_by_id(first.id, tenant="acme") is None

@@ -260,7 +260,7 @@ async def test_runs_of_one_moment_come_in_the_order_of_their_ids(store: Store) -
     assert [r.id for r in (await store.runs(tenant="acme", after="c", limit=9)).runs] == ["b", "a"]
 
 
-async def test_a_list_of_runs_is_without_what_may_be_large(store: Store) -> None:
+async def test_run_list_omits_request_progress_and_answer(store: Store) -> None:
     """What one run was asked and answers is read with that run."""
     await store.write(new(run(request=b"asked", progress=b"so far", answer=b"{}")))
     [listed] = (await store.runs(tenant="acme", limit=9)).runs
@@ -283,7 +283,7 @@ async def test_runs_like_another_come_newest_first(store: Store) -> None:
     ]
 
 
-async def test_runs_with_a_key_are_those_of_the_caller(store: Store) -> None:
+async def test_runs_with_key_returns_only_runs_of_the_caller(store: Store) -> None:
     """Keys are per tenant and caller; newest first."""
     for number, (caller, tenant) in enumerate((("ann", "acme"), ("bob", "acme"), ("ann", "other"), ("ann", "acme"))):
         kept = run(f"r{number}", caller=caller, tenant=tenant, idempotency_key="k", created_s=float(number))

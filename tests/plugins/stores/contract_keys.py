@@ -57,7 +57,7 @@ async def test_a_name_belongs_to_one_valid_key(store: Store) -> None:
     await put(store, key(number=3, created_s=21.0))
 
 
-async def test_there_are_so_many_valid_keys_and_no_more(store: Store) -> None:
+async def test_valid_keys_are_limited_and_expired_keys_not_counted(store: Store) -> None:
     """Those that have ended do not count."""
     await put(store, key("a", number=1), key("b", number=2, expires_s=15.0))
     assert await store.add_key(key("c", number=3), most=2, audit=()) == "full"
@@ -76,7 +76,7 @@ async def test_a_key_is_revoked_once(store: Store) -> None:
     assert list(await store.keys_in_use()) == [] and len(await audited(store)) == 1
 
 
-async def test_a_rotated_key_ends_when_it_is_said_to(store: Store) -> None:
+async def test_rotated_key_expires_at_the_given_or_earlier_time(store: Store) -> None:
     """Or earlier, if it would have. A second rotation of it, or one of a key that has ended, does nothing."""
     await put(store, key(), key("short", number=2, expires_s=30.0), key("over", number=3, expires_s=11.0))
     line = audit_line("key_rotated", caller="ann")

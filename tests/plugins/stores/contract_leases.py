@@ -26,7 +26,7 @@ from tests.plugins.stores.records import (
 # Owners.
 
 
-async def test_a_run_is_claimed_when_nobody_holds_it(store: Store) -> None:
+async def test_run_without_owner_or_with_expired_lease_is_claimed(store: Store) -> None:
     """Without an owner or after the lease, in the states that are asked for, longest untouched first."""
     facts = (
         ("free", {"updated_s": 3.0}),
@@ -124,7 +124,7 @@ async def test_two_owners_never_get_the_same_run(store: Store) -> None:
 # Ending, and cancelling.
 
 
-async def test_a_run_that_ends_takes_the_approvals_with_it_whose_calls_did_not_run(store: Store) -> None:
+async def test_ended_run_cancels_its_approvals_without_an_executed_call(store: Store) -> None:
     """Pending or approved; who approved one reads of it. Those of calls that ran stay as they are."""
     asked = tuple(approval(f"ap_{n}", run_id="r", step=n) for n in range(3))
     await store.write(new(run("r"), approvals=asked))

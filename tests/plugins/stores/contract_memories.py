@@ -36,7 +36,7 @@ async def test_a_text_is_remembered_once(store: Store) -> None:
     assert await recalled(store) == [memory(1)]
 
 
-async def test_nobody_reads_or_forgets_memories_of_others(store: Store) -> None:
+async def test_memories_of_other_tenants_and_owners_are_inaccessible(store: Store) -> None:
     """The same id in another tenant, or of another owner, is another memory."""
     await store.remember(memory(1), limit=5)
     await store.remember(replace(memory(1, tenant="other"), text="theirs"), limit=5)
@@ -49,7 +49,7 @@ async def test_nobody_reads_or_forgets_memories_of_others(store: Store) -> None:
     assert await store.forget(["m1"], tenant="acme", owner=None) == 2
 
 
-async def test_forgetting_counts_what_was_there(store: Store) -> None:
+async def test_forget_returns_the_number_of_deleted_memories(store: Store) -> None:
     """Unknown ids and none at all are fine; very many are, too."""
     for number in range(3):
         await store.remember(memory(number), limit=5)

@@ -201,7 +201,7 @@ async def test_a_chain_comes_oldest_first(store: Store) -> None:
     assert await store.response_chain("resp_450", tenant="acme", limit=9) == []
 
 
-async def test_a_chain_begins_behind_what_is_missing(store: Store) -> None:
+async def test_response_chain_starts_after_a_missing_response(store: Store) -> None:
     """Its first response says what it continued; one that continues itself ends at the limit."""
     for number in range(5):
         await store.put_response(response(f"resp_{number}", previous_id=f"resp_{number - 1}"))
@@ -306,7 +306,7 @@ async def test_an_answer_of_nothing_is_not_appended(store: Store) -> None:
     assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == []
 
 
-async def test_one_of_those_that_append_at_once_is_first(store: Store) -> None:
+async def test_one_of_several_concurrent_appends_succeeds(store: Store) -> None:
     """The others are refused alone, whatever they are committed with."""
     await store.write(new(run()))
     await store.put_response(opened())
@@ -406,7 +406,7 @@ async def test_old_responses_are_pruned_with_their_logs(store: Store) -> None:
     assert len(await store.answer_chunks("resp_3", tenant="acme", start=0, limit=9)) == 2
 
 
-async def test_conversations_that_nobody_changes_are_pruned_with_their_items(store: Store) -> None:
+async def test_unchanged_conversations_are_pruned_with_their_items(store: Store) -> None:
     """Metadata, an item more and an item less are changes."""
     for number in range(5):
         await converse(store, "a", "b", conversation_id=f"conv_{number}")
@@ -420,7 +420,7 @@ async def test_conversations_that_nobody_changes_are_pruned_with_their_items(sto
     assert await store.conversation("conv_3", tenant="acme") is None
 
 
-async def test_an_id_that_is_no_unicode_is_an_error_and_not_a_change(store: Store) -> None:
+async def test_lone_surrogate_in_an_id_fails_only_that_write(store: Store) -> None:
     """As it is for all that is stored; what is committed with it is there."""
     puts = [store.put_response(response(f"resp_{n}" if n != 5 else "bad \ud800")) for n in range(10)]
     results = await asyncio.gather(*puts, return_exceptions=True)

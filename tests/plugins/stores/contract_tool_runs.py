@@ -33,7 +33,7 @@ async def test_a_call_comes_back_as_it_was_written(store: Store) -> None:
     assert (listed.tool, listed.client) == ("look", CLIENT)
 
 
-async def test_a_call_that_asks_is_undelivered_until_it_is_delivered(store: Store) -> None:
+async def test_held_tool_call_stays_undelivered_until_marked_delivered(store: Store) -> None:
     """Of one tenant; and whatever becomes of its run."""
     await store.write(asking(called()))
     assert await store.undelivered_run("same", tenant="acme") == called()
@@ -59,7 +59,7 @@ async def test_a_workflow_of_an_mcp_client_is_undelivered_as_well(store: Store) 
     assert found is not None and (found.id, found.workflow, found.client) == ("run_2", "tidy", CLIENT)
 
 
-async def test_one_run_asks_for_a_call(store: Store) -> None:
+async def test_second_run_of_an_undelivered_call_is_refused(store: Store) -> None:
     """The other one writes nothing, until the first one's result was delivered."""
     await store.write(asking(called()))
     with pytest.raises(AskedAlreadyError):
@@ -88,7 +88,7 @@ async def test_a_call_that_runs_is_not_undelivered(store: Store) -> None:
     assert await store.undelivered_run("same", tenant="acme") is None
 
 
-async def test_what_is_pruned_is_in_nobodys_way(store: Store) -> None:
+async def test_pruned_tool_run_does_not_block_an_equal_call(store: Store) -> None:
     ended = called(state="completed", created_s=100.0, updated_s=100.0)
     await store.write(asking(replace(ended, state="running")))
     await store.write(Change(run=ended))
@@ -129,7 +129,7 @@ async def test_a_request_that_waits_no_longer_spares_nothing(store: Store) -> No
     assert await cancelled(store, waiter=None, tenant="other") is True
 
 
-async def test_the_request_that_asked_waits_at_once(store: Store) -> None:
+async def test_requesting_client_counts_as_waiting_from_the_start(store: Store) -> None:
     """Nobody can leave with its call before it has said so itself."""
     asked = called()
     await store.write(asking(asked))

@@ -32,7 +32,7 @@ def nothing_but(dimension: Dimension, value: str | None = None) -> dict[str, str
     return {**dict.fromkeys(DIMENSIONS, ""), **kept}  # type: ignore[dict-item]
 
 
-async def test_usage_is_summed_by_what_was_asked_for(store: Store) -> None:
+async def test_usage_is_summed_by_the_requested_columns(store: Store) -> None:
     """In its order; currencies are never added up."""
     rows = [replace(ROW, day=f"2026-11-2{day}", model=model) for day in (7, 6) for model in ("m", "l")]
     await store.add_usage([*rows, replace(rows[0], currency="", cost=0)], writer="a", now_s=1.0)

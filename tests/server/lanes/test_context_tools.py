@@ -51,7 +51,7 @@ async def test_an_assessor_follows_the_tool_that_is_used(
         await source.close()
 
 
-async def test_rules_for_no_tool_are_told_of_where_plugins_know_the_names(tmp_path: Path) -> None:
+async def test_unknown_tool_in_risk_rules_is_reported_only_with_plugins(tmp_path: Path) -> None:
     """Without plugins the file alone says it: the tools here are those of the file, and nothing is wrong with them."""
     rules = {"rules": {"look": "deny", "lok": "deny", "*": "confirm", "clock.now": "deny"}}
     for tools, told in (({"mine": toolbox("look")}, ["risk.rules.lok"]), ({}, [])):
@@ -187,7 +187,7 @@ async def test_the_configuration_names_another_assessor() -> None:
     assert await judged(settings, "list", {"verb": "get"}) == ("auto", "standard")
 
 
-def test_an_operators_tool_declares_what_it_reaches(site: Path) -> None:
+def test_plugin_reaching_gateway_files_or_failing_to_report_is_refused(site: Path) -> None:
     """Files of the gateway among it are refused at their place, and code that fails at that of its settings."""
     with pytest.raises(ConfigError, match=r"yaml:1:38 tools.kubectl.with.kubeconfig: reaches the configuration"):
         of_file("tools: {kubectl: {with: {kubeconfig: gateway.yaml}}}\n")
@@ -263,7 +263,7 @@ def test_another_assessor_in_the_folder_of_a_tool_is_another_policy(site: Path) 
 @pytest.mark.parametrize(
     "tools", ["{http_request: {hosts: ['*.a.example']}}", "{w: {use: http_request, with: {hosts: ['*']}}}"]
 )
-def test_a_pattern_is_no_host_of_http_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: str) -> None:
+def test_http_request_refuses_host_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: str) -> None:
     """The assessor knows patterns and would let such calls run, which the tool then refuses."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="expected the name of one host"):

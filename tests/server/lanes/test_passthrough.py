@@ -75,7 +75,7 @@ def test_what_an_upstream_is_sent_and_how_long_it_may_take() -> None:
     assert endpoint_of(base_url="http://x").api_key is None
 
 
-def test_tls_is_checked_unless_it_is_said_not_to_be() -> None:
+def test_tls_is_verified_unless_disabled() -> None:
     """And an end without close_notify is an error, as it hides a cut."""
     tls = endpoint_of(base_url="https://x").tls
     assert tls is not None and tls.verify_mode == ssl.CERT_REQUIRED and tls.check_hostname
@@ -84,13 +84,13 @@ def test_tls_is_checked_unless_it_is_said_not_to_be() -> None:
     assert lax is not None and lax.verify_mode == ssl.CERT_NONE and not lax.check_hostname
 
 
-def test_the_name_that_is_asked_for() -> None:
+def test_tls_server_name_is_the_host_or_the_configured_name() -> None:
     """The host, or `tls.server_name`."""
     assert endpoint_of(base_url="https://10.0.0.1").server_name == "10.0.0.1"
     assert endpoint_of(base_url="https://10.0.0.1", tls={"server_name": "a.example"}).server_name == "a.example"
 
 
-def test_unusable_files_are_told_all_at_once(tmp_path: Path, certificates: Certificates) -> None:
+def test_unusable_files_are_reported_together_with_their_places(tmp_path: Path, certificates: Certificates) -> None:
     """With their place; files that can be used are no problem."""
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")

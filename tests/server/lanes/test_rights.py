@@ -25,7 +25,7 @@ def refusal_of(**further: object) -> Refusal:
     return build_client_refusal(found, key_ring(found))
 
 
-def test_those_decide_whose_keys_may() -> None:
+def test_deciders_are_the_approving_keys_of_their_tenant() -> None:
     """In their own tenant."""
     keys = key_ring(settings())
 
@@ -41,7 +41,7 @@ def test_without_the_endpoint_no_call_of_its_clients_runs() -> None:
     assert refusal(replace(CALL, job=replace(CALL.job, call=None))) is None
 
 
-def test_the_tools_of_the_endpoint_are_those_that_may_run() -> None:
+def test_mcp_endpoint_refuses_tools_outside_its_served_list() -> None:
     """By the settings in use."""
     assert refusal_of(mcp={"serve": {"tools": ["here.*"]}})(CALL) is None
     assert "mcp.serve" in (refusal_of(mcp={"serve": {"tools": ["there.*"]}})(CALL) or "")

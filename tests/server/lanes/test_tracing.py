@@ -34,7 +34,7 @@ async def test_without_an_endpoint_nothing_is_made() -> None:
         assert open_tracing(settings, stack, metrics=Metrics(), sink=sink) is None
 
 
-def test_missing_libraries_are_named_with_what_installs_them(tmp_path: Path) -> None:
+def test_missing_tracing_libraries_are_reported_with_the_install_command(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("tracing: {endpoint: 'http://127.0.0.1:4318'}")
     for command in (["check-config", "-c", str(file)], ["run", "-c", str(file), "--listen", "127.0.0.1:0"]):

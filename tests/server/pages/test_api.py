@@ -60,7 +60,7 @@ async def test_each_page_is_there_once() -> None:
             assert path in paths, path
 
 
-async def test_fixed_paths_come_before_those_with_a_name_in_them() -> None:
+async def test_fixed_paths_precede_parameterized_paths() -> None:
     """`/workflows/categories` is no workflow; whichever stands first gets the request."""
     async with gateway() as (routes, _):
         seen: list[tuple[str, str]] = []
@@ -75,7 +75,7 @@ async def test_fixed_paths_come_before_those_with_a_name_in_them() -> None:
     ("caller", "status", "code"),
     [("", 401, "missing_api_key"), ("nobody", 401, "invalid_api_key"), ("guest", 403, "scope_missing")],
 )
-async def test_no_page_answers_a_stranger(caller: str, status: int, code: str) -> None:
+async def test_every_page_refuses_unauthorized_callers(caller: str, status: int, code: str) -> None:
     """Without a key, with a wrong one, with one that may not; whatever is asked."""
     headers = {**OURS, **({"X-Gateway-Key": caller} if caller else {})}
     async with gateway() as (routes, session):
@@ -87,7 +87,7 @@ async def test_no_page_answers_a_stranger(caller: str, status: int, code: str) -
                 assert method == "HEAD" or json.loads(content)["error"]["code"] == code, (method, path)
 
 
-async def test_who_may_use_the_lane_may_not_do_everything() -> None:
+async def test_context_scope_does_not_grant_access_to_admin_pages() -> None:
     """A key for chats neither decides, nor changes prompts, nor sees services or the audit log."""
     async with gateway() as (_, session):
         for method, path, body in (

@@ -18,7 +18,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @pytest.mark.parametrize(("serve", "status"), [({"serve": {}}, 200), ({}, 404)])
-async def test_who_serves_them_has_their_endpoint(serve: dict[str, object], status: int) -> None:
+async def test_mcp_endpoint_exists_only_when_the_gateway_serves_it(serve: dict[str, object], status: int) -> None:
     """And who does not has no page there."""
     async with (
         LocalGateway({"upstreams": [], "mcp": serve}) as made,

@@ -57,7 +57,7 @@ async def held_imports() -> AsyncIterator[threading.Event]:
         imports.set()
 
 
-def test_pages_that_nobody_asks_for_are_not_imported() -> None:
+def test_unused_pages_are_not_imported() -> None:
     """Passthrough and chats go without them: a tenth of the memory of an idle gateway."""
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, cwd=root, check=False)
@@ -99,7 +99,7 @@ async def test_a_first_request_is_refused_as_any_other() -> None:
     assert found == [(401, "missing_api_key"), (404, "unknown_route"), (405, "method_not_allowed")]
 
 
-async def test_strangers_have_nothing_made() -> None:
+async def test_unauthorized_requests_do_not_build_the_lazy_pages() -> None:
     """Nor does a preflight: a scanner costs no memory."""
     config = {"upstreams": [], "keys": [key("boss", "context")]}
     preflight = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "GET"}

@@ -27,7 +27,9 @@ def gauge(name: str, value: float, endpoint: str = "a") -> Gauge:
         ({}, "unknown", None),
     ],
 )
-def test_the_state_says_what_keeps_requests_away(told: dict[str, float], state: str, retry_in_s: float | None) -> None:
+def test_endpoint_state_reports_the_cause_that_blocks_requests(
+    told: dict[str, float], state: str, retry_in_s: float | None
+) -> None:
     """Health checks before the breaker: while they fail, nothing else lets a request through."""
     numbers = UpstreamNumbers({}, [gauge(name, value) for name, value in told.items()])
     ((first, _),) = [

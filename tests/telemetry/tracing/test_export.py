@@ -112,7 +112,7 @@ async def test_spans_that_a_silent_collector_leaves_at_the_end_are_counted_in_th
     assert told.startswith(f"{BATCH + 100} spans of traces are lost: http://127.0.0.1:")
 
 
-async def test_the_queue_is_bounded_and_what_is_too_much_is_counted() -> None:
+async def test_full_span_queue_drops_and_counts_spans() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sending = SpanSender(target(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"), secrets=tuple)
         record = Record("one", "internal", Tracer(sending.send, share=1.0, receivers=frozenset()).below(None), 1, 2, {})

@@ -73,7 +73,7 @@ async def test_the_edited_call_runs_as_it_was_edited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"a"', '{"a": 1, "a": 2}', ""])
-async def test_an_edit_that_is_no_object_is_shown_again_as_it_was_entered(tmp_path: Path, text: str) -> None:
+async def test_invalid_json_edit_is_redisplayed_as_entered(tmp_path: Path, text: str) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         approval_id = await ann.asks()
@@ -105,7 +105,7 @@ async def test_a_call_that_changed_meanwhile_is_not_decided(tmp_path: Path) -> N
         await ann.until(approval_id, "rejected")
 
 
-async def test_a_preview_shows_what_the_call_changes(tmp_path: Path) -> None:
+async def test_preview_shows_the_changed_lines_of_a_file(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         (tmp_path / "files" / "note.txt").write_text("one\n<two>\nthree\n")

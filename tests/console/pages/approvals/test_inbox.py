@@ -53,7 +53,7 @@ async def test_a_decision_leads_to_its_run(tmp_path: Path) -> None:
         assert [notice.text for notice in several.root.all(role="status")] == ["Approved: 2 calls. Their runs go on."]
 
 
-async def test_who_may_not_decide_sees_and_has_no_button(tmp_path: Path) -> None:
+async def test_key_without_approve_scope_sees_calls_without_buttons(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann, kim, eve = [await browser.signed_in(name) for name in ("ann", "kim", "eve")]
         approval_id = await ann.asks()
@@ -121,7 +121,7 @@ async def test_what_waits_is_found(tmp_path: Path) -> None:
         assert refused.status == 400 and "200 characters at most" in refused.problem
 
 
-async def test_pages_keep_what_was_asked_for(tmp_path: Path) -> None:
+async def test_inbox_pagination_keeps_the_filter(tmp_path: Path) -> None:
     """The way to further ones has the filter."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")

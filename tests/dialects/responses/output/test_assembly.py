@@ -189,7 +189,7 @@ def test_a_custom_tool_gets_a_text(name: str, text: str) -> None:
     assert SCRIPTS[name].ended().output[0]["input"] == text
 
 
-def test_arguments_that_an_item_cannot_show_are_those_of_a_function() -> None:
+def test_invalid_custom_tool_arguments_become_a_function_call() -> None:
     """As the model wrote them: no tool of the client's runs anything else."""
     script = SCRIPTS["custom tool, wrong arguments"]
     events = [event for event in script.events() if "item_id" in event or "item" in event]

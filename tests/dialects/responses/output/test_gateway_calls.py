@@ -89,13 +89,13 @@ def test_a_call_that_never_began_is_an_item_too() -> None:
     assert call["error"]["content"] == [{"type": "text", "text": "no such tool"}]
 
 
-def test_a_tool_whose_service_is_gone_keeps_its_whole_name() -> None:
+def test_call_of_a_removed_service_keeps_its_full_tool_name() -> None:
     """Nothing else says which it was."""
     (call,) = output(done(0, tool="notes.find", service=None))
     assert (call["server_label"], call["name"]) == ("gateway", "notes.find")
 
 
-def test_calls_that_are_told_again_are_no_new_items() -> None:
+def test_repeated_calls_after_a_resume_create_no_new_items() -> None:
     """A run that goes on after a crash tells its record from the start."""
     again = [begun(0), done(0), begun(1), done(1)]
     found = output(begun(0), done(0), begun(1), resumed(""), *again, resumed(""), *again, "Done.")
@@ -124,7 +124,7 @@ def test_a_call_that_a_failure_cut_is_left_open() -> None:
     assert ended == [0]
 
 
-def test_a_question_is_an_item_whose_id_is_the_approval() -> None:
+def test_approval_request_item_uses_the_approval_id() -> None:
     """With the arguments as JSON, which the client may send back for comparison."""
     first, second = output(question("ap_1", "ap_2"), question("ap_2"))
     assert (first["id"], second["id"]) == ("ap_1", "ap_2")

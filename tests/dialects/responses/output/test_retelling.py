@@ -44,7 +44,7 @@ def events(frames: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("chunks", ANSWERS)
-def test_an_answer_is_told_again_with_its_events(chunks: list[Chunk]) -> None:
+def test_replayed_answer_has_the_events_of_the_original_stream(chunks: list[Chunk]) -> None:
     """From the response alone, with the same numbers."""
     first = answer()
     stream = first.stream()
@@ -56,7 +56,7 @@ def test_an_answer_is_told_again_with_its_events(chunks: list[Chunk]) -> None:
 
 @pytest.mark.parametrize("chunks", FAILURES)
 @pytest.mark.parametrize("code", ["upstream_error", "run_cancelled"])
-def test_a_failure_is_told_again_without_the_end_of_what_was_open(chunks: list[Chunk], code: str) -> None:
+def test_replayed_failure_leaves_the_open_item_incomplete(chunks: list[Chunk], code: str) -> None:
     """As it was told the first time."""
     first = answer()
     stream = first.stream()

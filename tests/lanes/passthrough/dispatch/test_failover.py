@@ -147,7 +147,7 @@ async def test_a_body_that_comes_in_pieces_is_sent_again_whole() -> None:
         assert up.endpoints[1].requests[0].raw_body == body
 
 
-async def test_a_body_longer_than_what_is_kept_is_sent_once() -> None:
+async def test_body_over_the_retry_buffer_is_not_retried() -> None:
     """And gets the answer that there is."""
     async with several(serve(BUSY), serve(ok()), retry={"body": "1KiB"}) as up:
         assert (await ask(up.gateway, post(b"x" * 2000, CHAT))).status == 503
@@ -188,7 +188,7 @@ async def test_a_head_in_pieces_is_judged_when_its_status_is_here() -> None:
 
 
 @pytest.mark.parametrize("part", [b"HTTP", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 503 Busy\r\n"])
-async def test_a_head_that_breaks_off_is_no_answer(part: bytes) -> None:
+async def test_truncated_response_head_is_handled_as_a_reset(part: bytes) -> None:
     """As a reset: sent again if it may happen twice, since the client has no byte of it."""
 
     async def breaks_off(peer: Peer) -> None:
@@ -220,7 +220,7 @@ async def test_a_head_that_cannot_become_one_is_refused_at_once() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-async def test_an_answer_that_is_none_is_asked_for_elsewhere(says: bytes) -> None:
+async def test_malformed_response_is_retried_on_another_endpoint(says: bytes) -> None:
     """As after a reset. Nothing of it went to the client; each further one is asked for again as well."""
     talks = babbles(says)
     async with several(talks, talks, serve(ok()), breaker={"failures": 1}, retry={"tries": 3}) as up:
@@ -232,7 +232,7 @@ async def test_an_answer_that_is_none_is_asked_for_elsewhere(says: bytes) -> Non
         assert (answered.status, error_of(answered)["code"]) == (502, "upstream_error") and up.counts == [1, 0]
 
 
-async def test_behind_an_interim_answer_of_its_own_a_client_gets_no_other_try() -> None:
+async def test_request_is_not_retried_after_an_interim_response() -> None:
     """It has the beginning of an answer."""
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     async with several(babbles(early + b"garbage\r\n\r\n"), serve(ok())) as up, client_of(up.gateway) as client:
@@ -242,7 +242,7 @@ async def test_behind_an_interim_answer_of_its_own_a_client_gets_no_other_try() 
 
 
 @pytest.mark.parametrize(("status", "key", "code"), [(503, None, "circuit_open"), (429, "k", "upstream_limited")])
-async def test_a_pause_is_a_429_only_if_the_upstream_said_so(status: int, key: str | None, code: str) -> None:
+async def test_paused_endpoint_answers_429_only_after_an_upstream_429(status: int, key: str | None, code: str) -> None:
     """Else others would think that they had asked too often."""
     busy = serve(answer(status, b"", [("Retry-After", "20")]))
     async with several(busy, api_key=key, retry={"tries": 1}) as up:
@@ -314,7 +314,7 @@ async def test_a_client_that_leaves_frees_its_place_wherever_it_was() -> None:
         await until(lambda: up.inflight == [0])
 
 
-async def test_whoever_waits_gets_the_next_place() -> None:
+async def test_queued_request_gets_the_next_slot_with_its_whole_body() -> None:
     """And its body, which came meanwhile, whole: it is longer than what is held."""
     go_on = asyncio.Event()
 
@@ -369,7 +369,7 @@ async def test_an_upstream_that_invites_without_end_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("rented", [True, False])
-async def test_whoever_waits_goes_on_when_the_endpoint_goes_out(rented: bool) -> None:
+async def test_queued_request_proceeds_at_once_when_the_breaker_opens(rented: bool) -> None:
     """As a new request would, and not after all of `queue.wait`."""
     go_on = asyncio.Event()
 
@@ -401,7 +401,7 @@ async def test_whoever_waits_goes_on_when_the_endpoint_goes_out(rented: bool) ->
             assert response.payload == b"rented" if rented else error_of(response)["code"] == "circuit_open"
 
 
-async def test_pipelined_requests_that_nobody_can_take_are_answered_one_after_the_other() -> None:
+async def test_pipelined_requests_without_endpoint_are_refused_without_recursion() -> None:
     """A thousand of them, without a thousand calls inside each other."""
     async with several(resets, breaker={"failures": 1, "open": "1h"}, retry={"tries": 1}) as up:
         assert (await ask(up.gateway, chat())).status == 502

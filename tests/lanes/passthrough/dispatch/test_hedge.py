@@ -180,7 +180,7 @@ async def test_what_may_not_happen_twice_has_no_rival() -> None:
         assert (await client.read_response()).payload == b"first"
 
 
-async def test_a_second_whose_idle_connection_ends_is_sent_its_own_key_again() -> None:
+async def test_hedge_resent_after_a_stale_connection_keeps_its_endpoints_key() -> None:
     """Never the request of the first endpoint, which has another key."""
     first_may_fail, second_may_fail = asyncio.Event(), asyncio.Event()
 
@@ -272,7 +272,7 @@ async def test_what_came_of_the_seconds_head_is_not_lost_when_the_first_fails(ea
         assert response.payload == b"second" and b"".join(response.informational) == early
 
 
-async def test_a_third_is_asked_when_the_first_fails_and_the_second_cannot_be_reached() -> None:
+async def test_third_endpoint_is_tried_after_failure_and_unreachable_hedge() -> None:
     """Although the second was under way when the first failed."""
 
     async def fails(peer: Peer) -> None:
@@ -310,7 +310,7 @@ async def test_the_try_after_a_reset_has_a_rival_too() -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1], ids=["first", "second"])
-async def test_a_pause_that_one_of_two_asks_for_is_kept(who: int) -> None:
+async def test_retry_after_from_either_hedged_request_pauses_its_endpoint(who: int) -> None:
     """Its Retry-After counts as that of any other try."""
     both, told = asyncio.Event(), asyncio.Event()
 
@@ -335,7 +335,7 @@ async def test_a_pause_that_one_of_two_asks_for_is_kept(who: int) -> None:
         assert up.group.members[who].obstacle(up.group.clock()) == "pausing"
 
 
-async def test_a_stale_idle_connection_of_the_second_is_no_fault() -> None:
+async def test_stale_idle_hedge_connection_does_not_open_the_breaker() -> None:
     """One failure would open the breaker."""
     leave, go_on = asyncio.Event(), asyncio.Event()
 
@@ -396,14 +396,14 @@ async def test_an_error_waits_for_the_other_answer(fails: object, number: int) -
         assert up.inflight == [0, 0]
 
 
-async def test_a_wrong_request_is_told_when_both_say_so() -> None:
+async def test_hedge_returns_the_400_when_both_endpoints_answer_it() -> None:
     """The client gets the answer that came last."""
     async with several(serve(answer(400, b"bad")), serve(answer(400, b"bad")), hedge="1ms") as up:
         response = await ask(up.gateway, chat())
         assert (response.status, response.payload) == (400, b"bad")
 
 
-async def test_a_head_whose_body_comes_later_is_an_answer_all_the_same() -> None:
+async def test_hedged_answer_with_a_delayed_body_still_wins() -> None:
     """It waits for the first byte of its body while the other request is under way."""
     body = asyncio.Event()
 

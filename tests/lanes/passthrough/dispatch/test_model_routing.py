@@ -156,7 +156,7 @@ async def test_pipelined_requests_keep_their_order() -> None:
         assert seen == [b"two", b"one"] * 20
 
 
-async def test_a_key_that_may_not_use_the_upstream_is_told_so() -> None:
+async def test_key_is_refused_for_a_disallowed_upstream_of_the_model() -> None:
     """By the upstream that the model leads to, not by the one of the path."""
     keys = [
         {
@@ -184,7 +184,7 @@ async def test_a_client_that_leaves_before_its_model_is_known_leaves_nothing() -
         assert not one.connections and not other.connections
 
 
-async def test_an_upstream_without_rules_that_asks_for_a_pause_is_asked_again() -> None:
+async def test_upstream_without_rules_is_called_despite_its_retry_after() -> None:
     """As without the choice: each client gets the upstream's own answer, and none is kept away for another's."""
     busy = answer(503, b"busy", [("Retry-After", "7")])
     async with FakeUpstream(serve(busy)) as one:

@@ -125,7 +125,7 @@ async def test_places_come_back_however_a_request_ends() -> None:
         (b'"user": ", \\"max_tokens\\": 4900}"', 60),
     ],
 )
-async def test_a_first_burst_counts_by_what_its_requests_may_use(most: bytes, admitted: int) -> None:
+async def test_first_burst_reserves_tokens_by_the_requested_maximum(most: bytes, admitted: int) -> None:
     """No request has told yet what it used. A text that looks like the field is none."""
     await admits(admitted, post(b'{"model": "m", ' + most + b"}", CHAT, OURS), keys=keys(tokens_per_minute=60_000))
 
@@ -221,7 +221,7 @@ async def test_limits_of_an_upstream_and_of_a_tenant(*, upstream_limit: bool) ->
         assert error_of(refused)["message"].startswith(whose)
 
 
-async def test_a_reload_keeps_what_was_counted() -> None:
+async def test_reload_keeps_limit_counts_and_admits_the_increase() -> None:
     """A limit that grows lets in the difference."""
     async with FakeUpstream(FINE) as upstream:
         up = {"name": "up", "base_url": upstream.base_url}
@@ -393,7 +393,7 @@ class Beginning:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_worker_alone_lets_begin_what_one_with_others_does(seed: int) -> None:
+def test_single_worker_limiter_admits_the_same_as_shared_limiter(seed: int) -> None:
     """With others each request looks. Requests whose tokens count and others, of all sizes, in any order."""
     dice = random.Random(seed)
     limits = {"tokens_per_minute": 200_000, "requests_per_minute": 9000, "concurrent": dice.choice((300, 10**6))}
@@ -545,7 +545,7 @@ async def test_a_chunked_body_reserves_tokens_as_it_comes(of: str, *, by_model: 
         assert sorted(ends) == [200, 429] and sum(up.counts) == 1
 
 
-async def test_one_large_request_keeps_out_nobody_once_its_minute_is_over() -> None:
+async def test_large_request_blocks_no_requests_after_its_minute() -> None:
     """However far above the limit it was: what those after it reserve by it is no reason to refuse them."""
     sizes, clock = iter([100_000, *[700] * 13, 9_000, *[10] * 3]), Later()
 
@@ -580,7 +580,7 @@ async def test_tokens_count_however_a_path_is_spelled(path: bytes) -> None:
     assert statuses == [200, 429]
 
 
-async def test_keys_that_nobody_uses_make_room_for_others(
+async def test_unused_key_counters_are_reclaimed_for_other_keys(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until then a request that cannot be counted is refused, and the log says whose it is."""

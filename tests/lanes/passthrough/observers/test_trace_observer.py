@@ -117,7 +117,7 @@ def model_facts(span: Seen) -> dict[str, object]:
     return {name: value for name, value in span.attributes.items() if name.startswith(MODEL_FACTS)}
 
 
-async def test_the_try_that_answered_says_what_its_model_took() -> None:
+async def test_only_the_successful_attempt_span_carries_model_usage() -> None:
     """In the names for GenAI, which the request's own span does not repeat: whoever adds up would count twice."""
     told = text({**CHAT_ANSWER, "model": "claude-1"})
     answers = serve(answer(503, b"no")), serve(answer(200, told, [("Content-Type", "application/json")]))

@@ -88,7 +88,7 @@ def numbered(request: Request) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_the_sums_are_those_of_answers_that_are_read_one_by_one(seed: int) -> None:
+async def test_batched_usage_sums_equal_individually_read_sums(seed: int) -> None:
     """Of usual answers, and of those that say nothing, say it wrongly, are compressed, long, streamed or an error."""
     numbers = range(seed * COUNT, (seed + 1) * COUNT)
     sums = []
@@ -109,7 +109,7 @@ async def test_the_sums_are_those_of_answers_that_are_read_one_by_one(seed: int)
     assert sum(count for of, count in sums[0].items() if of[-1] == "requests") == COUNT
 
 
-async def test_an_answer_that_is_cut_is_no_usual_one() -> None:
+async def test_truncated_answer_is_recorded_as_cut() -> None:
     """The upstream breaks off within it."""
     heard = Sums()
     whole = answer(200, text(CHAT))
@@ -258,7 +258,7 @@ def test_places_come_back_at_once_and_tokens_are_corrected_when_they_are_read() 
     ending.loop.close()
 
 
-def test_what_was_reserved_for_more_refuses_nobody() -> None:
+def test_unused_batched_reservations_are_released_before_refusing() -> None:
     """A request without room looks at what the ones before it used first."""
     ending, _ = limited(tokens_per_minute=32)
     for _ in range(10):  # of which each reserves 10, and uses 1
@@ -289,7 +289,7 @@ def test_a_limit_that_is_nearly_used_up_is_corrected_with_each_request() -> None
     ending.loop.close()
 
 
-async def test_an_answer_that_nobody_can_read_takes_no_others_along() -> None:
+async def test_undecodable_answer_does_not_lose_usage_of_its_batch() -> None:
     """Its model is no UTF-8. It waits with those of another tenant, is read by theirs, and they by its."""
 
     def named(request: Request) -> bytes:

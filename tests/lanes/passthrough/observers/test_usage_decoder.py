@@ -109,7 +109,7 @@ def test_it_agrees_on_answers_that_are_damaged(at: int, by: bytes, gone: int) ->
 
 
 @pytest.mark.parametrize("answer", [CHAT, AZURE, COMPLETION])
-def test_it_reads_what_most_upstreams_write(answer: Mapping[str, object]) -> None:
+def test_usage_decoder_matches_the_general_reader_on_common_answers(answer: Mapping[str, object]) -> None:
     assert agrees(text(answer))
 
 

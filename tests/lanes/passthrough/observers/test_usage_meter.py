@@ -3,13 +3,13 @@
 import pytest
 
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
-from gateway.lanes.passthrough.observers.usage_meter import FILE_BYTES_A_TOKEN, LimitMeter, asks_model, build_meter
+from gateway.lanes.passthrough.observers.usage_meter import FILE_BYTES_A_TOKEN, UsageMeter, asks_model, build_meter
 from gateway.usage.tokens import BYTES_A_TOKEN
 
 CHAT, SOUND = b"/v1/chat/completions", b"/v1/audio/transcriptions"
 
 
-def meter(path: bytes, *, makes: bool = True) -> LimitMeter:
+def meter(path: bytes, *, makes: bool = True) -> UsageMeter:
     return build_meter(lambda *_: None, UsageBatch().undecoded, makes=makes, path=path)
 
 

@@ -350,7 +350,7 @@ async def test_an_answer_that_no_model_made_uses_nothing(status: int, body: byte
 
 
 @pytest.mark.parametrize("status", [307, 404, 503])
-async def test_a_client_that_leaves_such_an_answer_uses_nothing(status: int) -> None:
+async def test_abandoned_non_success_answer_records_no_tokens(status: int) -> None:
     heard, said = Heard(), head(status, [("Content-Length", "9")])
 
     async def stops(peer: Peer) -> None:

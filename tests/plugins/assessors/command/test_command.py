@@ -198,7 +198,7 @@ def test_everyday_use_runs(command: str) -> None:
         "sh", "bash", "xargs", "kill 1", "history", "set", "unset PATH", "trap x 0", "help", "bc", "vi",
     ],
 )  # fmt: skip
-def test_what_may_do_harm_asks(command: str) -> None:
+def test_potentially_harmful_commands_require_approval(command: str) -> None:
     """Every way past the list that is known asks a person, in siblings, too."""
     verdict = assessor().assess({"command": command})
     assert verdict.decision == "confirm", verdict
@@ -233,7 +233,7 @@ def test_what_may_do_harm_asks(command: str) -> None:
         "seq 1 999999999999", "cat < .env", "grep -f .env x", "jq .", "sed -n p /etc/shadow", "base64 server.key",
     ],
 )  # fmt: skip
-def test_hardened_asks_before_secrets_and_endless_commands(command: str) -> None:
+def test_hardened_profile_requires_approval_for_secrets_and_endless_commands(command: str) -> None:
     """Commands that the literal rule lets run ask under `hardened` only."""
     assert decision(command) == "auto"
     assert decision(command, "hardened") == "confirm"
@@ -365,7 +365,7 @@ def test_hardened_reads_paths_from_where_cd_went(command: str, expect: str) -> N
     assert decision(command, "hardened") == expect
 
 
-def test_a_long_command_asks() -> None:
+def test_overlong_command_requires_approval() -> None:
     """More pieces than a person would read are not judged, and cost next to nothing."""
     assert decision("echo " + "# a " * 200) == "auto"
     assert decision("echo a" + "#" * 2000) == "confirm"

@@ -49,7 +49,7 @@ def decisions(command: str) -> tuple[str, str]:
         ),
     ],
 )
-def test_what_prints_settings_or_the_whole_history_asks(command: str) -> None:
+def test_git_output_of_settings_or_history_requires_approval_when_hardened(command: str) -> None:
     """A URL of a remote may hold a password, and an old commit a file of secrets that is gone."""
     assert decisions(command) == ("auto", "confirm")
 

@@ -45,7 +45,7 @@ def rule(command: str, profile: str = "hardened") -> str:
         ),
     ],
 )
-def test_a_search_that_prints_much_asks(command: str) -> None:
+def test_broad_searches_require_approval_when_hardened(command: str) -> None:
     """What does not match, whole files, everything, and what people keep secrets under."""
     assert rule(command) == "command.sensitive_path"
     assert rule(command, "standard") == "command.reading"

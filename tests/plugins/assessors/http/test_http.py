@@ -186,7 +186,7 @@ REFUSED = [case["url"] for case in SIBLINGS if case["expect"] == "confirm" and c
 
 
 @given(st.sampled_from(REFUSED), st.sampled_from(["", "/", "/x", "?a=1", "#f"]), st.booleans())
-def test_variants_of_what_asks_ask(url: str, end: str, upper: bool) -> None:
+def test_rewritten_variants_of_risky_urls_still_require_approval(url: str, end: str, upper: bool) -> None:
     """Another letter case or something at the end: what asks goes on to ask."""
     assert decision((url.upper() if upper else url) + end, ASSESSORS["standard"]) == "confirm"
 
@@ -220,7 +220,7 @@ def test_hostile_text_takes_linear_time(start: str, piece: str) -> None:
     ],
     ids=["parameters", "value", "headers", "few", "semicolon", "brackets"],
 )
-def test_a_query_of_its_own_is_judged_like_that_of_the_url(arguments: dict[str, Any], expect: str) -> None:
+def test_query_parameters_are_assessed_like_the_query_of_the_url(arguments: dict[str, Any], expect: str) -> None:
     """A query that is too long or may replace the method asks."""
     assert decision("https://example.com/", assessor(), **arguments) == expect
     url = "https://example.com/?" + "&".join(f"{name}={value}" for name, value in arguments.get("params", {}).items())
@@ -230,7 +230,7 @@ def test_a_query_of_its_own_is_judged_like_that_of_the_url(arguments: dict[str, 
 
 @pytest.mark.parametrize("name", ["method", "_method", "http_method", "requestMethod", "__method", "_method[]"])
 @pytest.mark.parametrize("value", ["delete", "DELETE", "Post", "put", " PATCH "])
-def test_a_method_in_the_query_asks_in_every_profile(name: str, value: str) -> None:
+def test_method_override_in_the_query_requires_approval_in_every_profile(name: str, value: str) -> None:
     """Graph APIs take `?method=delete` for a DELETE; `?method=flickr.photos.search` is an ordinary word."""
     for judge in ASSESSORS.values():
         assert decision(f"https://example.com/1?a=b&{name}={value.strip()}", judge) == "confirm"
@@ -256,7 +256,7 @@ def test_credentials_in_a_url_ask_under_hardened(url: str) -> None:
     assert decision(url, ASSESSORS["hardened"]) == "confirm"
 
 
-def test_a_page_token_is_no_credential() -> None:
+def test_page_token_parameter_is_not_taken_for_a_credential() -> None:
     """Nor is a word that only begins like one; a harmless header with a key in it carries one."""
     hardened = ASSESSORS["hardened"]
     assert decision("https://example.com/?page_token=abc&tokens=5&key=name", hardened) == "auto"

@@ -111,7 +111,7 @@ def test_no_more_than_a_hundred_calls_are_looked_at() -> None:
     assert len(calls("别用git_log " * 1000)) == CALLS_LIMIT
 
 
-def test_what_is_only_shown_is_no_call() -> None:
+def test_quoted_verb_is_not_recognised_as_a_call() -> None:
     """The verb stands in a quotation."""
     folded = fold("use git_log")
     hits = list(INDEX.phrases.hits(folded.text))

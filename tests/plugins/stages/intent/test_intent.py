@@ -114,7 +114,7 @@ def test_of_equal_names_the_running_service_is_called() -> None:
     assert recognise("use git_log", (replace(stopped, running=True), running)).service == "a"
 
 
-def test_a_service_and_a_tool_of_one_name_are_told_apart() -> None:
+def test_service_and_tool_of_one_name_are_distinguished() -> None:
     """By the word behind the name; without one it is the tool."""
     services = (Service("search", "", (), {"search": "", "other": ""}, True),)
     assert recognise("use the search service", services).rule == "explicit:service"
@@ -254,7 +254,7 @@ async def test_an_mcp_intent_injects_short_descriptions() -> None:
         ),
     ],
 )
-async def test_a_note_describes_what_may_be_called_and_is_not_offered_anyway(facts: Json, lines: list[str]) -> None:
+async def test_note_describes_only_callable_tools_not_already_offered(facts: Json, lines: list[str]) -> None:
     """The intent is what the user said, whatever the request allows."""
     exchange = await through("天气", host_of(), **facts)
     assert exchange.intent is not None and exchange.intent.rule == "keyword:天气"
@@ -281,7 +281,7 @@ async def test_defaults_of_a_service() -> None:
 
 
 @pytest.mark.parametrize("text", ["用 web_search 工具", "use the search service", "调用 send_fax 工具"])
-async def test_a_friendly_text_for_what_is_not_available(text: str) -> None:
+async def test_unavailable_service_or_tool_gets_a_friendly_reply(text: str) -> None:
     """Scenario 服务不可用时的友好提示: What is stopped or unknown is said not to be available, not described."""
     exchange = await through(text, host_of())
     assert exchange.intent is not None and exchange.intent.kind == "mcp"

@@ -156,7 +156,7 @@ async def test_the_clients_tool_wins_a_clash_of_names(host: FakeHost) -> None:
     assert names_in(await system(enhancer, exchange())) == ["read_file", "now"]
 
 
-async def test_an_unknown_prompt_is_told(host: FakeHost) -> None:
+async def test_unknown_prompt_is_answered_with_prompt_not_found(host: FakeHost) -> None:
     """404, and the model is not called."""
 
     async def never(_: Exchange) -> Reply:
@@ -391,7 +391,9 @@ async def test_one_warning_for_each_set(host: FakeHost, caplog: pytest.LogCaptur
     assert host.counters.counted[("prompt_truncations",)] == 125
 
 
-async def test_what_is_shown_tells_what_is_missing(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
+async def test_prompt_display_lists_omitted_tools_without_counting_a_truncation(
+    host: FakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without a question the order decides; looking is no request that is counted or warned of."""
     host.tools.specs = crowd(40)
     shown = await stage(host, max_tokens=2000).enhance_prompt("default", tenant="local")

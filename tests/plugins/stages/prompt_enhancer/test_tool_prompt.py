@@ -144,7 +144,7 @@ def test_a_tool_may_own_the_name_of_the_risk_level() -> None:
         ({"type": 5, "description": 5, "enum": "x", "properties": 3, "items": 4}, "any", ""),
     ],
 )
-def test_a_parameter_says_what_a_model_must_know(schema: object, kind: str, text: str) -> None:
+def test_tool_prompt_describes_type_values_and_default_of_parameters(schema: object, kind: str, text: str) -> None:
     """Type, description, values, fields, default; what is not understood is `any`."""
     point = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["x"]}
     definitions = {"P": {**point, "description": "A point."}, "Loop": {"$ref": "#/$defs/Loop"}}

@@ -14,7 +14,7 @@ def test_equal_data_have_one_placeholder() -> None:
     assert known.data == {"[EMAIL_1]": "a", "[EMAIL_2]": "b", "[IP_1]": "a"}
 
 
-def test_what_the_client_wrote_is_no_placeholder() -> None:
+def test_placeholder_in_client_text_is_not_reused() -> None:
     taken = at_once(find_placeholders("x" * 40_000 + "What is [EMAIL_1]?"))
     assert Placeholders(taken).assign_placeholder("email", "a") == "[EMAIL_2]"
 

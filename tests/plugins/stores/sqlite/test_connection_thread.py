@@ -80,7 +80,7 @@ async def test_what_fails_is_undone_alone(thread: SqliteThread) -> None:
     assert await thread.do(words) == ["0", "1", "3", "5"]
 
 
-async def test_a_file_that_somebody_holds_fails_all_that_wait_at_once(place: Path) -> None:
+async def test_locked_file_fails_all_waiting_jobs_in_batches(place: Path) -> None:
     """Not one after the other, each after a try of its own: one for a batch of ten at most; afterwards all is well."""
     tries: list[str] = []
 
@@ -110,7 +110,7 @@ async def test_a_caller_that_leaves_does_not_undo_its_work(thread: SqliteThread)
     assert await thread.do(words) == ["left"]
 
 
-async def test_closing_does_what_waits_and_refuses_the_rest(thread: SqliteThread) -> None:
+async def test_closing_finishes_queued_jobs_and_refuses_later_ones(thread: SqliteThread) -> None:
     """Twice is once."""
     task = asyncio.ensure_future(thread.do(partial(put, word="last")))
     await asyncio.sleep(0)
@@ -120,7 +120,7 @@ async def test_closing_does_what_waits_and_refuses_the_rest(thread: SqliteThread
         await thread.do(words)
 
 
-async def test_a_connection_that_cannot_be_made_is_told(place: Path) -> None:
+async def test_failed_connection_raises_its_reason_and_closes_the_thread(place: Path) -> None:
     """In its own words if it has some; the thread is closed then, and can be closed."""
 
     def refuse() -> sqlite3.Connection:
@@ -166,7 +166,7 @@ class Looks:
         return caller
 
 
-async def test_who_asks_before_a_look_begins_shares_it(thread: SqliteThread) -> None:
+async def test_callers_before_a_read_starts_share_it(thread: SqliteThread) -> None:
     """One that has begun may be older than the question, so who asks then gets the next one. Each gets its answer."""
     looks = Looks(thread)
     early = await looks.one_under_way()
@@ -188,7 +188,7 @@ async def test_a_caller_that_leaves_takes_no_look_from_others(thread: SqliteThre
     assert callers[0].cancelled() and looks.n_looks == 2
 
 
-async def test_a_look_that_failed_is_shared_with_nobody_else(thread: SqliteThread, place: Path) -> None:
+async def test_failed_shared_read_is_not_reused_by_later_callers(thread: SqliteThread, place: Path) -> None:
     """Such as one that could not begin, as another process holds the file."""
     looks = Looks(thread)
     looks.go.release()
@@ -211,7 +211,7 @@ async def test_questions_in_a_row_are_answered_by_looks_of_their_own(thread: Sql
     assert looks.n_looks == 3
 
 
-async def test_a_look_that_could_not_be_queued_is_shared_with_nobody(thread: SqliteThread) -> None:
+async def test_read_that_cannot_be_queued_fails_for_each_caller(thread: SqliteThread) -> None:
     """Who asks a store that is closed hears so, each time."""
     looks = Looks(thread)
     await thread.close()

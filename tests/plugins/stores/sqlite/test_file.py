@@ -29,7 +29,7 @@ def test_a_new_one_has_its_tables_and_its_mark(tmp_path: Path, in_memory: bool) 
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_a_copy_of_a_blank_one_is_what_the_steps_make(tmp_path: Path, in_memory: bool) -> None:
+def test_copy_of_blank_database_equals_a_fully_migrated_one(tmp_path: Path, in_memory: bool) -> None:
     """And knows nothing of what happened in another copy."""
     keep_blank()
     for number in range(2):
@@ -60,7 +60,7 @@ def test_an_older_one_goes_through_the_steps_that_it_has_not_seen(tmp_path: Path
         assert version(before) == 1
 
 
-def test_who_only_reads_changes_nothing(tmp_path: Path) -> None:
+def test_read_only_connection_neither_writes_nor_creates_a_file(tmp_path: Path) -> None:
     """Neither in a file nor by making one."""
     place = str(tmp_path / "x.db")
     with pytest.raises(SqliteError, match="is not a file"):
@@ -96,7 +96,7 @@ def test_a_refused_one_keeps_its_log(tmp_path: Path) -> None:
     assert before == {path.name: path.read_bytes() for path in killed.iterdir() if path.suffix != ".db-shm"}
 
 
-def test_an_empty_log_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_store_opens_beside_an_empty_leftover_log(tmp_path: Path) -> None:
     """The file that it was beside was moved away to begin anew."""
     (tmp_path / "gateway.db-wal").touch()
     with closing(open_file(str(tmp_path / "gateway.db"), migrations=(FIRST,))) as opened:

@@ -69,20 +69,20 @@ def check(place: str) -> None:
     checking.join()
 
 
-def test_an_orderly_end_asks_for_no_check(place: str) -> None:
+def test_orderly_shutdown_requires_no_file_check(place: str) -> None:
     """However large the file is."""
     with closing(open_file(place, migrations=MIGRATIONS)):
         assert read_finding(place) is None
 
 
-def test_a_log_that_nobody_has_open_asks_for_one(killed: str) -> None:
+def test_log_left_by_a_killed_process_requires_a_check(killed: str) -> None:
     """The start goes on, and the check stays due until it was made, whatever ends the process meanwhile."""
     for _ in range(2):
         with closing(open_file(killed, migrations=MIGRATIONS)):
             assert read_finding(killed) == ""
 
 
-def test_the_log_of_a_process_that_lives_asks_for_none(open_elsewhere: str) -> None:
+def test_log_of_a_live_process_requires_no_check(open_elsewhere: str) -> None:
     """One more worker, one that was started again, or the gateway that takes over in a rolling restart."""
     note_end(open_elsewhere)
     assert read_finding(open_elsewhere) is None

@@ -55,7 +55,7 @@ def cut(place: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("loss", [gone, replaced, cut])
-def test_a_file_that_is_not_what_was_opened(
+def test_watch_reports_a_lost_replaced_or_truncated_file(
     watch: SqliteWatch, place: Path, suffix: str, loss: Callable[[Path], None]
 ) -> None:
     """Each is named. The index has one length for all that it says, so a cut of it is not looked for."""

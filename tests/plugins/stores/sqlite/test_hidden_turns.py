@@ -22,7 +22,7 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, statem
     assert [row[3] for row in plan if row[3].startswith("SCAN") and "json_each" not in row[3]] == []
 
 
-async def test_who_asks_at_once_gets_what_is_theirs(tmp_path: Path) -> None:
+async def test_concurrent_readers_each_get_their_own_hidden_turns(tmp_path: Path) -> None:
     """However many requests share a look: each tenant, and each list of keys."""
     store = SqliteStore(str(tmp_path / "a.db"))
     await store.open()

@@ -129,7 +129,7 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
         ("DELETE_ASK", "PRIMARY KEY (tenant=? AND id=?)"),
     ],
 )
-def test_what_is_asked_often_has_the_index_for_it(connection: sqlite3.Connection, name: str, index: str) -> None:
+def test_journal_statements_use_their_index(connection: sqlite3.Connection, name: str, index: str) -> None:
     """A partial index serves only the very condition that it was made with."""
     statement = getattr(journal_sql, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
@@ -156,7 +156,9 @@ def test_approvals_are_read_in_their_order(connection: sqlite3.Connection, order
 
 
 @pytest.mark.parametrize("order", journal_sql.APPROVALS_BY)
-def test_what_waits_is_searched_among_what_waits(connection: sqlite3.Connection, order: ApprovalOrder) -> None:
+def test_pending_approvals_page_uses_an_index_in_page_order(
+    connection: sqlite3.Connection, order: ApprovalOrder
+) -> None:
     """However many calls were decided: an index leads to the pending ones, in the order of the page."""
     narrowed = {"state": "pending", "tool": "look", "caller": "ann", "text": "50%", "equal_to": "ap_2", "since_s": 1.0}
     which = journal_sql.approvals_page("acme", narrowed, order=order, after="ap_1", limit=7)
@@ -174,7 +176,9 @@ def test_a_text_is_looked_for_in_linear_time() -> None:
 
 
 @pytest.mark.parametrize("by", get_args(ApprovalGrouping))
-def test_groups_are_of_what_waits(connection: sqlite3.Connection, by: ApprovalGrouping) -> None:
+def test_approval_groups_use_the_index_of_pending_approvals(
+    connection: sqlite3.Connection, by: ApprovalGrouping
+) -> None:
     """Through the index of pending approvals."""
     which = journal_sql.approval_groups("acme", {"text": "x"}, by=by, limit=7)
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]

@@ -32,7 +32,7 @@ def test_a_run_that_ends_takes_its_questions_with_it(connection: sqlite3.Connect
     assert journal_sqlite.rule(connection, writes=[write()])[0][0] == "other"
 
 
-def test_a_change_whose_condition_does_not_hold_is_a_conflict(connection: sqlite3.Connection) -> None:
+def test_change_with_an_unmet_condition_raises_conflict_error(connection: sqlite3.Connection) -> None:
     """A run that is there, one that is not, and an approval that is there."""
     journal_sqlite.write(connection, change=parked())
     for change in (new(), moved(run("run_2")), new(run("run_3"), approvals=(approval(run_id="run_3"),))):

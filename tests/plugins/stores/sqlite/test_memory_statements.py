@@ -185,7 +185,7 @@ def test_each_change_of_a_memory_is_counted(connection: sqlite3.Connection) -> N
     assert version() == before + 5
 
 
-def test_memories_of_callers_become_those_of_their_keys() -> None:
+def test_migration_moves_memories_of_callers_to_their_keys() -> None:
     """Their words are read afterwards, in steps; until then the newest are found."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     before = MIGRATIONS.index(sql.MEMORIES_OF_USERS)

@@ -72,7 +72,9 @@ def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, 
         ("done", b'{"user": "ann"}', None),
     ],
 )
-def test_what_waits_gets_the_end_user_who_asked(state: str, request_body: bytes, user: str | None) -> None:
+def test_migration_copies_the_end_user_into_pending_approvals(
+    state: str, request_body: bytes, user: str | None
+) -> None:
     """From the request of its run, where that can be read."""
     with closing(sqlite3.connect(":memory:")) as connection, connection:
         carry_out(MIGRATIONS[: MIGRATIONS.index(ASKED_BY)], connection)

@@ -45,7 +45,7 @@ async def stored(place: Path, what: str) -> set[bytes]:
 
 
 @pytest.mark.parametrize("what", ["prompts", "memories"])
-async def test_what_was_told_as_stored_survives_a_power_cut(tmp_path: Path, what: str) -> None:
+async def test_acknowledged_write_survives_a_power_cut(tmp_path: Path, what: str) -> None:
     """Whatever else of the log gets lost."""
     place = tmp_path / "gateway.db"
     store = SqliteStore(str(place))

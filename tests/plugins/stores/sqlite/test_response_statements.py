@@ -81,7 +81,7 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
         ("OLD_CONVERSATIONS", "COVERING INDEX conversations_by_age (updated_s<?)"),
     ],
 )
-def test_what_is_asked_has_the_index_for_it(connection: sqlite3.Connection, name: str, index: str) -> None:
+def test_response_statements_use_their_index(connection: sqlite3.Connection, name: str, index: str) -> None:
     """A partial index serves only the very condition that it was made with."""
     lines = plan(connection, STATEMENTS[name])
     assert any(line.endswith(index) for line in lines), lines
@@ -123,7 +123,7 @@ def steps_of(connection: sqlite3.Connection, work: Callable[[], object]) -> int:
     return tens
 
 
-def test_a_chain_costs_what_it_has(connection: sqlite3.Connection) -> None:
+def test_cost_of_reading_a_chain_is_linear_in_its_length(connection: sqlite3.Connection) -> None:
     """Ten times the responses are ten times the work, among however many others."""
     for number in range(1000):
         for name in ("resp", "other"):

@@ -46,7 +46,7 @@ def test_a_rare_combination_is_found_page_by_page(
     assert listed(connection, after="run_50", **wanted) == (["run_0"], None)
 
 
-def test_no_row_of_the_table_is_read_for_what_is_passed_over(connection: sqlite3.Connection) -> None:
+def test_run_list_filters_use_covering_indexes_only(connection: sqlite3.Connection) -> None:
     """Whichever facts are wanted besides conversations: the index has them, in the order of the list."""
     facts = {"state": "completed", "caller": "ann", "kind": "workflow", "workflow": "report", "since_s": 1.0}
     seen: list[str] = []

@@ -158,7 +158,7 @@ async def test_a_draft_that_a_killed_start_left_does_no_harm(tmp_path: Path) -> 
     await store.close()
 
 
-async def test_a_write_survives_a_kill_as_soon_as_it_was_told(tmp_path: Path) -> None:
+async def test_acknowledged_write_survives_sigkill(tmp_path: Path) -> None:
     """kill -9 right after a write was told as done: it is there, and the store opens (N24)."""
     code = """
 import asyncio, os, signal, sys
@@ -214,14 +214,14 @@ async def test_an_empty_file_is_not_a_new_store(tmp_path: Path) -> None:
     assert place.stat().st_size == 0
 
 
-async def test_a_store_whose_main_file_is_gone_is_not_a_new_one(place: str) -> None:
+async def test_store_refuses_to_open_without_its_main_file(place: str) -> None:
     """What SQLite left beside it would be played into the new file."""
     Path(place).rename(f"{place}-wal")
     assert "is gone" in await refusal(place)
     assert not Path(place).exists()
 
 
-async def test_a_text_file_is_no_store(tmp_path: Path) -> None:
+async def test_opening_a_text_file_as_store_fails_with_advice(tmp_path: Path) -> None:
     """The text names the file and what to do, and the file stays as it is."""
     place = tmp_path / "gateway.db"
     place.write_text("hello\n" * 500)

@@ -69,7 +69,7 @@ asyncio.run(main())
 """
 
 
-async def test_two_processes_share_what_happens_once(tmp_path: Path) -> None:
+async def test_two_processes_decide_claim_and_expire_each_record_once(tmp_path: Path) -> None:
     """A3: of 200 decisions by two processes one is made; a run has one owner; an approval expires once."""
     store = await opened(tmp_path / "gateway.db")
     await store.write(parked())

@@ -38,7 +38,7 @@ def test_nothing_is_made_to_see_whether_it_can_be_opened(tmp_path: Path) -> None
     assert "cannot be opened for writing" in str(address.problem())
 
 
-def test_a_store_in_memory_is_read_by_nobody_else() -> None:
+def test_in_memory_store_refuses_a_separate_reader() -> None:
     """It has no file, and nothing can keep it from being opened."""
     address = SqliteAddress("sqlite:///:memory:", Path())
     assert address.problem() is None
@@ -81,7 +81,7 @@ async def test_a_copy_has_the_same_log(place: str, tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_admin_commands_refuse_files_that_are_not_stores(tmp_path: Path) -> None:
     """A database of another program, and no database at all."""
     other, text = tmp_path / "other.db", tmp_path / "text.db"
     with closing(sqlite3.connect(other)) as connection, connection:

@@ -92,7 +92,7 @@ class Full:
         return self._connection.execute(statement, *values)
 
 
-def test_a_log_that_cannot_be_played_is_told_once(
+def test_failed_checkpoint_is_logged_once_and_so_is_recovery(
     transactions: LoggedTransactions, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is lost, and no transaction fails; and its end is told, too."""

@@ -49,7 +49,7 @@ async def test_the_tool_describes_itself(tmp_path: Path) -> None:
     assert "90 seconds" in spec.description
 
 
-async def test_the_result_says_how_it_ended_and_what_it_printed(tmp_path: Path) -> None:
+async def test_result_contains_exit_code_stdout_and_stderr(tmp_path: Path) -> None:
     """Exit code, output, errors; an exit code of its own is no failure of the tool."""
     tool = built(tmp_path)
     assert await ask(tool, "echo hi") == ToolResult("exit code 0\nstdout:\nhi\n")
@@ -124,7 +124,7 @@ def test_splitting_is_quick_and_never_fails(command: str) -> None:
     assert effort.cpu_s < 0.5
 
 
-async def test_words_are_what_the_shell_would_make_of_them(tmp_path: Path) -> None:
+async def test_plain_command_splits_words_as_the_shell_does(tmp_path: Path) -> None:
     """A plain command and the same text given to the shell print the same."""
     tool = built(tmp_path)
     for words in ("a 'b c' \"d e\"", "x'y'\"z\" ''", "-n 1 'a\"b' \"c'd\""):
@@ -133,20 +133,20 @@ async def test_words_are_what_the_shell_would_make_of_them(tmp_path: Path) -> No
         assert plain == through_shell
 
 
-async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_missing_program_is_reported_with_exit_code_127(tmp_path: Path) -> None:
     """In words."""
     answer = await ask(built(tmp_path), "no-such-program --help")
     assert answer.ok is False
     assert answer.content.startswith("exit code 127 (command not found)\nstderr:\n")
 
 
-async def test_a_command_that_is_killed_is_told(tmp_path: Path) -> None:
+async def test_killed_command_is_reported_with_its_signal(tmp_path: Path) -> None:
     """With the signal."""
     answer = await ask(built(tmp_path), "kill -9 $$")
     assert answer == ToolResult("exit code 137 (killed by SIGKILL)\n(no output)", ok=False)
 
 
-async def test_a_command_is_not_said_not_to_have_run_when_its_launcher_is_gone(tmp_path: Path) -> None:
+async def test_lost_launcher_is_reported_as_an_unknown_outcome(tmp_path: Path) -> None:
     """Memory may run out for the launcher, too. What was printed is told."""
     answer = await ask(built(tmp_path), "echo begun | tee ran; kill -9 $PPID")
     assert (tmp_path / "ran").read_text() == "begun\n"
@@ -194,7 +194,7 @@ async def test_a_module_of_python_comes_from_the_system(tmp_path: Path) -> None:
     assert await ask(tool, f"PATH=$PWD/bin; {text}") == ToolResult("exit code 0\nstdout:\n-I -m json.tool x.json\n")
 
 
-async def test_there_is_no_input(tmp_path: Path) -> None:
+async def test_command_reads_empty_standard_input(tmp_path: Path) -> None:
     """Who reads it finds its end at once."""
     assert await ask(built(tmp_path), "cat") == ToolResult("exit code 0\n(no output)")
 
@@ -212,7 +212,7 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [None, 1, {"x": 1}, [], "", " \n", "ls\0", "\ud800", "x" * 200_000], ids=lambda value: repr(value)[:10]
 )
-async def test_wrong_arguments_are_told(command: Any, tmp_path: Path) -> None:
+async def test_wrong_arguments_return_a_failed_result_and_run_nothing(command: Any, tmp_path: Path) -> None:
     """T25: as results, never as exceptions."""
     tool = built(tmp_path)
     answer = await ask(tool, command)
@@ -303,7 +303,7 @@ asyncio.run(main())
 """
 
 
-def test_a_machine_that_cannot_confine_asks(tmp_path: Path) -> None:
+def test_machine_without_confinement_requires_approval_for_commands(tmp_path: Path) -> None:
     """The operator reads it at the start; what is approved runs as he wants it."""
     doubt, obstacle, refused, *ran = in_child(UNCONFINED.format(folder=str(tmp_path))).splitlines()
     assert doubt.startswith("confirm command.unconfined This machine cannot run a command read-only (namespaces: ")

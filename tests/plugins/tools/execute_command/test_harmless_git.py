@@ -213,7 +213,7 @@ async def test_the_repository_would_run_them_all_the_same(tmp_path: Path) -> Non
         "git for-each-ref --shell", "git log --pretty=%G?", "git tag --format='%(signature)'",
     ],
 )  # fmt: skip
-def test_what_writes_or_runs_asks(command: str) -> None:
+def test_git_commands_that_write_or_execute_require_approval(command: str) -> None:
     """Every other command, and every option that would undo what is switched off."""
     assert CommandAssessor("standard").assess({"command": command}).decision == "confirm"
 

@@ -121,7 +121,7 @@ async def test_what_is_harmless_changes_nothing_200_000_times(tmp_path: Path) ->
     print(await _bench(tmp_path, count=int(os.environ.get("TWOLANE_COMMANDS", "200000")), every_shell=False))
 
 
-async def test_the_bench_sees_what_a_command_does(tmp_path: Path) -> None:
+async def test_bench_detects_the_side_effects_of_a_command(tmp_path: Path) -> None:
     """A change, a program that ran, a process that stays: each is told."""
     folder = tmp_path / "arena"
     folder.mkdir()

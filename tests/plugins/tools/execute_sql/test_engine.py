@@ -9,7 +9,7 @@ from gateway.plugins.tools.execute_sql.rows import SqlRows
 from gateway.plugins.tools.execute_sql.sqlite import Sqlite
 
 
-async def test_an_engine_runs_what_it_has_no_doubt_about(tmp_path: Path) -> None:
+async def test_engine_runs_harmless_statements_and_doubts_others(tmp_path: Path) -> None:
     """A doubt names its rule and gives a sentence; a failure is a text without a full stop."""
     (tmp_path / "data.db").touch()
     engine = Sqlite(str(tmp_path / "data.db"), read_only=False)

@@ -45,7 +45,7 @@ def content(place: Path) -> tuple[object, ...]:
         return tuple(connection.iterdump())
 
 
-async def test_the_tool_is_described_with_what_it_may() -> None:
+async def test_tool_description_names_database_and_access_mode() -> None:
     """The model reads which database it is and whether it can change it."""
     (spec,) = await PLUGIN.build(Config(), None).list_tools()  # type: ignore[arg-type]
     assert (spec.name, spec.untrusted, spec.requires_approval) == ("execute_sql", False, False)
@@ -179,7 +179,7 @@ async def test_nothing_that_writes_runs_on_a_read_only_database(ask: Ask, place:
         *((sql, flag) for sql in ("ATTACH 'other.db' AS x", "PRAGMA journal_mode = DELETE") for flag in (True, False)),
     ],
 )
-async def test_what_the_connection_refuses_nobody_is_asked_about(
+async def test_forbidden_statements_are_refused_before_approval_is_requested(
     ask: Ask, place: Path, sql: str, read_only: bool
 ) -> None:
     """In the words of the call; nothing is done to find that out."""
@@ -249,7 +249,7 @@ async def test_a_statement_for_ever_is_stopped_in_time(ask: Ask) -> None:
     assert (await ask("SELECT 1")).ok
 
 
-async def test_a_step_that_cannot_be_stopped_holds_nobody_up(ask: Ask) -> None:
+async def test_uninterruptible_statement_does_not_block_the_next_call(ask: Ask) -> None:
     """T23: one function call can work for seconds; the answer comes long before its end, and so does the next one's."""
     begun_s = time.process_time()
     assert not (await ask("SELECT printf('%.*c', 600000000, 'x')", timeout=0.2)).ok
@@ -311,7 +311,7 @@ async def test_a_long_cell_is_cut_for_itself(ask: Ask) -> None:
     assert row[0] == 1 and row[1].endswith("[... 83616 more characters]")
 
 
-async def test_text_that_is_no_utf_8_is_told_all_the_same(ask: Ask) -> None:
+async def test_invalid_utf_8_text_is_returned_with_replacements(ask: Ask) -> None:
     """Replaced, not an error."""
     assert json.loads((await ask("SELECT CAST(x'ff41' AS TEXT)")).content)["rows"] == [["�A"]]
 
@@ -327,7 +327,7 @@ async def test_wrong_arguments_are_a_result(ask: Ask, sql: object) -> None:
     assert await tool.refusal(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE) == result.content
 
 
-async def test_a_missing_database_is_told_and_not_made(ask: Ask, place: Path) -> None:
+async def test_missing_database_is_reported_and_not_created(ask: Ask, place: Path) -> None:
     """A wrong path never becomes an empty database."""
     place.unlink()
     for read_only in (True, False):
@@ -361,7 +361,7 @@ def locked(connection: sqlite3.Connection) -> bool:
     return False
 
 
-async def test_a_database_that_somebody_holds_is_told(ask: Ask, place: Path) -> None:
+async def test_locked_database_is_reported(ask: Ask, place: Path) -> None:
     """After a moment, not after the whole time of the call."""
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")

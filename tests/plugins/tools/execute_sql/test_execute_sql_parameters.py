@@ -40,7 +40,7 @@ async def test_values_are_bound_and_never_read_as_sql(place: Path) -> None:
         ("SELECT ?", [1] * 1001, "at most 1000"),
     ],
 )
-async def test_values_that_do_not_fit_are_told(place: Path, sql: str, params: object, says: str) -> None:
+async def test_unsuitable_parameter_values_are_reported(place: Path, sql: str, params: object, says: str) -> None:
     """A text for the model, like every other failure."""
     result = await given(place, sql, params)
     assert not result.ok and says in result.content

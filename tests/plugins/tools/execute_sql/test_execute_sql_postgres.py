@@ -166,7 +166,7 @@ async def test_a_row_that_is_too_large_never_comes_in_whole(ask: Ask) -> None:
     assert result == ToolResult("The statement failed: its rows are too large.", ok=False)
 
 
-async def test_a_database_that_is_not_there_is_told_without_its_url(server: str) -> None:
+async def test_unreachable_database_is_reported_without_its_url(server: str) -> None:
     """The model reads what is wrong; user, password and host stay with the operator."""
     for url in (f"postgresql://nobody:secret@{server}", "postgresql://a:secret@127.0.0.1:1/x"):
         tool = ExecuteSql(Config(url=url))
@@ -184,7 +184,7 @@ async def test_a_database_that_is_not_there_is_told_without_its_url(server: str)
         "MERGE INTO t USING t AS o ON false WHEN NOT MATCHED THEN INSERT VALUES (9, 'z')",
     ],
 )
-async def test_what_is_refused_up_front_is_what_the_server_says(ask: Ask, server: str, sql: str) -> None:
+async def test_early_refusal_equals_the_error_of_the_server(ask: Ask, server: str, sql: str) -> None:
     """The same words, before anybody is asked."""
     tool = ExecuteSql(Config(url=f"postgresql://owner@{server}"))
     refusal = await tool.refusal(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE)
@@ -216,7 +216,7 @@ async def test_values_are_bound_as_the_servers_types(ask: Ask) -> None:
         ([[1]], "no int4"),
     ],
 )
-async def test_values_that_do_not_fit_are_told(ask: Ask, params: object, says: str) -> None:
+async def test_unsuitable_parameter_values_are_reported_with_their_type(ask: Ask, params: object, says: str) -> None:
     """With the parameter and its type."""
     result = await ask("SELECT b FROM t WHERE a = $1", params=params)
     assert not result.ok and says in result.content

@@ -153,7 +153,7 @@ async def test_a_pooled_clients_table_does_not_stand_before_the_catalogue(server
         await tool.close()
 
 
-async def test_a_statements_names_mean_what_they_mean_to_the_role(server: str, tool: ExecuteSql) -> None:
+async def test_statement_names_resolve_by_the_search_path_of_the_role(server: str, tool: ExecuteSql) -> None:
     """Our own path ends before the statement is analysed, whether it runs approved or not."""
     await changed(tool, "CREATE SCHEMA aside")
     await changed(tool, "CREATE TABLE aside.only_there AS SELECT 7 AS a")

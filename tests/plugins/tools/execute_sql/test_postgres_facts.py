@@ -18,7 +18,7 @@ PREPARED = f"""CREATE ROLE writer LOGIN; {POSTGRES_FULL} {HOSTILE}
 
 
 @pytest.mark.parametrize("sql", [*GUILTY, *OF_EXTENSIONS])
-async def test_what_acts_without_being_named_asks(tool: ExecuteSql, sql: str) -> None:
+async def test_implicitly_executed_functions_require_approval(tool: ExecuteSql, sql: str) -> None:
     """And let through as harmless, it fails before it runs."""
     verdict = await tool.examine(calling(sql), EXCHANGE)
     assert verdict is not None and verdict.rule == "sql.engine"
@@ -76,7 +76,7 @@ async def test_an_extension_that_the_operator_trusts_does_not_ask(tool: ExecuteS
         assert await trusting.examine(calling(sql), EXCHANGE) is not None, sql
 
 
-async def test_a_function_that_a_user_adds_to_a_trusted_extension_asks(server: str, trusting: ExecuteSql) -> None:
+async def test_user_function_added_to_trusted_extension_requires_approval(server: str, trusting: ExecuteSql) -> None:
     """Its owner may add to an extension what a superuser never wrote."""
     owner = await asyncpg.connect(f"postgresql://owner@{server}")
     await owner.execute("""CREATE FUNCTION added(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
@@ -85,7 +85,7 @@ async def test_a_function_that_a_user_adds_to_a_trusted_extension_asks(server: s
     assert await trusting.examine(calling("SELECT added(1)"), EXCHANGE) is not None
 
 
-async def test_an_operator_that_a_user_makes_of_a_function_of_the_server_asks(server: str, tool: ExecuteSql) -> None:
+async def test_user_operator_on_an_unsafe_server_function_requires_approval(server: str, tool: ExecuteSql) -> None:
     """No function of a user's is needed to end another connection, only a name for the server's own."""
     owner = await asyncpg.connect(f"postgresql://owner@{server}")
     await owner.execute("""CREATE SCHEMA writer AUTHORIZATION writer; SET ROLE writer;
@@ -123,7 +123,7 @@ async def test_what_any_statement_may_call_makes_each_ask(server: str, what: str
         await owner.close()
 
 
-async def test_a_column_that_is_computed_where_it_is_read_asks_for_its_functions(server: str, tool: ExecuteSql) -> None:
+async def test_virtual_column_with_unsafe_functions_requires_approval(server: str, tool: ExecuteSql) -> None:
     """PostgreSQL 18 has such columns; before, a view does the same. A text search asks a dictionary of an extension."""
     owner = await asyncpg.connect(f"postgresql://owner@{server}")
     if int(await owner.fetchval("SHOW server_version_num")) >= 180_000:

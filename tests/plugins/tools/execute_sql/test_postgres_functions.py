@@ -32,7 +32,7 @@ async def test_the_list_knows_each_function_of_the_server(server: str) -> None:
 
 
 @pytest.mark.parametrize("call", LEFT_OUT)
-async def test_what_is_left_out_asks(tool: ExecuteSql, call: str) -> None:
+async def test_excluded_functions_require_approval(tool: ExecuteSql, call: str) -> None:
     """Each reason of the exclusions, and the functions that take what only the server makes."""
     verdict = await tool.examine(calling(f"SELECT {call}"), EXCHANGE)
     assert verdict is not None and verdict.rule == "sql.engine"

@@ -29,7 +29,7 @@ def told(*row: object) -> list[object]:
         ("x" * (MAX_CELL + 5), "x" * MAX_CELL + "[... 5 more characters]"),
     ],
 )
-def test_any_value_is_told_somehow(value: object, shown: object) -> None:
+def test_any_value_is_converted_for_display(value: object, shown: object) -> None:
     """Bytes by their number, a long text by its beginning, what JSON does not know as text."""
     assert told(value) == [shown]
 

@@ -126,7 +126,7 @@ async def test_the_database_doubts_everything_else(furnished: Path, sql: str) ->
 
 
 @pytest.mark.parametrize("sql", ["VACUUM", "VACUUM INTO 'copy.db'"])
-async def test_what_no_authorizer_is_asked_about_is_doubted_by_its_steps(furnished: Path, sql: str) -> None:
+async def test_vacuum_statements_require_approval(furnished: Path, sql: str) -> None:
     """Let through as harmless it fails, because a call is a transaction."""
     verdict = await doubted(furnished, sql)
     assert verdict is not None and verdict.rule == "sql.engine"

@@ -71,7 +71,7 @@ async def test_a_pattern_is_short_and_the_answer_says_how_short(place: Path) -> 
     assert result.content == "The statement failed: LIKE or GLOB pattern too complex: it has at most 128 bytes."
 
 
-async def test_a_value_that_no_statement_may_hold_is_told_with_the_bound(place: Path) -> None:
+async def test_oversized_value_is_reported_with_the_limit(place: Path) -> None:
     result = await ask(place, "SELECT length(body || body || body) FROM doc")
     assert result.content == "The statement failed: string or blob too big: a value has at most 4194304 bytes."
 

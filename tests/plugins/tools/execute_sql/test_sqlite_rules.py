@@ -19,7 +19,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield made
 
 
-def test_functions_are_a_list_of_what_computes(connection: sqlite3.Connection) -> None:
+def test_function_list_covers_every_function_of_sqlite(connection: sqlite3.Connection) -> None:
     """Each function of SQLite is on it, or known to act; so a new one is looked at before it is let run."""
     there = {name for (name,) in connection.execute("SELECT name FROM pragma_function_list")}
     assert there - FUNCTIONS <= NOT_KNOWN and not FUNCTIONS & NOT_KNOWN

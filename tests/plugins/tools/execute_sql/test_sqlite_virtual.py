@@ -75,7 +75,7 @@ async def test_what_a_module_keeps_is_a_table(searched: Path, own: str, of: str,
     assert not result.ok and result.content.startswith(told)
 
 
-async def test_the_values_of_what_they_read_are_bounded(searched: Path) -> None:
+async def test_values_read_by_virtual_tables_are_bounded(searched: Path) -> None:
     """A view behind a full-text search calls what compares each place of two values: they are short then."""
     with closing(sqlite3.connect(searched, isolation_level=None)) as connection:
         connection.executescript(

@@ -155,7 +155,7 @@ async def test_large_files_are_read_up_to_a_limit(root: Path) -> None:
     assert answer.content == "üü\n[... the file has 200 bytes; these were the first 5 ...]"
 
 
-async def test_what_is_no_text_is_described(root: Path) -> None:
+async def test_binary_file_is_described_and_invalid_utf_8_replaced(root: Path) -> None:
     """A NUL says so; bytes that are not UTF-8 are replaced."""
     (root / "binary").write_bytes(b"\x7fELF\0\0")
     (root / "latin").write_bytes(b"gr\xfc\xdfe")
@@ -289,7 +289,7 @@ def test_any_other_folder_must_be_there(tmp_path: Path) -> None:
         {"operation": "read", "path": "\ud800"},
     ],
 )
-async def test_wrong_arguments_are_told(arguments: dict[str, Any], root: Path) -> None:
+async def test_wrong_arguments_return_a_failed_result(arguments: dict[str, Any], root: Path) -> None:
     """T25: as results, never as exceptions."""
     answer = await ask(built(root, write=True), **arguments)
     assert answer.ok is False and answer.content
@@ -350,7 +350,7 @@ async def test_a_write_is_shown_before_it_happens(root: Path) -> None:
     assert (root / "notes" / "a.txt").read_text() == "grüße" and not (root / "new").exists()
 
 
-async def test_a_preview_reads_what_the_tool_may_read(root: Path, tmp_path: Path) -> None:
+async def test_preview_refuses_paths_outside_the_folders_of_the_tool(root: Path, tmp_path: Path) -> None:
     """Nothing outside of its folders, through a link, or where writing is off."""
     (root / "link").symlink_to(tmp_path / "secret")
     (root / "out").symlink_to(tmp_path)
@@ -363,7 +363,7 @@ async def test_a_preview_reads_what_the_tool_may_read(root: Path, tmp_path: Path
     assert "changes nothing" in await refused_preview(tool, operation="read", path="notes/a.txt")
 
 
-async def test_what_is_no_text_or_too_much_is_not_shown(root: Path) -> None:
+async def test_preview_refuses_binary_and_oversized_content(root: Path) -> None:
     """With the reason for a person."""
     tool = built(root, write=True)
     for name, data in (("nul", b"a\0b"), ("latin", b"\xff"), ("cut", "é".encode()[:1])):

@@ -31,7 +31,7 @@ async def test_the_tool_is_described_with_its_limits() -> None:
     assert (spec.untrusted, spec.requires_approval) == (False, False)
 
 
-async def test_a_page_is_told_with_status_headers_and_body(site: Site) -> None:
+async def test_response_is_returned_with_status_headers_and_body(site: Site) -> None:
     """Status line, the headers that matter, a blank line, the body as text."""
     url = await site.says(text="grüß dich", headers={"ETag": '"1"', "X-Other": "no"})
     result = await ask(url + "/a?b=c")
@@ -40,7 +40,7 @@ async def test_a_page_is_told_with_status_headers_and_body(site: Site) -> None:
     assert (method, path, body, headers["User-Agent"]) == ("GET", "/a?b=c", b"", "twolane")
 
 
-async def test_method_headers_and_body_go_out_as_they_were_asked_for(site: Site) -> None:
+async def test_method_headers_and_body_are_sent_as_given(site: Site) -> None:
     """A POST with its content type and body."""
     url = await site.says(status=201, text="made")
     result = await ask(url, method="POST", headers={"Content-Type": "application/json", "X-A": "1"}, body='{"a": "é"}')
@@ -178,7 +178,7 @@ async def test_this_machine_is_not_reached_in_any_spelling(inside: Inside, host:
         ),
     ],
 )
-async def test_private_addresses_are_told_as_such(url: str) -> None:
+async def test_private_addresses_are_refused_with_the_reason(url: str) -> None:
     """Loopback, private, link-local, metadata: the model reads why, not which address a name has."""
     result = await ask(url, config=Config(timeout=5.0))
     assert not result.ok and "not on the public internet" in result.content
@@ -229,13 +229,13 @@ async def test_a_silent_name_server_stops_no_call_of_another_name(site: Site) ->
 @pytest.mark.parametrize(
     "url", ["http://1.1.1.1:22/", "http://example.com:8080/", "https://example.com:80443/", "http://127.0.0.1:6379/"]
 )
-async def test_other_ports_than_those_of_the_web_are_refused(url: str) -> None:
+async def test_ports_other_than_web_ports_are_refused(url: str) -> None:
     """A request can be a command to a server of another kind."""
     result = await ask(url, config=Config())
     assert not result.ok and result.content.startswith("Refused: ")
 
 
-async def test_only_the_hosts_of_the_operator_are_asked(site: Site) -> None:
+async def test_only_hosts_listed_by_the_operator_are_contacted(site: Site) -> None:
     """T13: with a list of hosts all others are refused, also on another port of the same host."""
     url = await site.says(text="in")
     host = url.removeprefix("http://")
@@ -250,7 +250,7 @@ async def test_only_the_hosts_of_the_operator_are_asked(site: Site) -> None:
     assert len(site.requests) == 1
 
 
-def test_a_list_of_what_is_no_host_is_refused() -> None:
+def test_configuration_refuses_a_host_written_as_url() -> None:
     """The configuration says how a host is written."""
     with pytest.raises(ValidationError, match=r"such as api\.example\.com"):
         Config(hosts=("http://a.example/x",))
@@ -299,12 +299,12 @@ async def refused(config: Config, **arguments: Any) -> str | None:
         ),
     ],
 )
-async def test_what_is_refused_is_refused_before_anybody_is_asked(url: str, words: str) -> None:
+async def test_forbidden_urls_are_refused_before_approval_is_requested(url: str, words: str) -> None:
     """Schemes, ports and private addresses, in the words of the call, without a look-up."""
     assert words in str(await refused(Config(), url=url))
 
 
-async def test_a_host_that_is_not_allowed_is_refused_before_anybody_is_asked() -> None:
+async def test_unlisted_host_is_refused_before_approval_is_requested() -> None:
     """By the list of the operator; one that is on it may be judged."""
     config = Config(hosts=("a.example",))
     assert "not one of the hosts that the operator allows" in str(await refused(config, url="https://b.example/"))
@@ -312,7 +312,7 @@ async def test_a_host_that_is_not_allowed_is_refused_before_anybody_is_asked() -
 
 
 @pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "localhost.", "db.localhost"])
-async def test_the_name_of_this_machine_is_refused_before_anybody_is_asked(name: str) -> None:
+async def test_localhost_names_are_refused_before_approval_is_requested(name: str) -> None:
     """It needs no look-up; where private networks are allowed, it may be judged."""
     call = ToolCall(id="c", tool="http_request", arguments={"url": f"http://{name}/"})
     assert "not on the public internet" in str(await HttpRequest(Config()).refusal(call, EXCHANGE))

@@ -18,7 +18,7 @@ from tests.plugins.tools.site import Site, ask, asking, raw
 # Redirects.
 
 
-async def test_a_redirect_is_followed_and_told(site: Site) -> None:
+async def test_redirect_is_followed_and_the_final_url_reported(site: Site) -> None:
     """The final address stands in the result."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -184,7 +184,7 @@ async def test_an_answer_that_is_none_is_a_failure(sent: bytes) -> None:
     assert not result.ok and result.content.startswith(("The request to '127.0.0.1' failed: ", "Refused: "))
 
 
-async def test_a_name_that_is_none_and_a_port_where_nobody_is() -> None:
+async def test_unresolvable_name_and_closed_port_are_reported_differently() -> None:
     """The model reads which of the two it was."""
     assert "cannot be resolved" in (await ask("http://nowhere.invalid/")).content
     with socket.socket() as bound:
@@ -193,9 +193,7 @@ async def test_a_name_that_is_none_and_a_port_where_nobody_is() -> None:
     assert result == ToolResult("The request to '127.0.0.1' failed: it does not accept connections.", ok=False)
 
 
-async def test_a_certificate_that_nobody_signed_is_refused(
-    certificates: Certificates, aiohttp_server: AiohttpServer
-) -> None:
+async def test_self_signed_certificate_is_refused(certificates: Certificates, aiohttp_server: AiohttpServer) -> None:
     """TLS is checked as browsers do."""
     server = await aiohttp_server(web.Application(), ssl=certificates.server_context())
     result = await ask(str(server.make_url("/")))

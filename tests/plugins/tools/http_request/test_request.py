@@ -174,7 +174,7 @@ def test_a_change_is_not_sent_to_another_server(status: int) -> None:
     assert build_redirect(GET, status=status, location="https://b.example/") is not None
 
 
-def test_what_is_no_redirect_is_the_answer() -> None:
+def test_status_without_redirect_or_location_is_not_followed() -> None:
     """Other statuses, and a redirect that says not where to."""
     for status in (200, 201, 300, 304, 305, 404):
         assert build_redirect(GET, status=status, location="/z") is None
@@ -186,7 +186,7 @@ def test_what_is_no_redirect_is_the_answer() -> None:
     "location",
     ["file:///etc/passwd", "http://u@b/", "/\\evil.example", "http://b:0/", "http://b/ x", "\udcff", "http://["],
 )
-def test_a_redirect_to_what_is_no_web_address_is_refused(location: str) -> None:
+def test_redirect_to_an_invalid_url_is_refused(location: str) -> None:
     """It is read by the same rules as the first address."""
     with pytest.raises(RequestRefusedError, match="redirects"):
         build_redirect(GET, status=302, location=location)
@@ -210,7 +210,7 @@ def test_a_redirect_to_what_is_no_web_address_is_refused(location: str) -> None:
         (b"text", "application/octet-stream", None, None),
     ],
 )
-def test_bodies_are_told_as_text_where_they_are(
+def test_bodies_are_decoded_by_content_type_and_charset(
     body: bytes, content_type: str | None, charset: str | None, text: str | None
 ) -> None:
     """By type and charset; what does not decode is replaced, and what is no text is None."""

@@ -41,7 +41,7 @@ def test_the_result_of_a_step_that_is_json_is_one_value(result: str, value: obje
     assert json.loads(body('{"found": {{steps.rows}}}', None, steps={"rows": result})) == {"found": value}
 
 
-def test_what_is_absent_is_null_and_what_is_no_json_is_text() -> None:
+def test_absent_values_become_null_and_other_types_plain_text() -> None:
     assert body('{"a": {{params.none}}, "b": "{{params.none}}"}', None) == '{"a": null, "b": ""}'
     assert body('{"a": "{{params.x}}"}', "text/plain", x='"') == '{"a": """}'
     assert body("Dear {{params.x}},", None, x='"Ann"') == 'Dear "Ann",'
