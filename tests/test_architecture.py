@@ -214,7 +214,7 @@ def floor(room: str) -> int:
     return next(i for i, rooms in enumerate(ROOMS) if room in rooms)
 
 
-def test_imports_go_down_the_rooms_only() -> None:
+def test_imports_follow_the_package_layers() -> None:
     """A room imports only what stands below it; a plugin the door, and its own folder."""
     wrong = {name(path): wrong_imports(path) for path in FILES}
     assert {path: modules for path, modules in wrong.items() if modules} == {}
@@ -231,7 +231,7 @@ def test_files_and_functions_are_small() -> None:
     assert {function: lines for function, lines in functions.items() if lines >= FUNCTION_LINES} == {}
 
 
-def test_classes_are_narrow() -> None:
+def test_classes_have_few_fields() -> None:
     """An object with more facts is several, composed: nobody keeps twenty in mind."""
     wide = {f"{name(path)}: {node.name}" for path, node in all_classes() if len(fields_of(node)) > CLASS_FIELDS}
     assert wide == WIDE.keys()
@@ -263,7 +263,7 @@ def fields_of(kind: ast.ClassDef) -> set[str]:
     return found
 
 
-def test_classes_inherit_little() -> None:
+def test_classes_have_shallow_inheritance() -> None:
     """Of our own classes a class has four at most, itself included; protocols do not count."""
     modules = [module for module, path in MODULES.items() if path.name != "__main__.py"]
     code = (
@@ -280,7 +280,7 @@ def test_classes_inherit_little() -> None:
     assert {kind for kind in deep if not kind.startswith("gateway.lanes.passthrough.")} == COMBINED.keys()
 
 
-def test_no_room_and_no_folder_is_large() -> None:
+def test_packages_and_folders_stay_below_their_size_limit() -> None:
     """A room that grows beyond a tenth of the house is two, and a folder with so many files is a drawer."""
     core = [path for path in FILES if name(path).startswith("gateway/")]
     lines = Counter[str]()
@@ -291,7 +291,7 @@ def test_no_room_and_no_folder_is_large() -> None:
     assert {folder: n for folder, n in folders.items() if n > FOLDER_FILES} == {}
 
 
-def test_a_file_with_one_user_lies_beside_it() -> None:
+def test_module_with_a_single_user_is_placed_in_its_package() -> None:
     """Where only one file of another room uses it, it belongs into that room, unless a reason is known."""
     users: dict[str, set[str]] = {}
     for path in FILES:
@@ -336,12 +336,12 @@ def all_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionD
                 yield path, node
 
 
-def test_no_globals() -> None:
+def test_modules_use_no_global_statement() -> None:
     """No `global` statement."""
     assert [name(path) for path in FILES for node in nodes(path) if isinstance(node, ast.Global)] == []
 
 
-def test_no_hidden_imports() -> None:
+def test_function_level_imports_are_allow_listed() -> None:
     """An import inside a function is one of the known, reasoned ones."""
     hidden = {(name(path), module) for path, node in all_functions() for module in runtime_imports(node)}
     assert hidden - LAZY == set()
@@ -365,13 +365,13 @@ def test_docstrings_name_their_subject() -> None:
     assert found == []
 
 
-def test_aiohttp_web_stays_at_the_border() -> None:
+def test_aiohttp_web_is_imported_only_at_the_border() -> None:
     """Only the client's side, the demo model and the composition root know aiohttp's server."""
     inside = [path for path in FILES if not name(path).startswith(MAY_IMPORT_WEB)]
     assert [name(path) for path in inside if re.search(r"aiohttp\.web|from aiohttp import web", path.read_text())] == []
 
 
-def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
+def test_passthrough_lane_imports_no_plugin_and_no_model() -> None:
     """Importing the passthrough lane loads neither pydantic nor orjson, nor configuration, plugins or the demo."""
     code = "import sys, gateway.lanes.passthrough.exchange; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
@@ -434,14 +434,14 @@ def test_a_dialect_is_imported_by_its_table_only() -> None:
     assert users == {"gateway/api/openapi/schemas.py": {"gateway.dialects.chat.body"}}
 
 
-def test_the_validator_is_loaded_late() -> None:
+def test_json_schema_validator_is_loaded_lazily() -> None:
     """A gateway whose models call nothing, and without workflows, goes without the JSON Schema validator."""
     code = "import sys, gateway.server.app, gateway.server.context_lane, gateway.config; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "gateway.tools.schema" in loaded.split() and "jsonschema_rs" not in loaded.split()
 
 
-def test_the_sdk_of_mcp_is_loaded_late() -> None:
+def test_mcp_sdk_is_loaded_lazily() -> None:
     """A gateway without MCP servers needs neither the SDK nor what that needs, not even to know what a server is."""
     modules = "gateway.mcp.service, gateway.mcp.server_supervisor, gateway.mcp.transport.process"
     code = f"import sys, {modules}; print('\\n'.join(sys.modules))"
@@ -454,7 +454,7 @@ def test_the_tests_of_mcp_do_not_hide_the_sdk() -> None:
     assert not (ROOT / "tests" / "mcp" / "__init__.py").exists()
 
 
-def test_every_module_can_be_imported_first() -> None:
+def test_module_imports_have_no_cycles() -> None:
     """No import leads back to the module that began it: every module is whole before another uses it."""
     graph = {
         module: MODULES.keys() & runtime_imports(tree(path), of_functions=False) for module, path in MODULES.items()
@@ -462,7 +462,7 @@ def test_every_module_can_be_imported_first() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
-def test_no_files_and_no_rooms_form_a_circle() -> None:
+def test_modules_and_packages_have_no_dependency_cycles() -> None:
     """Not over imports for types and in functions either: what two need lies below both."""
     graph = {
         module: MODULES.keys() & {found for node in nodes(path) for found in exactly_imported(node)} - {module}
@@ -534,7 +534,7 @@ def names_of_ours() -> set[str]:
     return {path.stem for path in found if path.is_dir() or path.suffix == ".py"}
 
 
-def test_make_finds_each_test_with_postgresql() -> None:
+def test_make_test_postgres_covers_every_postgres_test() -> None:
     """`make test-postgres` collects the folders that have one, and not the 24,000 others."""
     (folders,) = re.findall(r"-m postgres \$\(addprefix tests/,([^)]*)\)", (ROOT / "Makefile").read_text())
     files = [
@@ -561,7 +561,7 @@ def test_the_core_knows_no_plugin_by_name() -> None:
     assert found == DEFAULTS.keys()
 
 
-def test_a_word_that_is_a_plugin_is_none_where_plugins_are_looked_up() -> None:
+def test_plugin_lookups_use_no_literal_names() -> None:
     """Where a plugin is found by its name, that name comes from the configuration."""
     looked_up = {"find_plugin", "build_plugin", "plugin_of_ours", "built"}
     calls = [(path, node) for path in FILES for node in nodes(path) if isinstance(node, ast.Call)]
@@ -575,7 +575,7 @@ def test_a_word_that_is_a_plugin_is_none_where_plugins_are_looked_up() -> None:
 
 
 @pytest.mark.parametrize("plugin", sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/[!_]*")))
-def test_each_plugin_stands_alone(plugin: str, tmp_path: Path) -> None:
+def test_each_plugin_imports_without_the_other_plugins(plugin: str, tmp_path: Path) -> None:
     """It is imported where every other plugin is removed."""
     copy = tmp_path / plugin
     copy.parent.mkdir(parents=True)

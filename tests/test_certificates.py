@@ -42,20 +42,20 @@ async def test_client_without_the_required_certificate_is_refused(certificates: 
             await client.read_some()
 
 
-def test_keys_are_for_their_owner_only(certificates: Certificates) -> None:
+def test_private_keys_are_readable_by_their_owner_only(certificates: Certificates) -> None:
     """Whatever the umask."""
     for key in (certificates.server_key, certificates.client_key):
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-def test_names_can_be_chosen(tmp_path: Path) -> None:
+def test_certificate_contains_the_chosen_dns_names(tmp_path: Path) -> None:
     """For upstreams that are told apart by name."""
     made = self_signed(tmp_path, dns_names=("a.test", "b.test"), addresses=())
     decoded = ssl._ssl._test_decode_cert(str(made.server_cert))  # type: ignore[attr-defined]
     assert decoded["subjectAltName"] == (("DNS", "a.test"), ("DNS", "b.test"))
 
 
-def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_openssl_error_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the way out."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert shutil.which("openssl") is None
@@ -63,7 +63,7 @@ def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         self_signed(tmp_path)
 
 
-def test_a_failing_program_is_quoted(tmp_path: Path) -> None:
+def test_failing_openssl_error_quotes_its_output(tmp_path: Path) -> None:
     """What openssl said."""
     with pytest.raises(RuntimeError, match=r"(?s)openssl 'x509' failed in .*no-such-type"):
         self_signed(tmp_path, addresses=("no-such-type",))

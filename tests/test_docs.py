@@ -81,7 +81,7 @@ def test_every_command_is_documented() -> None:
         assert found and re.search(rf"\b{below}\b", found), path
 
 
-def test_every_decision_is_listed() -> None:
+def test_every_decision_record_is_listed_in_its_index() -> None:
     """docs/decisions/README.md lists each record."""
     index = (ROOT / "docs/decisions/README.md").read_text()
     for record in ROOT.glob("docs/decisions/0*.md"):

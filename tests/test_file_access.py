@@ -43,14 +43,14 @@ def test_world_writable_config_file_is_refused(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gateway.yaml", "secret"])
-def test_a_file_that_its_group_may_write_is_warned_about(folder: Path, name: str) -> None:
+def test_group_writable_file_is_reported_with_a_warning(folder: Path, name: str) -> None:
     """Volumes of containers are like that."""
     (folder / name).chmod(0o660)
     (warning,) = loaded(folder).warnings
     assert f"can be written by its group: unless you mean that, chmod g-w {folder / name}" in warning
 
 
-def test_a_folder_in_which_others_may_replace_the_file_is_warned_about(folder: Path) -> None:
+def test_folder_writable_by_others_is_reported_with_a_warning(folder: Path) -> None:
     """Unless it is one like /tmp, where only its owner may replace a file."""
     folder.chmod(0o777)
     assert all("can be replaced by others, who may write its folder" in warning for warning in loaded(folder).warnings)
@@ -74,9 +74,7 @@ async def test_world_writable_store_file_refuses_to_open(tmp_path: Path, name: s
         await one.close()
 
 
-async def test_a_store_that_its_group_may_write_is_used_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_group_writable_store_opens_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With the next step."""
     tmp_path.chmod(0o755)
     store = SqliteStore(str(tmp_path / "gateway.db"))
@@ -90,7 +88,7 @@ async def test_a_store_that_its_group_may_write_is_used_with_a_warning(
     assert "can be written by its group: unless you mean that, chmod g-w" in caplog.text
 
 
-async def test_check_config_says_it(folder: Path) -> None:
+async def test_check_config_refuses_world_writable_config_file(folder: Path) -> None:
     """Before a start does."""
     (folder / "gateway.yaml").chmod(0o646)
     code, _, errors = await ended("check-config", "-c", str(folder / "gateway.yaml"))
@@ -110,7 +108,7 @@ print(*load(Path(folder, "gateway.yaml"), environ={}, flags={}).warnings)
 """
 
 
-def test_a_file_that_is_mounted_read_only_is_warned_about(folder: Path) -> None:
+def test_world_writable_file_on_read_only_mount_is_reported(folder: Path) -> None:
     """Volumes of Kubernetes may have any modes, and no chmod changes them."""
     for name in ("gateway.yaml", "secret", "prompt"):
         (folder / name).chmod(0o777)

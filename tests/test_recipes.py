@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 @pytest.mark.parametrize("recipe", [match for _, match in RECIPES], ids=[f"{page}: {m['name']}" for page, m in RECIPES])
-def test_a_printed_configuration_is_right(
+def test_documented_configuration_passes_check_config(
     recipe: re.Match[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 0, and nothing to mend; variables are set to a secret."""

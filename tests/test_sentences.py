@@ -96,7 +96,7 @@ def test_no_sentence_of_a_page_is_too_long(page: str) -> None:
         ("Run:\n\n    make all. Now\n\n    make more\n\nDone.", ["Run:", "Done."]),
     ],
 )  # fmt: skip
-def test_what_counts_as_a_sentence(text: str, found: list[str]) -> None:
+def test_sentence_splitter_ignores_code_and_markup(text: str, found: list[str]) -> None:
     """Prose, items of lists and cells of tables do; code, marks and what programs write do not."""
     assert list(sentences(text)) == found
 
@@ -112,7 +112,7 @@ def test_docstrings_have_things_as_subjects(words: str, most: float) -> None:
     assert rate <= most, f"{rate:.2f} of {words} in 1,000 words, at most {most}\n{worst}"
 
 
-def test_only_the_prose_of_docstrings_counts() -> None:
+def test_docstring_word_count_ignores_code_and_comments() -> None:
     """Names in code do not, nor do comments, other strings, and words that only contain one of these."""
     text = '''
         """Who asked? It holds `asked`."""

@@ -99,7 +99,7 @@ def type_into(process: "subprocess.Popen[str]", line: str) -> None:
     process.stdin.flush()
 
 
-def test_the_tutorial_from_top_to_bottom(tmp_path: Path) -> None:
+def test_tutorial_commands_work_in_order(tmp_path: Path) -> None:
     """Every marked fence of the page, in its order; the line that the answer shows approves the call that asks."""
     reader = Reader(tmp_path)
     fences = list(_FENCE.finditer((ROOT / "docs/tutorial.md").read_text()))

@@ -60,7 +60,7 @@ def returns(rooms: Sequence[str]) -> int:
     return sum(room in rooms[:at] for at, room in enumerate(rooms))
 
 
-async def test_a_chat_request_returns_to_at_most_two_rooms() -> None:
+async def test_chat_request_re_enters_at_most_two_packages() -> None:
     """From the page to the run, and from the run through the chain and the agent loop to the upstream."""
     stacks: list[tuple[str, ...]] = []
     content = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()

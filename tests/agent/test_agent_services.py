@@ -7,7 +7,7 @@ import pytest
 from gateway.agent.agent_services import AgentParts, ApprovalSettings
 
 
-def test_parts_are_given_once() -> None:
+def test_agent_parts_are_immutable() -> None:
     """Nobody changes them while runs use them; the log of malformed answers alone has a default."""
     settings = ApprovalSettings(inline_wait_s=1.0, on_reject="abort")
     with pytest.raises(FrozenInstanceError):

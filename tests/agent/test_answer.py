@@ -44,7 +44,7 @@ def deltas(told: list[Json]) -> list[Json]:
     return [one["choices"][0]["delta"] for one in told]
 
 
-async def test_text_flows_on_as_it_comes() -> None:
+async def test_answer_text_is_streamed_piece_by_piece() -> None:
     """Each piece at once; it is told as it was shown."""
     spoken: list[str] = []
     out, answer, rest, found, _ = await read(chunk("Hel"), chunk("lo"), chunk(finish="length"), spoken=spoken)
@@ -53,7 +53,7 @@ async def test_text_flows_on_as_it_comes() -> None:
     assert isinstance(found, Prose)
 
 
-async def test_a_call_never_flows_on() -> None:
+async def test_tool_call_text_is_never_streamed() -> None:
     """However it was cut; the text before it does."""
     text = f"Let me see. {call(x=1)}"
     for size in (1, 3, 1000):
@@ -63,7 +63,7 @@ async def test_a_call_never_flows_on() -> None:
         assert isinstance(found, CallGroup) and found.calls[0].parameters == {"risk_level": "low", "x": 1}
 
 
-async def test_what_was_held_back_and_is_text_comes_at_the_end() -> None:
+async def test_held_back_text_is_released_at_the_end() -> None:
     """It is spoken like any other."""
     spoken: list[str] = []
     out, answer, rest, found, _ = await read(chunk('See {"tool'), chunk(finish="stop"), spoken=spoken)
@@ -71,7 +71,7 @@ async def test_what_was_held_back_and_is_text_comes_at_the_end() -> None:
     assert isinstance(found, Prose | MalformedCall)
 
 
-async def test_thoughts_flow_on_beside_the_text() -> None:
+async def test_reasoning_is_streamed_beside_the_text() -> None:
     """Under either name; they are no part of the answer, and no call is looked for in them."""
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": call(), "content": "Hi"}}]}
     other = {"choices": [{"index": 0, "delta": {"reasoning": "Hm."}}]}
@@ -81,7 +81,7 @@ async def test_thoughts_flow_on_beside_the_text() -> None:
     assert answer.content == "Hi" and isinstance(found, Prose)
 
 
-async def test_native_calls_are_collected() -> None:
+async def test_native_tool_calls_are_collected_and_not_streamed() -> None:
     """In pieces, none of which the client sees."""
     pieces = [
         {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x"'}},
@@ -118,13 +118,13 @@ ODD = pytest.mark.parametrize(
 
 
 @ODD
-async def test_what_is_nothing_makes_nothing(odd: Json) -> None:
+async def test_empty_chunks_leave_an_answer_unchanged(odd: Json) -> None:
     """Upstreams send such chunks; the rest of the answer is what it was."""
     out, answer, _, _, _ = await read(odd, chunk("Hi"), chunk(finish="stop"))
     assert deltas(out) == [{"content": "Hi"}] and (answer.content, answer.reason) == ("Hi", "stop")
 
 
-async def test_tokens_are_read_from_wherever_they_come() -> None:
+async def test_usage_is_read_from_any_chunk() -> None:
     """Without choices at the end, or beside text."""
     for last in ([chunk(finish="stop"), {"choices": [], "usage": USAGE}], [chunk(finish="stop", usage=USAGE)]):
         *_, usage = await read(chunk("Hi"), *last)
@@ -143,7 +143,7 @@ async def plainly(*chunks: Chunk) -> tuple[PlainAnswer, TurnUsage, list[Chunk]]:
 
 
 @pytest.mark.parametrize("text", ["Hello", call(x=1), f"```json\n{call(x=1)}\n```", '{"tool', "<think>Hm.</think> Yes"])
-async def test_a_plain_answer_is_its_text_whatever_it_looks_like(text: str) -> None:
+async def test_plain_answer_is_never_parsed_as_a_call(text: str) -> None:
     """However it was cut. Nobody is told of it, nothing of it is held back, and it asks for nothing."""
     for size in (1, 7, 1000):
         pieces = [text[i : i + size] for i in range(0, len(text), size)]
@@ -153,7 +153,7 @@ async def test_a_plain_answer_is_its_text_whatever_it_looks_like(text: str) -> N
             assert answer.finish() == ("", Prose())
 
 
-async def test_a_plain_answer_has_neither_thoughts_nor_native_calls() -> None:
+async def test_plain_answer_ignores_reasoning_and_native_calls() -> None:
     """The model was offered no tools."""
     delta = {"reasoning_content": "Hm.", "content": "Hi", "tool_calls": [{"index": 0, "function": {"name": "look"}}]}
     answer, _, _ = await plainly({"choices": [{"index": 0, "delta": delta}]}, chunk(finish="tool_calls"))
@@ -161,13 +161,13 @@ async def test_a_plain_answer_has_neither_thoughts_nor_native_calls() -> None:
 
 
 @ODD
-async def test_what_is_nothing_makes_nothing_of_a_plain_answer(odd: Json) -> None:
+async def test_empty_chunks_leave_a_plain_answer_unchanged(odd: Json) -> None:
     """Either."""
     answer, _, _ = await plainly(odd, chunk("Hi"), chunk(finish="stop"))
     assert (answer.content, answer.reason) == ("Hi", "stop")
 
 
-async def test_tokens_of_a_plain_answer_count() -> None:
+async def test_usage_of_a_plain_answer_is_read_or_estimated() -> None:
     """Or are estimated."""
     _, usage, _ = await plainly(chunk("Hi"), chunk(finish="stop"), {"choices": [], "usage": USAGE})
     assert usage.chunk()["usage"] == USAGE
@@ -177,7 +177,7 @@ async def test_tokens_of_a_plain_answer_count() -> None:
     assert usage.chunk()["usage"]["completion_tokens"] == 2
 
 
-async def test_a_plain_answer_has_a_longest_length() -> None:
+async def test_plain_answer_length_is_limited() -> None:
     """No client reads it meanwhile, so nothing else would stop it."""
     half = "x" * (ANSWER_CHARS // 2)
     answer, _, _ = await plainly(half, half)
@@ -190,7 +190,7 @@ async def test_a_plain_answer_has_a_longest_length() -> None:
 @pytest.mark.parametrize(
     "text", ['{"tool": "look", "parameters": {}, "terminate": false}', '{"tool": "look"', "``` {}"]
 )
-async def test_no_call_is_looked_for_in_an_answer_of_another_format(text: str) -> None:
+async def test_json_format_answer_is_not_searched_for_calls(text: str) -> None:
     """It flows on as it comes; a workflow's is read for its text alone."""
     body: Json = {"messages": [], "response_format": {"type": "json_object"}}
     exchange = Exchange(id="run_1", body=body, caller=Caller("c", "t", frozenset()), chain="main")
@@ -226,7 +226,7 @@ async def test_a_reply_is_released_once() -> None:
     assert released == ["released"] and made.reply is None
 
 
-async def test_a_drop_and_an_expiry_release_the_reply() -> None:
+async def test_reply_is_released_on_drop_and_expiry() -> None:
     for end, flags in (("drop", (True, False)), ("expire", (False, True))):
         made, released = opened()
         getattr(made, end)()

@@ -22,7 +22,7 @@ def budget(limit_s: float, *, spent_s: float = 0.0, clock: ManualClock | None = 
     return made
 
 
-def test_what_is_spent_is_gone() -> None:
+def test_time_budget_counts_spent_time() -> None:
     """Also what was spent by another process."""
     clock = ManualClock()
     time = budget(100.0, spent_s=30.0, clock=clock)
@@ -43,7 +43,7 @@ async def test_budget_end_callback_fires_once() -> None:
     assert calls == ["over"]
 
 
-async def test_a_stopped_budget_tells_nothing() -> None:
+async def test_stopped_time_budget_does_not_fire() -> None:
     """Twice is once, and before the start it is nothing."""
     calls: list[str] = []
     time = budget(0.0)
@@ -55,7 +55,7 @@ async def test_a_stopped_budget_tells_nothing() -> None:
     assert calls == []
 
 
-async def test_a_persons_thinking_costs_nothing() -> None:
+async def test_paused_time_budget_does_not_run() -> None:
     """Nor does it end the run; afterwards the time goes on as before."""
     clock, calls, later = ManualClock(), list[str](), asyncio.Event()
     time = budget(0.02, clock=clock)
@@ -71,7 +71,7 @@ async def test_a_persons_thinking_costs_nothing() -> None:
     time.stop()
 
 
-async def test_a_pause_that_fails_is_over_too() -> None:
+async def test_time_budget_resumes_after_an_exception_in_a_pause() -> None:
     """Whatever was raised in it, the time goes on; several pauses add up."""
     clock = ManualClock()
     time = budget(100.0, clock=clock)
@@ -129,7 +129,7 @@ async def test_cancelled_work_raises_cancelled_error_not_timeout() -> None:
         await work
 
 
-async def test_work_can_be_interrupted() -> None:
+async def test_work_within_a_time_budget_can_be_interrupted() -> None:
     """It ends as if the time were over, which it is not; nothing is interrupted where nothing is awaited."""
     time = budget(10.0)
     time.interrupt()
@@ -143,7 +143,7 @@ async def test_work_can_be_interrupted() -> None:
     assert time.left_s == 10
 
 
-async def test_an_interruption_beside_the_end_is_harmless() -> None:
+async def test_interruption_at_the_timeout_is_harmless() -> None:
     """Both may come in one turn of the event loop."""
     time = budget(0.0)
 
@@ -158,7 +158,7 @@ async def test_an_interruption_beside_the_end_is_harmless() -> None:
         await time.within(slow_to_end())
 
 
-async def test_one_timer_ends_all_work_that_is_under_way() -> None:
+async def test_single_timer_ends_all_work_in_progress() -> None:
     """Its end is told once."""
     calls: list[str] = []
     time = budget(0.01)
@@ -168,7 +168,7 @@ async def test_one_timer_ends_all_work_that_is_under_way() -> None:
     assert calls == ["over"]
 
 
-async def test_a_persons_thinking_costs_work_under_way_nothing() -> None:
+async def test_pause_does_not_consume_the_time_of_running_work() -> None:
     """It goes on beside the pause, and has its whole time behind it."""
     begun, later, clock = asyncio.Event(), asyncio.Event(), ManualClock()
     time = budget(0.02, clock=clock)

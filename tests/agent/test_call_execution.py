@@ -46,7 +46,7 @@ class Stopped(SqliteStore):
         await super().write(change)
 
 
-async def test_a_call_that_was_approved_outlives_the_stop_of_its_process(tmp_path: Path) -> None:
+async def test_approved_call_survives_a_stop_before_its_start(tmp_path: Path) -> None:
     """Told to stop while its start is written, the gateway runs nothing; the next process runs it, once."""
     store = Stopped(str(tmp_path / "gateway.db"))
     bench = Bench([answer(risky(1)), answer("Done.")], store=store)
@@ -64,7 +64,7 @@ async def test_a_call_that_was_approved_outlives_the_stop_of_its_process(tmp_pat
 
 
 @pytest.mark.parametrize("edited", [None, {"x": 7}])
-async def test_an_approved_call_that_may_run_twice_outlives_the_stop_in_its_midst(
+async def test_interrupted_idempotent_call_is_repeated_without_asking(
     edited: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next process makes exactly the approved call again, and asks nobody anew."""
@@ -92,7 +92,7 @@ async def test_an_approved_call_that_may_run_twice_outlives_the_stop_in_its_mids
     await bench.close()
 
 
-async def test_a_tool_that_goes_on_in_spite_of_its_cancellation_holds_up_nothing(
+async def test_uncancellable_tool_does_not_block_its_run(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its run ends, a person is asked what came of the call, and the log says so, also when it ends after all."""
@@ -125,7 +125,7 @@ async def test_a_tool_that_goes_on_in_spite_of_its_cancellation_holds_up_nothing
 
 @pytest.mark.parametrize("rule", ["deny", "confirm"])
 @pytest.mark.parametrize("first", ["approved", "auto"])
-async def test_a_reload_within_a_group_holds_for_the_next_call(rule: Rule, first: str) -> None:
+async def test_reload_during_a_group_applies_to_its_next_call(rule: Rule, first: str) -> None:
     """What is denied does not run, whoever cleared it before; what asks by now is asked for, whoever approved it."""
 
     async def reloads(asked: ToolCall) -> ToolResult:
@@ -150,7 +150,7 @@ async def test_a_reload_within_a_group_holds_for_the_next_call(rule: Rule, first
     await bench.close()
 
 
-async def test_a_grant_that_is_revoked_during_a_group_clears_nothing_more() -> None:
+async def test_grant_revoked_during_a_group_clears_no_further_call() -> None:
     """Though it did when the group was asked for."""
 
     async def revokes(asked: ToolCall) -> ToolResult:
@@ -183,7 +183,7 @@ async def revoke(store: SqliteStore) -> None:
     assert await store.delete_grant(kept.id, tenant="t", audit=())
 
 
-async def test_a_grant_that_is_revoked_before_a_start_clears_nothing() -> None:
+async def test_grant_revoked_before_a_start_clears_no_call() -> None:
     """The person who revokes it reads that no call uses it from then on."""
     store = Revoking(":memory:")
     bench = Bench([answer(risky(1)), answer(risky(1)), answer("Done.")], store=store)

@@ -23,7 +23,7 @@ def loop() -> CallLoop:
     return CallLoop(CALL, plan=plan, new_id=lambda: "call_1")
 
 
-def test_the_call_runs_and_its_result_is_the_end() -> None:
+def test_call_loop_executes_the_call_and_returns_its_result() -> None:
     """Named as models name it, with its arguments as they came: nothing in them is a model's word on the risk."""
     machine = loop()
     action = machine.begin()
@@ -33,14 +33,14 @@ def test_the_call_runs_and_its_result_is_the_end() -> None:
     assert machine.handle_results(action.planned, [CallOutcome("shown", "whole")]) == Finish("shown", "stop")
 
 
-def test_its_state_is_in_its_step() -> None:
+def test_call_loop_restores_from_its_snapshot() -> None:
     machine = loop()
     machine.restore(machine.snapshot(), ())
     assert machine.begin() == loop().begin()
     assert (machine.asked, machine.extra_fields, machine.hidden) == (1, {}, [])
 
 
-def test_no_model_is_called() -> None:
+def test_call_loop_refuses_model_requests_and_answers() -> None:
     with pytest.raises(AssertionError):
         loop().request({}, ())
     with pytest.raises(AssertionError):

@@ -40,7 +40,7 @@ async def held(questions: Questions, *pending: str) -> list[Chunk]:
     return told
 
 
-async def test_a_held_answer_has_its_question_once() -> None:
+async def test_held_answer_repeats_its_question_only_for_other_calls() -> None:
     """An event each time that it waits; the question only where it is about other calls than the one that stands."""
     bench = Bench([])
     await bench.agents()
@@ -86,7 +86,7 @@ def test_text_of_a_later_round_begins_a_paragraph() -> None:
     assert [made.speak("Three."), made.speak(" Four.")] == ["\n\nThree.", " Four."]
 
 
-async def test_text_of_a_round_is_a_question_behind_the_answer() -> None:
+async def test_round_text_after_an_answer_is_recorded_as_a_question() -> None:
     made, got = speech()
     assert made.text_before_question is None
     made.speak("Look:")

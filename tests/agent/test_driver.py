@@ -53,7 +53,7 @@ async def test_usage_is_summed_over_all_answers_of_a_turn() -> None:
     assert texts(told) == "Done."
 
 
-async def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
+async def test_missing_usage_is_estimated_and_marked() -> None:
     """UTF-8 bytes / 4, rounded up, of what was sent and of what came."""
     bench = Bench([answer("12345", usage=None)])
     told = usage_of(await bench.run())
@@ -63,7 +63,7 @@ async def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
     assert told["context"] == {"usage_estimated": True}
 
 
-async def test_a_running_total_in_every_chunk_counts_once() -> None:
+async def test_cumulative_usage_in_every_chunk_counts_once() -> None:
     """Some upstreams tell their tokens so far with each chunk."""
     said = [chunk("a", usage={**USAGE, "completion_tokens": 1}), chunk("b", finish="stop", usage=USAGE)]
     assert usage_of(await Bench([said]).run())["usage"] == USAGE
@@ -72,7 +72,7 @@ async def test_a_running_total_in_every_chunk_counts_once() -> None:
 # One answer.
 
 
-async def test_a_turn_is_one_clean_answer() -> None:
+async def test_turn_streams_as_one_answer_without_tool_calls() -> None:
     """Text as it comes, no call of ours, one finish reason; text before a call stays."""
     bench = Bench([answer("Let me ", "look. ", call(x=1)), answer("Found ", "it.")])
     told = await bench.run()
@@ -86,7 +86,7 @@ async def test_a_turn_is_one_clean_answer() -> None:
     assert bench.released == 2
 
 
-async def test_an_answer_in_json_is_the_clients() -> None:
+async def test_json_format_answer_is_passed_to_the_client_unchanged() -> None:
     """With `response_format` nothing is looked for in it, and nothing of ours is added."""
     bench = Bench([answer(call())])
     body: Json = {"messages": [{"role": "user", "content": "Hi"}], "response_format": {"type": "json_object"}}
@@ -119,7 +119,7 @@ class Ordered(SqliteStore):
         self.lines.append((change.run.state, len(self.asked)))
 
 
-async def test_a_background_run_is_on_record_before_its_first_model_call() -> None:
+async def test_background_run_is_stored_before_its_first_model_call() -> None:
     """Also if it needs no tool; its end and its answer are there, too."""
     bench = Bench([answer("Done.")])
     bench.store = store = Ordered(bench.asked)
@@ -132,7 +132,7 @@ async def test_a_background_run_is_on_record_before_its_first_model_call() -> No
     await bench.close()
 
 
-async def test_an_explanation_of_a_background_run_is_on_no_record() -> None:
+async def test_background_dry_run_is_not_stored() -> None:
     """It does nothing."""
     bench = Bench([answer("Done.")])
     await bench.run(background=True, dry=True)
@@ -141,7 +141,7 @@ async def test_an_explanation_of_a_background_run_is_on_no_record() -> None:
 
 
 @pytest.mark.parametrize("text", [call(), "{}", '{"tool": "look", "parameters": '])
-async def test_an_answer_in_json_is_on_record_as_it_came(text: str) -> None:
+async def test_background_json_answer_is_stored_unchanged(text: str) -> None:
     """In the background it has a run, without our tools; a call of the client's own is one."""
     theirs = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "theirs", "arguments": "{}"}}
     body: Json = {
@@ -189,7 +189,7 @@ async def test_a_tool_that_takes_too_long_ends_the_run() -> None:
     assert ended.is_set()
 
 
-async def test_a_failure_before_any_effect_may_be_tried_again() -> None:
+async def test_failure_before_any_effect_keeps_its_retryable_status() -> None:
     """The model's own error, as it came; behind a tool it is one that nobody repeats."""
     broken = GatewayError("upstream_rejected", "It broke.").with_status(409)
     for answers, status in (([broken], 409), ([answer(call()), broken], 422)):
@@ -227,9 +227,7 @@ async def test_events_report_run_progress_without_arguments_only_if_requested() 
         (Forgetful, ["user", "assistant", "user"]),
     ],
 )
-async def test_what_the_client_does_not_see_is_put_back_into_the_next_request(
-    store: type[SqliteStore], roles: list[str]
-) -> None:
+async def test_hidden_messages_are_restored_in_the_next_request(store: type[SqliteStore], roles: list[str]) -> None:
     """Call and result stand in front of the answer that they led to; a store that fails costs only that."""
     bench = Bench([answer(call(x=1)), answer("Done."), answer("Again.")], store=store(":memory:"))
     await bench.run(user="ann")
@@ -284,7 +282,7 @@ async def test_workflow_run_returns_only_its_final_result() -> None:
     assert (stored.kind, stored.state) == ("workflow", "completed")
 
 
-async def test_a_workflow_is_on_record_before_its_first_step() -> None:
+async def test_workflow_run_is_stored_before_its_first_step() -> None:
     """Also one that has no effect; whoever keeps the run is told, and of an effect only behind it."""
     bench = harmless(answer("Good"), answer("Good"))
     assert await marks_of(await bench.reply(workflow=workflow({"name": "said", "model": "Hi"}))) == [RECORDED]
@@ -293,7 +291,7 @@ async def test_a_workflow_is_on_record_before_its_first_step() -> None:
     assert await marks_of(await other.reply(workflow=workflow(LOOK, x=1))) == [RECORDED, EFFECTS]
 
 
-async def test_a_workflow_that_cannot_be_written_down_does_nothing() -> None:
+async def test_workflow_that_cannot_be_stored_runs_nothing() -> None:
     """Neither a tool nor a model: 507."""
     bench = harmless(store=Full(":memory:"))
     with pytest.raises(GatewayError) as failed:
@@ -314,7 +312,7 @@ async def test_a_model_that_fails_names_the_step() -> None:
         assert (stored.state, stored.error_code) == ("failed", "upstream_rejected") and "'said'" in (stored.error or "")
 
 
-async def test_a_workflow_does_not_go_on_without_a_step() -> None:
+async def test_workflow_ends_when_a_step_is_rejected() -> None:
     """Whatever people's rejections do to the runs of models (`on_reject: continue`)."""
     bench = Bench([answer("Never.")], asks=settings(on_reject="continue"))
     assert "approve ap_" in texts(await bench.run(workflow=workflow(LOOK, SAY, x=1)))
@@ -323,7 +321,7 @@ async def test_a_workflow_does_not_go_on_without_a_step() -> None:
     assert ((await bench.stored()).state, bench.calls, bench.asked) == ("rejected", [], [])
 
 
-async def test_an_answer_that_wants_json_is_a_workflows_all_the_same() -> None:
+async def test_workflow_ignores_the_response_format_of_the_request() -> None:
     """`response_format` is about what a client's own model says; a workflow's result is what it is."""
     body = {"model": "m", "messages": [], "response_format": {"type": "json_object"}}
     bench = harmless(answer("Good"))

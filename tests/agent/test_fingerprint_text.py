@@ -40,7 +40,7 @@ SAME: dict[str, tuple[Json, Json]] = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_a_text_is_the_same_however_it_is_written(one: Json, other: Json) -> None:
+def test_equivalent_texts_share_a_fingerprint(one: Json, other: Json) -> None:
     assert set(telling_texts(one)) & set(telling_texts(other))
 
 
@@ -62,7 +62,7 @@ def test_short_or_textless_fields_yield_no_fingerprint_text(message: Json) -> No
     assert telling_texts(message) == []
 
 
-def test_each_text_counts_by_itself_and_once() -> None:
+def test_each_text_is_fingerprinted_once() -> None:
     """The length is that in bytes."""
     message = {"content": LONG, "reasoning_content": OTHER, "reasoning": OTHER, **call(ARGUMENTS)}
     assert len(telling_texts(message)) == 3
@@ -71,12 +71,12 @@ def test_each_text_counts_by_itself_and_once() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a": "\\ud800' + "x" * 60 + '"}', '{"a": 1e400}' + "x" * 60])
-def test_hostile_arguments_are_texts(arguments: str) -> None:
+def test_malformed_arguments_are_fingerprinted_as_text(arguments: str) -> None:
     """Too deep, not to be written, or no JSON."""
     assert len(telling_texts(call(arguments))) == 1
 
 
-def test_deep_values_are_read() -> None:
+def test_deeply_nested_values_are_fingerprinted() -> None:
     """A request may nest as it likes."""
     value: object = LONG
     for _ in range(50_000):

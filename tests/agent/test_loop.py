@@ -79,7 +79,7 @@ def refused(code: str, act: Callable[[], Action]) -> GatewayError:
         ("eos", "stop"),
     ],
 )
-def test_an_answer_in_text_ends_the_turn(outcome: str | None, reason: str) -> None:
+def test_text_answer_ends_the_turn(outcome: str | None, reason: str) -> None:
     """With the model's own reason where it is one that clients know; its text was streamed already."""
     run = Run()
     assert run.loop.handle_answer("Hello.", Prose(), finish_reason=outcome) == Finish("", reason)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_a_call_is_executed_and_its_result_goes_to_the_model() -> None:
     ]
 
 
-def test_the_model_sees_the_shortened_result() -> None:
+def test_model_receives_the_shortened_result() -> None:
     """Not the whole one."""
     run = Run()
     run.outcome(run.called(found()), whole="x" * 100_000)
@@ -113,7 +113,7 @@ def test_the_model_sees_the_shortened_result() -> None:
     assert run.loop.messages[0]["content"] is None
 
 
-def test_a_native_calls_own_id_is_kept() -> None:
+def test_native_call_id_is_kept() -> None:
     """The pair that the model sees is the pair that it began."""
     run = Run()
     run.round(found(call_id="call_of_the_model"))
@@ -133,7 +133,7 @@ def test_a_group_is_executed_in_order() -> None:
     assert [result["content"] for result in results] == ["shown 0", "Not run.", "shown 2"]
 
 
-def test_rounds_follow_each_other() -> None:
+def test_tool_rounds_are_kept_in_order() -> None:
     """Each stays in the history, in order."""
     run = Run()
     for tool in ("a", "b", "c"):
@@ -143,7 +143,7 @@ def test_rounds_follow_each_other() -> None:
     assert run.loop.handle_answer("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
 
 
-def test_results_for_models_without_the_tool_role() -> None:
+def test_tool_results_are_sent_as_user_messages_when_configured() -> None:
     """`result_role: user`: what the model wrote, then what came of it, as plain messages."""
     run = Run(result_role="user")
     run.round(found("a", x=1), content="I look.")
@@ -168,13 +168,13 @@ def test_terminate_makes_the_result_the_answer() -> None:
     assert [message["role"] for message in run.loop.hidden] == ["assistant", "tool"]
 
 
-def test_terminate_on_a_call_that_did_not_run_goes_back_to_the_model() -> None:
+def test_terminating_call_that_did_not_run_returns_to_the_model() -> None:
     """It may do better."""
     run = Run()
     assert isinstance(run.round(found("forbidden", terminate=True)), AskAction)
 
 
-def test_several_terminating_calls_are_one_answer() -> None:
+def test_several_terminating_results_are_joined_into_one_answer() -> None:
     """One behind the other; results of calls that do not terminate are not part of it."""
     run = Run()
     action = run.round(found("a", terminate=True), found("b"), found("c", terminate=True))
@@ -184,7 +184,7 @@ def test_several_terminating_calls_are_one_answer() -> None:
 # The client's own tools.
 
 
-def test_a_call_of_the_clients_tool_is_the_clients() -> None:
+def test_client_tool_call_is_returned_to_the_client() -> None:
     """The turn ends with `tool_calls`, each in one piece, with an index; nothing runs, nothing is hidden."""
     run = Run()
     action = run.called(found("theirs", x=1), found("theirs", call_id="call_m"))
@@ -214,7 +214,7 @@ def test_mixed_answer_runs_gateway_calls_and_returns_client_calls(terminate: boo
 # Answers that cannot be read.
 
 
-def test_a_malformed_call_is_explained_and_not_kept() -> None:
+def test_malformed_call_is_explained_to_the_model_and_not_kept() -> None:
     """The model gets the reason and the format; its answer is not in the history."""
     run = Run()
     action = run.loop.handle_answer("I will {", BAD, finish_reason="stop")
@@ -234,7 +234,7 @@ def test_the_third_malformed_answer_in_a_row_ends_the_run() -> None:
     assert "3 times" in error.message and BAD.reason in error.message
 
 
-def test_a_valid_call_forgives_malformed_ones() -> None:
+def test_valid_call_resets_the_malformed_count() -> None:
     """The count begins anew, and the complaints are gone."""
     run = Run()
     for _ in range(3):
@@ -246,7 +246,7 @@ def test_a_valid_call_forgives_malformed_ones() -> None:
         assert run.loop.malformed == 0
 
 
-def test_complaints_stand_behind_earlier_results() -> None:
+def test_malformed_complaints_follow_results_and_vanish_on_success() -> None:
     """And disappear when the model answers in text."""
     run = Run()
     run.round(found("a"))
@@ -273,7 +273,7 @@ def test_correction_is_merged_into_a_trailing_user_message(role: str, roles: str
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
-def test_the_limit_of_malformed_answers_is_the_operators(limit: int) -> None:
+def test_malformed_answer_limit_is_configurable(limit: int) -> None:
     """`max_malformed`."""
     run = Run(max_malformed=limit)
     for _ in range(limit - 1):
@@ -306,7 +306,7 @@ def test_client_call_limit_is_reported_once_then_ends_the_turn(most: int) -> Non
     assert isinstance(ended, Finish) and f"'max_tool_calls' ({most})" in ended.text and ended.reason == "stop"
 
 
-def test_of_a_group_that_crosses_a_limit_of_the_client_the_first_calls_run() -> None:
+def test_client_limit_runs_only_the_first_calls_of_a_group() -> None:
     """As many as it allows; the model is told of the others, and its next call ends the turn."""
     run = Run(is_lowered=True, max_tool_calls=2)
     run.round(found("a"))
@@ -317,7 +317,7 @@ def test_of_a_group_that_crosses_a_limit_of_the_client_the_first_calls_run() -> 
     assert isinstance(run.called(found("e")), Finish)
 
 
-def test_beyond_a_limit_of_the_client_its_own_tools_are_called() -> None:
+def test_client_tools_are_callable_beyond_the_client_limit() -> None:
     """The limit is one of the gateway's tools; a call of one beside them is dropped."""
     run = Run(is_lowered=True, max_tool_calls=0)
     run.round(found())
@@ -325,14 +325,14 @@ def test_beyond_a_limit_of_the_client_its_own_tools_are_called() -> None:
     assert isinstance(ended, Finish) and (ended.text, ended.reason, len(ended.tool_calls)) == ("", "tool_calls", 1)
 
 
-def test_text_after_the_last_call_is_a_normal_end() -> None:
+def test_text_after_the_last_allowed_call_ends_normally() -> None:
     """The limit itself is no failure."""
     run = Run(max_tool_calls=1)
     run.round(found())
     assert run.loop.handle_answer("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
 
 
-def test_a_client_tool_after_the_last_call_is_the_clients() -> None:
+def test_client_tool_call_is_allowed_after_the_last_call() -> None:
     """It is none of ours."""
     run = Run(max_tool_calls=1)
     run.round(found())
@@ -352,7 +352,7 @@ def test_a_group_that_crosses_the_limit_is_refused_whole() -> None:
     refused("agent_iteration_limit", lambda: run.called(found("e")))
 
 
-def test_calls_that_were_refused_count() -> None:
+def test_refused_calls_count_toward_the_limit() -> None:
     """What the model asks for, executed or answered with an error."""
     run = Run(max_tool_calls=2)
     run.round(found("forbidden", i=1))
@@ -386,7 +386,7 @@ def test_third_identical_call_is_flagged_and_fifth_ends_the_run() -> None:
     assert "'look'" in error.message and "5 times" in error.message
 
 
-def test_another_call_in_between_starts_the_count_again() -> None:
+def test_different_call_resets_the_repetition_count() -> None:
     """Other arguments are another call, and so is another tool."""
     run = Run(max_tool_calls=100)
     for _ in range(10):
@@ -418,7 +418,7 @@ def test_text_answer_is_retried_once_when_a_call_is_required() -> None:
     assert run.loop.handle_answer("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
 
 
-def test_a_second_text_in_place_of_a_call_ends_the_run() -> None:
+def test_second_text_in_place_of_a_required_call_ends_the_run() -> None:
     """A cut one is the answer, as it was held back."""
     run = Run()
     run.loop.must_call = True

@@ -44,7 +44,7 @@ async def test_chat_machine_is_a_loop_that_judges_and_counts_calls() -> None:
 @pytest.mark.parametrize(
     ("wanted", "most", "is_lowered"), [(None, 10, False), (3, 3, True), (0, 0, True), (10, 10, True), (99, 10, False)]
 )
-async def test_a_request_lowers_the_limit_of_calls(wanted: int | None, most: int, is_lowered: bool) -> None:
+async def test_request_can_only_lower_the_tool_call_limit(wanted: int | None, most: int, is_lowered: bool) -> None:
     """And never raises it."""
     bench = Bench([])
     machine = await machine_of(bench, max_tool_calls=wanted)
@@ -54,7 +54,7 @@ async def test_a_request_lowers_the_limit_of_calls(wanted: int | None, most: int
 
 
 @pytest.mark.parametrize("given", ["call_1", "functions.look:0", "call_0123456789abcdef01234567"])
-async def test_a_call_that_is_shown_has_an_id_that_no_other_has(given: str) -> None:
+async def test_shown_call_gets_a_unique_id(given: str) -> None:
     """The model's own, if it is one; without a client that sees it the model's in any case."""
     bench = Bench([])
     found = CallGroup((FoundCall("look", {"x": 1}, terminate=False, id=given),))
@@ -68,7 +68,7 @@ async def test_a_call_that_is_shown_has_an_id_that_no_other_has(given: str) -> N
     await bench.close()
 
 
-async def test_a_workflow_is_a_script() -> None:
+async def test_workflow_run_uses_the_workflow_loop() -> None:
     """Its steps are filled with its parameters by the tool that they call."""
     bench = Bench([])
     use = workflow({"name": "a", "tool": "look", "with": {"x": "{{params.what}}"}}, what="a door")
@@ -79,7 +79,7 @@ async def test_a_workflow_is_a_script() -> None:
     await bench.close()
 
 
-async def test_each_verdict_is_counted() -> None:
+async def test_each_risk_verdict_is_counted() -> None:
     """By its basis; a doubted call by its rule as well."""
     bench = Bench([answer(call(x=1)), answer(f"For example:\n{call(x=2)}")])
     await bench.run()
@@ -97,7 +97,7 @@ async def test_workflow_calls_are_not_counted_as_doubted() -> None:
     assert not any("doubted_calls" in name for name, *_ in samples(bench.counters)), texts(told)
 
 
-async def test_a_client_of_functions_gets_one_call() -> None:
+async def test_legacy_functions_client_gets_one_call_per_turn() -> None:
     """It knows one at a time; the model is asked for the others in the next turn."""
     both = [{"index": i, "id": str(i), "function": {"name": "theirs", "arguments": "{}"}} for i in range(2)]
     chunk: Json = {"choices": [{"index": 0, "delta": {"tool_calls": both}, "finish_reason": None}]}

@@ -151,7 +151,7 @@ async def test_no_step_runs_twice_wherever_the_process_dies(at: int, written: bo
     await after.close()
 
 
-async def test_a_call_that_may_run_twice_does(tmp_path: Path) -> None:
+async def test_idempotent_call_is_repeated_after_a_crash(tmp_path: Path) -> None:
     """The tool says so: `idempotent`."""
     place, effects = str(tmp_path / "gateway.db"), Effects()
     effects.dies = Dying(place, at=NEVER, written=False)
@@ -193,7 +193,7 @@ async def test_resumed_run_returns_the_whole_answer(tmp_path: Path) -> None:
     await after.close()
 
 
-async def test_the_rest_of_a_group_runs_in_its_order(tmp_path: Path) -> None:
+async def test_remaining_calls_of_a_group_run_in_order_after_a_crash(tmp_path: Path) -> None:
     """Calls that were cleared are judged anew, with what the model said of their risk."""
     place, effects = str(tmp_path / "gateway.db"), Effects()
     first = Bench([group(call(x=1), call(x=2), call(x=3))], does=effects, store=Dying(place, at=3, written=False))
@@ -215,7 +215,7 @@ async def test_removed_tool_is_reported_to_the_model_on_resume(tmp_path: Path) -
     await after.close()
 
 
-async def test_a_run_that_waited_goes_on_in_the_request_that_decides() -> None:
+async def test_parked_run_continues_in_the_deciding_request() -> None:
     """Its answer is that request's; the next request has what was hidden in front of it."""
     bench = Bench([answer("First. ", call(risk_level="high", x=1)), answer("Done."), answer("You asked.")])
     question = texts(await bench.run(user="ann"))
@@ -272,7 +272,7 @@ async def test_a_run_without_its_clients_credential_waits_for_the_client() -> No
     await bench.close()
 
 
-async def test_time_that_is_spent_stays_spent() -> None:
+async def test_resumed_run_keeps_its_spent_time() -> None:
     """A restart gives a run no more of it."""
     bench = Bench([answer(call(x=1)), answer(call(risk_level="high", x=2)), answer("Done.")])
     bench.limits = replace(bench.limits, timeout_s=100.0)

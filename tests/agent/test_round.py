@@ -33,7 +33,7 @@ def deltas(told: list[Json]) -> list[Json]:
 # A turn that waits.
 
 
-async def test_a_turn_ends_with_the_question() -> None:
+async def test_turn_ends_with_the_approval_question() -> None:
     """Nothing ran; the text says exactly what would, and how to answer; the run is in the store."""
     bench = Bench([answer("I will look. ", risky())])
     told = await bench.run()
@@ -107,7 +107,7 @@ async def test_group_calls_share_a_question_and_one_rejection_ends_all() -> None
     await bench.close()
 
 
-async def test_a_group_goes_on_only_once_all_of_it_is_decided() -> None:
+async def test_call_group_continues_only_when_every_call_is_decided() -> None:
     """Nobody takes it up before."""
     bench = Bench([group(risky(1), risky(2)), answer("Both.")])
     await bench.run()
@@ -145,7 +145,7 @@ async def test_approvals_reject_refuses_the_call_without_pending_approval() -> N
 # A stream that is held.
 
 
-async def test_a_held_stream_goes_on_when_the_call_is_approved() -> None:
+async def test_held_stream_continues_when_its_call_is_approved() -> None:
     """The question is the beginning of the answer, with one event for programs; the rest comes in the same stream."""
     bench = Bench([answer(risky()), answer("Done.")])
     running = asyncio.create_task(bench.run(approvals="hold"))
@@ -158,7 +158,7 @@ async def test_a_held_stream_goes_on_when_the_call_is_approved() -> None:
     await bench.close()
 
 
-async def test_a_held_stream_becomes_a_turn() -> None:
+async def test_held_stream_ends_as_a_turn_after_its_wait() -> None:
     """After a while, with a word that it did: the question stands there already."""
     bench = Bench([answer(risky()), answer("Done.")], asks=settings(inline_wait_s=0.02))
     told = await bench.run(approvals="hold")
@@ -169,7 +169,7 @@ async def test_a_held_stream_becomes_a_turn() -> None:
     await bench.close()
 
 
-async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
+async def test_waiting_for_an_approval_costs_no_run_time() -> None:
     """The budget stands still meanwhile."""
     store = Counting(":memory:")
     bench = Bench([answer(risky()), answer("Done.")], store=store)

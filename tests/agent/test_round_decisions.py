@@ -19,7 +19,7 @@ from .rounds import RISKY, events_of, risky, until_asked
 # What an approval holds for.
 
 
-async def test_an_edited_call_runs_as_it_was_edited() -> None:
+async def test_edited_call_runs_with_the_edited_arguments() -> None:
     """And the model is told."""
     bench = Bench([answer(risky(1)), answer("Fine.")])
     await bench.run()
@@ -44,7 +44,7 @@ async def test_an_edit_that_does_not_fit_the_tool_is_refused() -> None:
     await bench.close()
 
 
-async def test_an_approval_does_not_hold_for_another_policy() -> None:
+async def test_approval_under_a_changed_policy_is_stale() -> None:
     """It is asked for anew, and the old one is of no use."""
     bench = Bench([answer(risky()), answer("Fine.")])
     await bench.run()
@@ -83,7 +83,7 @@ async def test_a_remembered_approval_clears_the_same_call_only() -> None:
     await bench.close()
 
 
-async def test_a_remembered_approval_clears_nothing_where_the_request_wants_a_person() -> None:
+async def test_remembered_approval_does_not_override_ask_before() -> None:
     """Each call of the tool asks, the same one again, too; others run."""
     bench = Bench([group(call(x=1), call("peek", x=1)), answer(call(x=1)), answer("never")])
     await bench.run(ask_first=("look",))
@@ -125,7 +125,7 @@ async def test_engine_doubt_overrides_assessor_and_requires_approval_in_order() 
     await bench.close()
 
 
-async def test_policy_may_refuse_without_asking() -> None:
+async def test_policy_can_refuse_a_call_without_asking() -> None:
     """`risk.default: deny`; it is in the audit log, though nothing ran."""
     bench = Bench([answer('{"tool": "look", "parameters": {"x": 1}, "terminate": false}'), answer("I see.")])
     bench.policy = Policy(trust_llm="always", default="deny")
@@ -167,7 +167,7 @@ async def _left_in_the_tool(bench: Bench, began: asyncio.Event, *, message: str 
 
 
 @pytest.mark.parametrize(("message", "state"), [(None, "interrupted"), ("stopping", "running")])
-async def test_a_tool_may_end_by_itself_when_its_client_leaves(message: str | None, state: RunState) -> None:
+async def test_tool_may_finish_within_its_grace_after_client_disconnect(message: str | None, state: RunState) -> None:
     """Within its grace; what it did is known. A process that stops leaves the run to the next one."""
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -188,7 +188,7 @@ async def test_a_tool_may_end_by_itself_when_its_client_leaves(message: str | No
     await bench.close()
 
 
-async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tool_stopped_after_its_grace_has_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped, and never run again by itself."""
     monkeypatch.setattr("gateway.agent.call_execution.TOOL_GRACE_S", 0.02)
     endless = Endless()

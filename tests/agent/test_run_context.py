@@ -8,7 +8,7 @@ from gateway.contracts.plugin import LoopLimits
 from tests.agent.agent_bench import BODY, CALLER, Bench
 
 
-async def test_the_parts_of_a_run_share_its_record_and_its_progress() -> None:
+async def test_run_context_parts_share_its_record_and_progress() -> None:
     bench = Bench([])
     await bench.agents()
     exchange = Exchange(id="run_1", body=BODY, caller=CALLER, chain="main", execution=Execution(budget_s=7.0))
@@ -18,7 +18,7 @@ async def test_the_parts_of_a_run_share_its_record_and_its_progress() -> None:
     assert run.record.progress()["spent_s"] == 0.0 and run.budget.left_s == 7.0  # the shorter of two limits
 
 
-async def test_a_call_has_its_own_loop_and_ends_at_a_rejection() -> None:
+async def test_direct_call_run_uses_the_call_loop_and_aborts_on_rejection() -> None:
     bench = Bench([])
     await bench.agents()
     job = Job(call={"tool": "look", "arguments": {}})

@@ -29,12 +29,12 @@ from gateway.telemetry.counters import ContextCounters
         (GatewayError("upstream_error", ""), "error"),
     ],
 )
-def test_each_end_has_a_word(error: GatewayError, outcome: str) -> None:
+def test_run_outcome_is_named_for_each_error(error: GatewayError, outcome: str) -> None:
     """Whatever is not about the run itself is an error."""
     assert get_run_outcome(error) == outcome
 
 
-def test_a_run_is_counted_with_its_calls() -> None:
+def test_run_metrics_count_each_finished_run_once() -> None:
     """An agent's; those of workflows have a metric of their own."""
     counters = ContextCounters()
     loop = Loop(
@@ -77,7 +77,7 @@ def test_trace_reports_whether_its_run_continues_elsewhere(
     assert (trace.outcome, trace.goes_on) == (outcome, goes_on)
 
 
-def test_an_answer_is_stored_with_its_facts() -> None:
+def test_stored_answer_contains_text_reason_and_usage() -> None:
     """Its text as one; the tokens as they are told."""
     usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}
     assert orjson.loads(stored_answer(Finish("", "length"), said=["a", "b"], usage=usage)) == {
@@ -89,7 +89,7 @@ def test_an_answer_is_stored_with_its_facts() -> None:
     }
 
 
-def test_a_turn_ends_with_its_question_the_end_of_its_run_and_its_tokens() -> None:
+def test_last_chunks_carry_question_run_end_and_usage() -> None:
     """Each where the client gets it; facts of the turn stand beside those of the tokens."""
     run = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
     usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}

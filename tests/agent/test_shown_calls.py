@@ -46,7 +46,7 @@ def running(name: str, *tools: str) -> Managed:
 # Calls.
 
 
-async def test_calls_are_events_between_the_texts() -> None:
+async def test_shown_calls_are_events_between_the_texts() -> None:
     """First the tools that there are, then each call with its arguments and its result, as the model gets them."""
     bench = Bench([answer("Let me see. ", call(x=1)), answer("It is fine.")])
     told = await bench.run(shows_calls=True)
@@ -67,7 +67,7 @@ async def test_calls_are_events_between_the_texts() -> None:
     await bench.close()
 
 
-async def test_tools_of_services_name_their_service() -> None:
+async def test_shown_calls_of_mcp_tools_name_their_service() -> None:
     """In the list and in each call; the model is offered them."""
     services = (ConfiguredSource(running("time", "now")),)
     bench = Bench([answer(call("time__now")), answer("Noon.")], further=lambda: services)
@@ -78,7 +78,7 @@ async def test_tools_of_services_name_their_service() -> None:
     await bench.close()
 
 
-async def test_calls_that_never_begin_have_their_result() -> None:
+async def test_shown_calls_that_never_start_report_their_result() -> None:
     """Unknown tools, wrong arguments, what policy or the tool refuses."""
     asked = group(call("nope"), call("look", x=1), call("peek", x=2))
     bench = Bench([asked, answer("I see.")], rules={"look": "deny"}, refuses=lambda _: "never")
@@ -91,7 +91,7 @@ async def test_calls_that_never_begin_have_their_result() -> None:
     await bench.close()
 
 
-async def test_a_failed_call_is_not_ok() -> None:
+async def test_shown_failed_call_is_reported_as_not_ok() -> None:
     """Its result is what the model gets."""
 
     async def fails(_asked: ToolCall) -> ToolResult:
@@ -103,7 +103,7 @@ async def test_a_failed_call_is_not_ok() -> None:
     await bench.close()
 
 
-async def test_other_clients_get_no_arguments_and_no_results() -> None:
+async def test_progress_events_omit_arguments_and_results() -> None:
     """Progress events stay as they are; without them there are none."""
     for events_wanted in (True, False):
         bench = Bench([answer(call(x=1)), answer("Done.")])
@@ -117,7 +117,7 @@ async def test_other_clients_get_no_arguments_and_no_results() -> None:
 # Questions.
 
 
-async def test_a_turn_ends_with_the_question_as_an_event() -> None:
+async def test_turn_with_shown_calls_ends_with_an_approval_event() -> None:
     """Nothing of it is text; the facts beside the answer are as ever."""
     bench = Bench([answer("I will look. ", risky())])
     told = await bench.run(shows_calls=True)
@@ -148,7 +148,7 @@ async def test_deciding_request_gets_only_the_subsequent_call_events() -> None:
     await bench.close()
 
 
-async def test_a_run_that_goes_on_after_that_tells_its_own_turn_only(tmp_path: Path) -> None:
+async def test_resumed_run_reports_only_calls_of_its_own_turn(tmp_path: Path) -> None:
     """In another process: the calls behind the question, and the text behind it."""
     place = str(tmp_path / "gateway.db")
     first = Bench([group(call(x=1), risky(2))], store=SqliteStore(place))
@@ -167,7 +167,7 @@ async def test_a_run_that_goes_on_after_that_tells_its_own_turn_only(tmp_path: P
     await third.close()
 
 
-async def test_a_run_that_goes_on_tells_its_calls_again(tmp_path: Path) -> None:
+async def test_resumed_run_reports_its_shown_calls_again(tmp_path: Path) -> None:
     """With the text so far, which is not said again; those without a result are none yet."""
     place = str(tmp_path / "gateway.db")
     first = Bench([answer("Let me see. ", f"[{call(x=1)}, {call('peek', x=2)}]")], store=Dying(place, at=3))
@@ -183,7 +183,7 @@ async def test_a_run_that_goes_on_tells_its_calls_again(tmp_path: Path) -> None:
     await after.close()
 
 
-async def test_a_held_answer_gets_the_question_as_an_event() -> None:
+async def test_held_stream_reports_the_approval_as_an_event() -> None:
     """Its outcome, and then the call with the arguments that the person changed."""
     bench = Bench([answer(risky()), answer("Done.")])
     running_ = asyncio.create_task(bench.run(shows_calls=True, approvals="hold"))
@@ -203,7 +203,7 @@ async def test_a_held_answer_gets_the_question_as_an_event() -> None:
     await bench.close()
 
 
-async def test_a_held_question_comes_once() -> None:
+async def test_held_approval_event_is_sent_once() -> None:
     """Also where nobody decides in time."""
     bench = Bench([answer(risky())], asks=settings(inline_wait_s=0.02))
     told = await bench.run(shows_calls=True, approvals="hold")
@@ -221,7 +221,7 @@ async def test_approvals_reject_names_the_refused_call_in_text() -> None:
 
 
 @pytest.mark.parametrize("on_reject", ["abort", "continue"])
-async def test_a_rejected_call(on_reject: str) -> None:
+async def test_shown_rejected_call_reports_its_result(on_reject: str) -> None:
     """Its result goes to model and client, whatever a rejection does to other runs."""
     bench = Bench([answer(risky()), answer("I see.")], asks=settings(on_reject=on_reject))  # type: ignore[arg-type]
     await bench.run(shows_calls=True)
@@ -233,7 +233,7 @@ async def test_a_rejected_call(on_reject: str) -> None:
     await bench.close()
 
 
-async def test_a_call_that_another_run_waits_with_has_its_approval() -> None:
+async def test_shown_call_of_another_waiting_run_reports_its_approval() -> None:
     """The event is about that run, whose call it is."""
     bench = Bench([answer(risky()), answer(risky())])
     await bench.run(shows_calls=True, conversation="c1")
@@ -249,7 +249,7 @@ async def test_a_call_that_another_run_waits_with_has_its_approval() -> None:
 # What strangers wrote, and what is hidden.
 
 
-async def test_nothing_is_hidden_of_calls_that_are_shown() -> None:
+async def test_run_with_shown_calls_stores_no_hidden_turn() -> None:
     """Their client brings them itself."""
     bench = Bench([answer(call(x=1)), answer("Done."), answer("Again.")])
     await bench.run(shows_calls=True)

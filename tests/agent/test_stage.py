@@ -62,7 +62,7 @@ def results(bench: Bench, index: int = -1) -> list[str]:
     ("fails_at", "ran", "status"),
     [(1, [], 507), (2, [0, 1], None), (3, [0], 422), (4, [0, 1], None), (5, [0, 1], None)],
 )
-async def test_a_line_that_cannot_be_written(fails_at: int, ran: list[object], status: int | None) -> None:
+async def test_unwritable_run_record_prevents_the_call(fails_at: int, ran: list[object], status: int | None) -> None:
     """Before a call: it does not run, and the run ends. Behind one: the run goes on, and the next line brings it."""
     bench = Bench([answer(call(x=0)), answer(call(x=1)), answer("Done.")], store=Failing(fails_at=[fails_at]))
     if status is None:
@@ -94,7 +94,7 @@ async def test_unstorable_approval_question_fails_without_being_shown() -> None:
     await bench.close()
 
 
-async def test_a_run_that_cannot_be_read_does_nothing() -> None:
+async def test_unreadable_run_runs_nothing_until_the_store_recovers() -> None:
     """Whoever comes after its lease tries again."""
     bench = Bench([answer(risky()), answer("Done.")], store=Failing())
     await bench.run()
@@ -124,7 +124,7 @@ async def test_ask_before_intent_requires_approval_throughout_its_conversation()
     await bench.close()
 
 
-async def test_without_a_conversation_it_holds_for_this_run() -> None:
+async def test_ask_before_without_a_conversation_applies_to_the_run() -> None:
     """Wherever the run goes on."""
     bench = Bench([answer(call(x=1)), answer(call(x=2)), answer("never")])
     assert "x: 1" in texts(await bench.run(intent=ASK))
@@ -155,7 +155,7 @@ async def test_store_failure_never_bypasses_an_ask_before_setting() -> None:
 # Groups.
 
 
-async def test_a_long_group_of_all_kinds_runs_in_its_order() -> None:
+async def test_mixed_call_group_runs_and_reports_in_order() -> None:
     """Each call has its result, and the model gets them in the order in which it asked."""
     calls = [call(x=0), risky(1), call("lok", x=2), call(x=3), risky(4), call("look", y=5, x=5), risky(6), call(x=7)]
     bench = Bench([group(*calls), answer("Done.")], asks=settings(on_reject="continue"))
@@ -182,7 +182,7 @@ async def test_a_long_group_of_all_kinds_runs_in_its_order() -> None:
     await bench.close()
 
 
-async def test_a_group_that_waits_twice_runs_nothing_twice() -> None:
+async def test_call_group_with_several_approvals_runs_each_call_once() -> None:
     """`continue`: what is approved runs when its turn comes, and the run waits again for the next."""
     bench = Bench([group(risky(0), risky(1), risky(2)), answer("Done.")])
     await bench.run()
@@ -193,7 +193,7 @@ async def test_a_group_that_waits_twice_runs_nothing_twice() -> None:
     await bench.close()
 
 
-async def test_the_last_word_of_a_tool_ends_a_run_that_goes_on() -> None:
+async def test_terminating_tool_ends_a_resumed_run() -> None:
     """`terminate`: in another process as in this one; the answer is the whole result."""
     bench = Bench([group(call(x=0), risky(1, terminate=True))])
     await bench.run()
@@ -247,7 +247,7 @@ async def test_client_calls_are_returned_after_gateway_calls_are_approved() -> N
     await bench.close()
 
 
-async def test_a_native_call_waits_and_goes_on_under_its_own_id() -> None:
+async def test_native_call_keeps_its_id_after_approval() -> None:
     """`tool_format: native`: the model's id stands in what it reads of the call."""
     function = {"name": "look", "arguments": '{"x": 1, "risk_level": "high"}'}
     native = {"index": 0, "id": "their_7", "type": "function", "function": function}

@@ -35,7 +35,7 @@ class Dying(SqliteStore):
         await super().write(change)
 
 
-async def test_a_turn_behind_a_question_shows_its_own_calls_after_a_crash(tmp_path: Path) -> None:
+async def test_resumed_run_shows_only_calls_after_its_question(tmp_path: Path) -> None:
     """Its client has those before the question, in an earlier answer."""
     place = str(tmp_path / "gateway.db")
     first = Bench([answer("First. ", call(x=1)), answer(risky(2))], store=SqliteStore(place))
@@ -79,7 +79,7 @@ async def test_run_with_untrusted_content_stays_tainted_in_another_process(tmp_p
     await after.close()
 
 
-async def test_a_call_that_policy_came_to_refuse_is_never_run(tmp_path: Path) -> None:
+async def test_call_refused_by_changed_policy_never_runs(tmp_path: Path) -> None:
     """However often the run is taken up again."""
     place = str(tmp_path / "gateway.db")
     bench = Bench([group(call(x=1), call(x=2), call("peek", x=3))], store=Dying(place, at=3))
@@ -187,7 +187,7 @@ async def test_unread_reply_starts_no_run() -> None:
     await bench.close()
 
 
-async def test_another_callers_run_is_another_conversation() -> None:
+async def test_other_caller_sees_no_hidden_turns() -> None:
     """The same words from another key get nothing of what was hidden."""
     bench = Bench([answer(call(x=1)), answer("Done."), answer("Hm.")])
     await bench.run()

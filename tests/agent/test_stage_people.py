@@ -14,7 +14,7 @@ from .rounds import until_asked
 from .staging import risky, xs
 
 
-async def test_many_decisions_on_a_held_stream_are_one() -> None:
+async def test_concurrent_decisions_on_a_held_stream_count_once() -> None:
     """A hundred at once, for and against: the call runs once or not at all, and the stream says which."""
     bench = Bench([answer(risky()), answer("Done.")])
     running = asyncio.create_task(bench.run(approvals="hold"))
@@ -35,7 +35,7 @@ async def test_many_decisions_on_a_held_stream_are_one() -> None:
     await bench.close()
 
 
-async def test_an_approval_that_expires_while_a_stream_is_held_ends_it() -> None:
+async def test_approval_expiry_ends_a_held_stream() -> None:
     """With a text, and nothing ran."""
     bench = Bench([answer(risky())])
     running = asyncio.create_task(bench.run(approvals="hold"))
@@ -47,7 +47,7 @@ async def test_an_approval_that_expires_while_a_stream_is_held_ends_it() -> None
     await bench.close()
 
 
-async def test_a_run_that_is_cancelled_while_its_stream_is_held_says_so() -> None:
+async def test_run_cancelled_during_a_held_stream_reports_the_cancellation() -> None:
     """The client gets an answer, not a failure; the run stays cancelled."""
     bench = Bench([answer(risky())])
     running = asyncio.create_task(bench.run(approvals="hold"))
@@ -62,7 +62,7 @@ async def test_a_run_that_is_cancelled_while_its_stream_is_held_says_so() -> Non
     await bench.close()
 
 
-async def test_a_client_that_leaves_with_a_question_leaves_it_open() -> None:
+async def test_client_disconnect_leaves_the_approval_pending() -> None:
     """Wherever it stopped reading: the question can be answered later."""
     bench = Bench([answer(risky()), answer("Done.")])
     reply = await bench.reply(approvals="hold")

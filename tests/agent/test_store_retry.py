@@ -90,7 +90,7 @@ async def decided(store: Failing, *calls: str) -> Bench:
 
 @pytest.mark.parametrize("error", [full, uncertain])
 @pytest.mark.parametrize("times", [1, 3])
-async def test_an_approved_call_waits_for_the_store(error: Error, times: int) -> None:
+async def test_approved_call_waits_for_a_failing_store_and_runs_once(error: Error, times: int) -> None:
     """Its line cannot be written: it does not run, nor is it refused; it runs once, as soon as that works."""
     store = Failing(error=error)
     bench = await decided(store, risky())
@@ -140,7 +140,7 @@ def failing_at(store: Failing, number: int) -> None:
 
 
 @pytest.mark.parametrize("fails_at", range(1, 12))
-async def test_a_group_waits_wherever_the_store_fails(fails_at: int) -> None:
+async def test_call_group_runs_once_when_the_store_fails_anywhere(fails_at: int) -> None:
     """An everyday call between two approved ones: each runs once, in order, and none is run or told twice."""
     store = Failing()
     bench = await decided(store, risky(1), call(x=2), risky(3))
@@ -155,7 +155,7 @@ async def test_a_group_waits_wherever_the_store_fails(fails_at: int) -> None:
 
 
 @pytest.mark.parametrize("fails_at", range(1, 8))
-async def test_an_edited_call_stays_the_edited_one(fails_at: int) -> None:
+async def test_edited_call_keeps_its_edit_when_the_store_fails(fails_at: int) -> None:
     """Wherever the store fails: never the call that the model asked for."""
     store = Failing()
     bench = Bench([answer(risky(1)), answer("Done.")], store=store)
@@ -169,7 +169,7 @@ async def test_an_edited_call_stays_the_edited_one(fails_at: int) -> None:
 
 
 @pytest.mark.parametrize("fails_at", range(1, 8))
-async def test_a_rejected_call_stays_rejected(fails_at: int) -> None:
+async def test_rejected_call_stays_rejected_when_the_store_fails(fails_at: int) -> None:
     """`on_reject: continue`: the other one of the group runs, and the model reads what was said, once each."""
     store = Failing()
     bench = Bench([group(risky(1), risky(2)), answer("Then not.")], store=store, asks=settings(on_reject="continue"))
@@ -185,7 +185,7 @@ async def test_a_rejected_call_stays_rejected(fails_at: int) -> None:
 
 
 @pytest.mark.parametrize("fails_at", [2, 3])
-async def test_a_held_stream_waits_wherever_the_store_fails(fails_at: int) -> None:
+async def test_held_stream_continues_when_the_store_fails_anywhere(fails_at: int) -> None:
     """Behind its question: the same stream brings the answer, and the call runs once."""
     store = Failing()
     bench = Bench([answer(risky()), answer("Done.")], store=store)
@@ -199,7 +199,7 @@ async def test_a_held_stream_waits_wherever_the_store_fails(fails_at: int) -> No
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 4, 5, 6])
-async def test_a_workflow_waits_wherever_the_store_fails(fails_at: int) -> None:
+async def test_workflow_runs_each_step_once_when_the_store_fails(fails_at: int) -> None:
     """Two steps that each ask: both run once, in order. (The third line asks about a call that nobody knows yet.)"""
     store = Failing()
     steps = [{"name": name, "tool": "look", "with": {"x": name}} for name in ("a", "b")]
@@ -215,7 +215,7 @@ async def test_a_workflow_waits_wherever_the_store_fails(fails_at: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_approvals_that_cannot_be_read_are_waited_for(times: int) -> None:
+async def test_unreadable_approvals_are_retried(times: int) -> None:
     """Nobody takes a question for unanswered because the store did not answer."""
     store = Failing()
     bench = await decided(store, risky(1), risky(2))
@@ -224,7 +224,7 @@ async def test_approvals_that_cannot_be_read_are_waited_for(times: int) -> None:
     await bench.close()
 
 
-async def test_a_question_that_is_on_record_does_not_end_with_the_store() -> None:
+async def test_recorded_question_survives_a_failed_park() -> None:
     """The turn could not be parked: it is, as soon as that works, and the same question is asked."""
     store = Failing()
     bench = Bench([answer(risky()), answer("Done.")], store=store)
@@ -256,7 +256,7 @@ async def test_policy_change_during_store_failure_requires_a_new_approval() -> N
 
 
 @pytest.mark.parametrize("on_wait", ["full", "unreadable"])
-async def test_a_store_that_stays_away_ends_no_run(on_wait: str) -> None:
+async def test_run_survives_a_persistent_store_failure(on_wait: str) -> None:
     """After a while the client is told that the run waits; whoever can write takes it up, and the call runs."""
     store = Failing()
     bench = await decided(store, risky())
@@ -277,7 +277,7 @@ async def test_a_store_that_stays_away_ends_no_run(on_wait: str) -> None:
     await bench.close()
 
 
-async def test_a_lease_that_cannot_be_confirmed_runs_nothing() -> None:
+async def test_unconfirmed_lease_withdraws_the_start_of_a_call() -> None:
     """The line is written, but so late that the run may be somebody else's: the start is withdrawn, and tried again."""
     clock = ManualClock()
 

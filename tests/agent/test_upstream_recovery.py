@@ -26,7 +26,7 @@ def test_retry_pauses_grow_and_are_limited_in_number(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["upstream_refused", "upstream_rejected", "agent_timeout", "store_full"])
-def test_what_does_not_pass_is_not_tried_again(code: str) -> None:
+def test_permanent_upstream_errors_are_not_retried(code: str) -> None:
     """Whatever is said of a time."""
     assert pause_s(GatewayError(code, "", retry_after_s=1), tries=0, left_s=100) is None
 
@@ -42,7 +42,9 @@ def test_what_does_not_pass_is_not_tried_again(code: str) -> None:
         ("agent_timeout", 1, False, False),
     ],
 )
-def test_which_runs_go_on_later(code: str, rounds: int, resumable: bool, *, is_open: bool) -> None:
+def test_resumable_runs_have_effects_and_a_recoverable_error(
+    code: str, rounds: int, resumable: bool, *, is_open: bool
+) -> None:
     """Those that have done something, and whose upstream may be mended."""
     found: list[tuple[str, list[int], Json]] = [("", [0], {})] * rounds
     progress = RunProgress(TurnUsage(), rounds=found, is_open=is_open)

@@ -72,7 +72,7 @@ def again(run: WorkflowLoop) -> WorkflowLoop:
     return other
 
 
-def test_steps_run_in_order_and_the_last_result_is_that_of_the_workflow() -> None:
+def test_workflow_steps_run_in_order_and_return_the_last_result() -> None:
     """A tool, the model, a text; each sees the parameters and the results before it."""
     run = script(ROWS, SAID, REPORT, n=3, title="Numbers")
     first = run.begin()
@@ -85,13 +85,13 @@ def test_steps_run_in_order_and_the_last_result_is_that_of_the_workflow() -> Non
     assert (run.asked, run.hidden, run.client_tools, run.content) == (1, [], frozenset(), "")
 
 
-def test_a_text_alone_is_done_at_once() -> None:
+def test_workflow_of_text_steps_finishes_immediately() -> None:
     """And so are several."""
     texts = ({"name": "a", "prompt": "<{{params.x}}>"}, {"name": "b", "prompt": "{{steps.a}}{{steps.a}}"})
     assert script(*texts, x="y").begin() == Finish("<y><y>", "stop")
 
 
-def test_the_model_gets_one_user_message() -> None:
+def test_workflow_model_step_receives_one_user_message() -> None:
     """Nothing of the steps before, and nothing of the client's conversation."""
     run = script(ROWS, {"name": "alone", "model": "Say hi."}, SAID, n=1)
     assert run.messages == ()
@@ -100,7 +100,7 @@ def test_the_model_gets_one_user_message() -> None:
     assert said(run, asked, "hi") == AskAction(({"role": "user", "content": "What of secret rows?"},))
 
 
-def test_the_model_gets_no_tools() -> None:
+def test_workflow_model_step_receives_no_tools() -> None:
     """Whatever the request said that began the run; its other fields hold."""
     run = script({"name": "a", "model": "Say {{params.x}}."}, x="hi")
     body = {"model": "m", "temperature": 0, "messages": [], "tools": [{}], "tool_choice": "auto"}
@@ -112,7 +112,7 @@ def test_the_model_gets_no_tools() -> None:
 @pytest.mark.parametrize(
     "outcome", [Prose(), MalformedCall("cut"), CallGroup((FoundCall("execute_sql", {"sql": "DROP TABLE t"}, True),))]
 )
-def test_an_answer_that_looks_like_a_call_is_text(outcome: Any) -> None:
+def test_workflow_answer_resembling_a_call_is_text(outcome: Any) -> None:
     """Nobody offered the model a tool, and what it says runs nowhere."""
     text = '{"tool": "execute_sql", "parameters": {"sql": "DROP TABLE t"}, "terminate": true}'
     run = script({"name": "a", "model": "x"}, {"name": "b", "prompt": "It said: {{steps.a}}"})
@@ -138,14 +138,14 @@ def test_last_model_step_passes_on_its_finish_reason(outcome: str | None, reason
     assert said(run, run.begin(), "hi", finish_reason=outcome) == Finish("y", "stop")
 
 
-def test_a_tool_at_the_end_tells_its_whole_result() -> None:
+def test_workflow_ending_in_a_tool_returns_its_whole_result() -> None:
     """Also where a model would have been shown less."""
     run = script({"name": "a", "tool": "t"})
     assert ran(run, run.begin(), "x" * 100_000) == Finish("x" * 100_000, "stop")
 
 
 @pytest.mark.parametrize("brought", ["{{params.n}}", "{{steps.rows}}", "{% x %}", "${HOME}", "{0.__class__}"])
-def test_what_steps_bring_is_not_read_again(brought: str) -> None:
+def test_workflow_values_are_not_expanded_again(brought: str) -> None:
     """Neither what a user gave nor what a tool or a model said (T32)."""
     run = script(
         ROWS, SAID, {"name": "end", "tool": "t", "with": {"a": "{{steps.said}}", "b": "{{params.n}}"}}, n=brought
@@ -176,7 +176,7 @@ def test_a_step_that_is_refused_ends_the_workflow() -> None:
     assert "'a': Not run: refused by policy. No." in failed(lambda: ran(run, run.begin(), ""))
 
 
-def test_a_risky_step_is_planned_as_one() -> None:
+def test_risky_workflow_step_is_planned_for_approval() -> None:
     """It needs a person, and runs with what the person made of it."""
     run = script({"name": "a", "tool": "risky"}, {"name": "b", "prompt": "{{steps.a}}"})
     action = run.begin()
@@ -184,7 +184,7 @@ def test_a_risky_step_is_planned_as_one() -> None:
     assert ran(run, action, "done") == Finish("done", "stop")
 
 
-def test_a_long_result_is_cut_for_a_model_and_says_so() -> None:
+def test_long_step_result_is_truncated_with_a_note_for_the_model() -> None:
     """With how much is missing."""
     run = script(ROWS, SAID, n=1)
     asked = ran(run, run.begin(), "x" * (RESULT_CHARS + 5))
@@ -203,7 +203,7 @@ def test_truncated_result_is_refused_as_a_call_argument(through: tuple[Json, ...
 
 
 @pytest.mark.parametrize("kind", ["prompt", "model", "tool"])
-def test_what_comes_of_references_has_a_limit(kind: str) -> None:
+def test_expanded_workflow_references_have_a_size_limit(kind: str) -> None:
     """Memory is bounded, whatever parameters and results are."""
     text = "{{params.x}}" * 20
     step = {"name": "a", "tool": "t", "with": {"x": text}} if kind == "tool" else {"name": "a", kind: text}
@@ -211,7 +211,7 @@ def test_what_comes_of_references_has_a_limit(kind: str) -> None:
     assert "'a': what its references bring in is too long" in failed(run.begin)
 
 
-def test_only_results_that_are_needed_are_kept() -> None:
+def test_workflow_snapshot_keeps_only_results_still_needed() -> None:
     """The record of a run is small."""
     run = script(
         ROWS, {"name": "b", "model": "x"}, {"name": "c", "model": "y"}, {"name": "d", "prompt": "{{steps.b}}"}, n=1
@@ -221,7 +221,7 @@ def test_only_results_that_are_needed_are_kept() -> None:
     assert run.snapshot() == {"number": 2, "results": {"b": "kept"}, "cut": []}
 
 
-def test_a_run_goes_on_from_its_record() -> None:
+def test_workflow_resumes_from_its_snapshot_at_every_step() -> None:
     """At every point, with the results so far; steps that are on record are not repeated."""
     run = script(ROWS, SAID, {"name": "save", "tool": "write", "with": {"text": "{{steps.said}}"}}, n=1, title="T")
     other = again(run)
@@ -245,7 +245,7 @@ def test_truncated_result_is_still_refused_after_a_restart() -> None:
     assert "'save'" in failed(lambda: said(other, action, "hi"))
 
 
-def test_what_a_step_ends_with_says_so() -> None:
+def test_workflow_error_names_its_step() -> None:
     """A failure of the model or of the clock names step and workflow, and is otherwise what it was."""
     run = script(ROWS, SAID, n=3)
     ran(run, run.begin(), "3")
@@ -265,7 +265,7 @@ def test_workflow_failure_is_not_wrapped_with_its_step_again() -> None:
 
 
 @pytest.mark.parametrize("finish_reason", ["length", "content_filter"])
-def test_half_an_answer_goes_to_no_tool(finish_reason: str) -> None:
+def test_truncated_model_answer_is_not_passed_to_a_tool(finish_reason: str) -> None:
     """Of which the model itself said that it is cut; a later text may have it, and the last one is told as it is."""
     first: Json = {"name": "said", "model": "Hi"}
     run = script(first, {"name": "put", "tool": "execute_sql", "with": {"sql": "{{steps.said}}"}})

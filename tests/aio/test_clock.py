@@ -9,7 +9,7 @@ from gateway.aio.clock import STILL_S, Beats, SystemClock, until_set, wait_until
 from gateway.testing.clock import ManualClock
 
 
-def test_it_tells_both_times() -> None:
+def test_system_clock_returns_unix_and_monotonic_time() -> None:
     """Unix time, and one that never goes back."""
     clock = SystemClock()
     before = (time.monotonic(), time.time())
@@ -17,7 +17,7 @@ def test_it_tells_both_times() -> None:
     assert before[1] <= clock.time() <= time.time()
 
 
-async def test_a_wait_ends_with_the_event_or_the_time() -> None:
+async def test_until_set_reports_the_event_or_the_timeout() -> None:
     """And says which came first."""
     event = asyncio.Event()
     assert await until_set(event, 0.0) is False
@@ -27,7 +27,7 @@ async def test_a_wait_ends_with_the_event_or_the_time() -> None:
     assert await waits is True
 
 
-async def test_a_wait_that_is_cancelled_ends_so() -> None:
+async def test_cancelled_wait_raises_even_if_its_event_is_set() -> None:
     """Also while its event is set at the same moment: `asyncio.wait_for` would return."""
     event = asyncio.Event()
     waits = asyncio.create_task(until_set(event, 3600.0))
@@ -38,7 +38,7 @@ async def test_a_wait_that_is_cancelled_ends_so() -> None:
         await waits
 
 
-async def test_the_end_of_a_task_is_waited_for_through_cancellations() -> None:
+async def test_wait_until_done_continues_through_cancellations() -> None:
     """Any number of them; an error of the task is left to who reads its result."""
     goes_on = asyncio.Event()
 

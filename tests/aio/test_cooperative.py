@@ -17,11 +17,11 @@ def counted(most: int) -> Work[int]:
     return total
 
 
-def test_short_work_is_done_at_once() -> None:
+def test_short_work_returns_its_result_at_once() -> None:
     assert at_once(counted(4)) == 6
 
 
-async def test_others_go_on_beside_long_work() -> None:
+async def test_long_work_yields_to_other_tasks() -> None:
     """The work ends only once somebody else has had a turn, however fast the machine is."""
     turns = 0
 
@@ -42,7 +42,7 @@ async def test_others_go_on_beside_long_work() -> None:
 
 
 @pytest.mark.parametrize(("size", "is_here"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
-async def test_work_on_a_large_body_leaves_the_event_loop_to_others(size: int, *, is_here: bool) -> None:
+async def test_work_on_a_large_body_runs_in_another_thread(size: int, *, is_here: bool) -> None:
     """On a small one it is done at once; errors come back in both."""
     content = b"x" * size
     assert (await aside(threading.get_ident, content=content) == threading.get_ident()) is is_here

@@ -8,7 +8,7 @@ from gateways import until
 from gateway.aio.supervise import supervise
 
 
-async def test_work_begins_again_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_supervised_work_restarts_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """Each error is logged; it is over when it returns."""
     begun = 0
 
@@ -23,7 +23,7 @@ async def test_work_begins_again_after_an_error(caplog: pytest.LogCaptureFixture
     assert caplog.text.count("LookupError: nobody has thought of this") == 2
 
 
-async def test_work_ends_when_it_is_cancelled() -> None:
+async def test_supervised_work_ends_when_cancelled() -> None:
     begun = asyncio.Event()
 
     async def goes_on() -> None:

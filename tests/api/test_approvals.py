@@ -32,7 +32,7 @@ def group(*ids: str) -> object:
     )
 
 
-async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
+async def test_approval_list_shows_pending_calls_with_all_fields() -> None:
     """Oldest first: the call, why it was held, its hash, until when."""
     async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=90.0, conversation="c2")) as desk:
         status, listed = await desk.get("/context/approvals?status=pending")
@@ -85,7 +85,7 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
         ("?order=urgency&status=pending", ["ap_1"]),
     ],
 )
-async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
+async def test_approval_list_is_filtered_by_its_query(query: str, found: list[str]) -> None:
     """By state, conversation, run, and to so many."""
     async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=110.0, conversation="c2")) as desk:
         await desk.office.store.rule(write("ap_2"))
@@ -125,7 +125,9 @@ async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
         ("POST", BATCH, {**APPROVE, "approvals": [{"id": "ap_1", "x": 1}]}, "unknown_field"),
     ],
 )
-async def test_what_is_not_understood_is_refused(method: str, path: str, body: object, told: str) -> None:
+async def test_invalid_approval_request_is_refused_and_decides_nothing(
+    method: str, path: str, body: object, told: str
+) -> None:
     """With the name of what is wrong, and nothing is decided."""
     async with opened() as desk:
         answer = await desk.ask(method, path, body)
@@ -138,7 +140,7 @@ async def test_what_is_not_understood_is_refused(method: str, path: str, body: o
     "body",
     [b'{"decision": "reject", "decision": "approve"}', b'{"decision": "approve"', b"\xff", b"[" * 5000, b""],
 )
-async def test_a_body_with_two_readings_is_none(body: bytes) -> None:
+async def test_malformed_decision_body_is_refused_and_decides_nothing(body: bytes) -> None:
     """A key twice, half an object, no UTF-8: nothing is decided."""
     async with opened() as desk:
         headers = {"X-Gateway-Key": "boss"}
@@ -147,7 +149,7 @@ async def test_a_body_with_two_readings_is_none(body: bytes) -> None:
         assert (await desk.get(ONE))[1]["state"] == "pending"
 
 
-async def test_a_decision_is_written_and_the_run_goes_on() -> None:
+async def test_decision_is_audited_and_resumes_the_run() -> None:
     """Approved by whom, when, by which way; the audit log has it."""
     async with opened() as desk:
         status, view = await desk.post(ONE, {**APPROVE, "sha256": "a" * 64, "reason": "fine", "remember": "run"})
@@ -161,7 +163,7 @@ async def test_a_decision_is_written_and_the_run_goes_on() -> None:
         ]
 
 
-async def test_a_run_that_does_not_go_on_yet_takes_nothing_back() -> None:
+async def test_decision_stands_when_its_run_cannot_resume_yet() -> None:
     """The decision is made; whoever looks after runs takes it up later."""
     async with opened() as desk:
         desk.office.resumes = False
@@ -204,7 +206,7 @@ async def test_approval_views_require_scope_and_the_same_tenant(key: str, status
             assert listed[0] == status
 
 
-async def test_another_hash_decides_nothing() -> None:
+async def test_decision_with_another_call_hash_is_refused() -> None:
     """A hash of other arguments (A2)."""
     async with opened() as desk:
         assert code_of(await desk.post(ONE, {**APPROVE, "sha256": "f" * 64})) == (409, "approval_stale")
@@ -223,7 +225,7 @@ async def test_changed_tool_makes_the_approval_stale_and_replaces_it() -> None:
         assert (await desk.post(f"/context/approvals/{fresh['id']}", APPROVE))[0] == 200
 
 
-async def test_the_same_decision_again_is_answered_alike() -> None:
+async def test_repeated_decision_returns_the_same_answer() -> None:
     """Also when its call has run since; the other decision is a conflict (A3)."""
     async with opened() as desk:
         first = await desk.post(ONE, APPROVE)
@@ -237,7 +239,7 @@ async def test_the_same_decision_again_is_answered_alike() -> None:
         assert (await desk.get(ONE))[1]["state"] == "done"
 
 
-async def test_a_hundred_decide_at_once() -> None:
+async def test_concurrent_decisions_are_recorded_once() -> None:
     """Each is told the same, and it was decided once; of two who disagree one is told so (A3)."""
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
         answers = await asyncio.gather(*(desk.post(ONE, APPROVE) for _ in range(100)))
@@ -248,7 +250,7 @@ async def test_a_hundred_decide_at_once() -> None:
         assert sorted(status for status, _ in two) == [200, 409]
 
 
-async def test_too_late() -> None:
+async def test_late_decision_is_refused_and_runs_nothing() -> None:
     """After the expiry, after the run was cancelled, after a rejection: nothing runs (A6)."""
     async with opened(
         parked(), parked("run_2", approval_id="ap_2"), parked("run_3", approval_id="ap_3", expires_s=300.0)
@@ -270,7 +272,7 @@ async def test_approval_past_its_deadline_is_shown_as_expired() -> None:
         assert (await desk.get(ONE))[1]["state"] == "expired"
 
 
-async def test_edited_arguments() -> None:
+async def test_edited_arguments_are_checked_by_the_gate_and_audited() -> None:
     """They are shown beside the model's, unless the gate refuses them."""
     async with opened() as desk:
         desk.office.judges.refuses = True
@@ -283,7 +285,7 @@ async def test_edited_arguments() -> None:
         assert log["data"][0]["sha256"] == call_sha256("execute_command", '{"command":"make test"}')
 
 
-async def test_a_store_that_cannot_write_decides_nothing() -> None:
+async def test_decision_with_a_full_store_returns_507_and_is_retryable() -> None:
     """And says so; afterwards all is well."""
     async with opened() as desk:
         desk.office.store.full = True
@@ -323,7 +325,7 @@ async def test_batch_decides_only_listed_approvals_with_individual_results() -> 
         assert [view["id"] for view in waiting["data"]] == ["ap_2", "ap_3"]
 
 
-async def test_a_batch_of_another_tenants_is_of_none() -> None:
+async def test_batch_decision_cannot_reach_another_tenants_approvals() -> None:
     """And a key that may not decide need not list any."""
     async with opened() as desk:
         body = {**APPROVE, "approvals": [{"id": "ap_1"}]}
@@ -339,7 +341,7 @@ async def waited(desk: Desktop, path: str) -> str:
     return str(view["state"])
 
 
-async def test_a_wait_ends_with_the_decision() -> None:
+async def test_approval_wait_returns_at_the_decision() -> None:
     """At once, not at the next look; another run's decision does not end it."""
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
@@ -350,7 +352,7 @@ async def test_a_wait_ends_with_the_decision() -> None:
         assert await waited(desk, f"{ONE}?wait=30") == "rejected"
 
 
-async def test_a_wait_ends_with_its_time() -> None:
+async def test_approval_wait_returns_pending_at_its_timeout() -> None:
     """With what there is then; 0 is no wait."""
     async with opened() as desk:
         began = time.monotonic()
@@ -359,7 +361,7 @@ async def test_a_wait_ends_with_its_time() -> None:
         assert await waited(desk, f"{ONE}?wait=0") == "pending"
 
 
-async def test_a_wait_ends_with_the_expiry() -> None:
+async def test_approval_wait_returns_expired_at_the_expiry() -> None:
     """Nobody has to try it first."""
     async with opened(parked(expires_s=200.02)) as desk:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
@@ -368,7 +370,7 @@ async def test_a_wait_ends_with_the_expiry() -> None:
         assert await waiting == "expired"
 
 
-async def test_pages_show_an_approval_by_its_time() -> None:
+async def test_pages_report_expired_approvals_as_expired() -> None:
     """No page has an expired one among the pending, though nothing else has ended it yet."""
     both = parked(expires_s=300.0), parked("run_2", approval_id="ap_2", expires_s=900.0)
     for path, shown in (
@@ -436,7 +438,7 @@ async def test_head_answers_as_get_does(path: str) -> None:
         assert lengths[0] == lengths[1]
 
 
-async def test_urgent_approvals_come_page_by_page() -> None:
+async def test_urgent_approvals_are_paginated_by_expiry() -> None:
     """The one that expires first, first."""
     urgent = (("a", 900.0), ("b", 300.0), ("c", 500.0))
     async with opened(*(parked(f"run_{n}", approval_id=n, expires_s=at) for n, at in urgent)) as desk:
@@ -454,7 +456,7 @@ class Showing(Source):
         return Preview(before=None, after=call.arguments["command"], label="notes.txt")
 
 
-async def test_an_approval_by_itself_has_the_parameters_of_its_tool() -> None:
+async def test_single_approval_shows_the_parameters_of_its_tool() -> None:
     """As the tool in use has them; no list and no event has them."""
     async with opened() as desk:
         tool = spec("execute_command")
@@ -483,7 +485,7 @@ async def test_preview_of_a_pending_approval_requires_decision_rights() -> None:
         assert not after["available"] and "rejected" in after["reason"]
 
 
-async def test_what_waits_is_narrowed_and_grouped() -> None:
+async def test_pending_approvals_are_filtered_and_grouped() -> None:
     """By tool, caller, text, age and equal calls; groups say how many, and show the call that expires first."""
     other = parked("run_2", approval_id="ap_2", caller="bob", arguments='{"command":"rm"}', created_s=120.0)
     async with opened(parked(), other, parked("run_3", approval_id="ap_3", created_s=130.0)) as desk:
@@ -510,7 +512,7 @@ async def test_what_waits_is_narrowed_and_grouped() -> None:
         assert (await desk.get("/context/approvals/groups", key="rival"))[1]["data"] == []
 
 
-async def test_an_answer_ends_early_where_calls_are_long() -> None:
+async def test_approval_pages_are_cut_by_size_of_long_calls() -> None:
     """A page has a `next` then, and groups say that there are more; a call longer than all of that comes alone."""
     lengths = {"ap_1": 4_100_000, "ap_2": 2_500_000, "ap_3": 1_000, "ap_4": 2_600_000}
     waiting = []

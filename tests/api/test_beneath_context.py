@@ -11,7 +11,7 @@ STEERED = b"X-Context-Conversation: c"
 
 
 @pytest.mark.parametrize("base", [b"/context/v1", b"/context"])
-async def test_what_calls_no_tools_passes_through(base: bytes) -> None:
+async def test_toolless_endpoints_pass_through_unchanged(base: bytes) -> None:
     """Whatever its method, body and type, byte for byte; X-Context-* has no effect and goes nowhere."""
     async with through(FINE) as (gateway, upstream):
         body = b'\x00{"input": "Hi"\xff'
@@ -50,7 +50,7 @@ async def test_what_calls_no_tools_passes_through(base: bytes) -> None:
         ),
     ],
 )
-async def test_what_would_run_past_the_gate_is_refused(base: bytes, path: bytes) -> None:
+async def test_generating_endpoint_beneath_context_is_refused(base: bytes, path: bytes) -> None:
     """Once, with a status that no client repeats; the error says what the lane speaks, and the way out."""
     async with through() as (gateway, upstream):
         answer = await ask(gateway, post(b"{}", base + path, JSON))
@@ -75,7 +75,7 @@ async def test_a_realtime_session_is_refused() -> None:
 
 
 @pytest.mark.parametrize("path", [b"/context/v1/../x", b"/context/v1/files/../../x", b"/context/v1/%2e%2e/x"])
-async def test_a_path_that_leads_out_of_the_api_is_none(path: bytes) -> None:
+async def test_path_outside_the_api_returns_404(path: bytes) -> None:
     """However it is spelled."""
     async with through() as (gateway, upstream):
         answer = await ask(gateway, get(path))
@@ -83,7 +83,7 @@ async def test_a_path_that_leads_out_of_the_api_is_none(path: bytes) -> None:
         assert not upstream.requests
 
 
-async def test_the_lanes_scope_is_enough_for_plain_models() -> None:
+async def test_context_scope_allows_only_stateless_passthrough_calls() -> None:
     """Not for what stores or deletes something at the upstream, however its path is spelled."""
     keys = [key("talker", "context"), key("passer")]
     async with through(FINE, keys=keys) as (gateway, upstream):
@@ -115,7 +115,7 @@ async def test_the_lanes_scope_is_enough_for_plain_models() -> None:
         ({"paths": ["/one/"]}, {"paths": ["/two/"], "base": "/api"}, "two", b"2 /api/embeddings"),
     ],
 )
-async def test_where_it_goes(
+async def test_beneath_context_request_is_routed_by_path_then_lane_upstream(
     first: dict[str, object], second: dict[str, object], named: str | None, target: bytes
 ) -> None:
     """To the route of this path, else to the lane's upstream, else to the route of the API, else to the first."""

@@ -24,7 +24,7 @@ async def bench() -> AsyncIterator[Bench]:
     await made.close()
 
 
-async def test_it_is_taken_back_once(bench: Bench) -> None:
+async def test_cancel_ask_removes_the_ask_once(bench: Bench) -> None:
     """And told; after that there is nothing to take back."""
     remembered = bench.approvals.remembered
     assert "only where the gate does" in await cancel_ask(STOP, RUN, remembered)
@@ -32,7 +32,7 @@ async def test_it_is_taken_back_once(bench: Bench) -> None:
     assert await cancel_ask(STOP, RUN, remembered) == ""
 
 
-async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> None:
+async def test_cancel_ask_needs_the_approve_scope(bench: Bench) -> None:
     """It is told the command for whoever may; nothing has changed."""
     remembered = bench.approvals.remembered
     mine = replace(RUN, caller=replace(ANN, scopes=frozenset(("context",))))
@@ -42,7 +42,7 @@ async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize("text", ["Go on.", f"{STOP} {'x' * 300}", f"`{STOP}`", "Ask me first."])
-async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
+async def test_cancel_ask_ignores_other_messages_and_conversations(bench: Bench, text: str) -> None:
     """Nor does another conversation's, another caller's, or another end user's."""
     remembered = bench.approvals.remembered
     for run, said in (

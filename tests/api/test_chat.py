@@ -54,7 +54,7 @@ def code(response: Response) -> tuple[int, str]:
     return response.status, json.loads(response.payload)["error"]["code"]
 
 
-async def test_every_path_of_the_lane_answers() -> None:
+async def test_every_context_chat_path_answers() -> None:
     """With and without `v1`, so that both base URLs work; a context header makes the plain path ours, too."""
     async with gateway() as (made, upstream):
         for path in build_paths(ENDPOINT):
@@ -65,7 +65,7 @@ async def test_every_path_of_the_lane_answers() -> None:
         assert {request.target for request in upstream.requests} == {b"/v1/chat/completions"}
 
 
-async def test_the_models_are_the_upstreams() -> None:
+async def test_model_list_is_relayed_from_the_upstream() -> None:
     """For clients that list them first."""
     async with gateway() as (made, upstream):
         for path in MODEL_PATHS:
@@ -94,7 +94,7 @@ async def test_chat_and_models_require_the_context_scope(key: bytes, expected: t
         assert request.values(b"authorization") == [b"Bearer sk-upstream"]
 
 
-async def test_a_body_has_a_limit() -> None:
+async def test_chat_body_over_the_limit_returns_413() -> None:
     """`limits.context_body`; up to it everything is read."""
     async with gateway(limits={"context_body": "10KiB"}) as (made, upstream):
         large = {**ASKED, "x": "y" * 10240}
@@ -104,7 +104,7 @@ async def test_a_body_has_a_limit() -> None:
         assert (await ask(made, "/context/v1/chat/completions", body=fitting)).status == 200
 
 
-async def test_errors_name_the_run_that_they_ended() -> None:
+async def test_chat_error_request_id_is_the_run_id() -> None:
     """The request id of an error is the run's, once there is one."""
     async with gateway() as (made, _):
         told = await ask(made, "/context/v1/chat/completions", b"X-Context-Chain: nope")
@@ -150,7 +150,7 @@ async def test_a_workflow_is_called_in_context_mode_only(tmp_path: Path) -> None
         assert json.loads(upstream.requests[0].payload) == saying("/echo x")
 
 
-async def test_parameters_that_do_not_fit_begin_nothing(tmp_path: Path) -> None:
+async def test_invalid_workflow_parameters_return_422_and_start_nothing(tmp_path: Path) -> None:
     """The error names the parameter, and the run that there would have been."""
     async with gateway(workflows=flows(tmp_path)) as (made, upstream):
         for message in ("/echo", "/echo text=a text=b"):
@@ -160,7 +160,7 @@ async def test_parameters_that_do_not_fit_begin_nothing(tmp_path: Path) -> None:
         assert not upstream.requests
 
 
-async def test_a_decision_comes_before_a_workflow_of_its_name(tmp_path: Path) -> None:
+async def test_decision_takes_precedence_over_a_workflow_of_its_name(tmp_path: Path) -> None:
     """And an unknown `/name` is the model's business."""
     async with gateway(workflows=flows(tmp_path)) as (made, upstream):
         unknown = "approve ap_" + "a" * 26

@@ -49,7 +49,7 @@ async def test_unauthenticated_request_is_refused_before_its_body_is_read(path: 
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_full_gateway_says_so(path: str) -> None:
+async def test_context_request_over_concurrency_limit_returns_503(path: str) -> None:
     """503 with the time to wait; the request under way goes on."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), limits={"concurrent": 1}) as client:
@@ -62,7 +62,7 @@ async def test_a_full_gateway_says_so(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_run_names_its_request(path: str) -> None:
+async def test_request_id_of_answers_and_errors_is_the_run_id(path: str) -> None:
     """In the answer and in an error."""
     async with answering(says("one")) as client:
         answer = await client.post(body_of(path, "1"), path)
@@ -72,7 +72,7 @@ async def test_the_run_names_its_request(path: str) -> None:
         assert refused.error["code"] == "invalid_header" and refused.headers["x-request-id"].startswith("run_")
 
 
-async def test_a_key_for_repeats_belongs_to_one_request() -> None:
+async def test_idempotency_key_is_bound_to_one_request() -> None:
     """One of another API is another request."""
     gate, headers = asyncio.Event(), {"Idempotency-Key": "k1"}
     async with answering(says("one ", gate, "two")) as client:
@@ -85,7 +85,7 @@ async def test_a_key_for_repeats_belongs_to_one_request() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_repeat_of_a_run_with_effects_gets_its_answer(tmp_path: Path, path: str) -> None:
+async def test_retried_request_gets_the_answer_without_rerunning_tools(tmp_path: Path, path: str) -> None:
     """An SDK marks its retries; no tool runs twice."""
     gate = asyncio.Event()
     answers: Sequence[Answer] = (RUNS, says("one ", gate, "two"), says("one two"))
@@ -101,7 +101,7 @@ async def test_a_repeat_of_a_run_with_effects_gets_its_answer(tmp_path: Path, pa
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_message_decides(tmp_path: Path, path: str) -> None:
+async def test_approval_message_releases_the_held_call(tmp_path: Path, path: str) -> None:
     """With the words that the question shows; without any, nothing runs."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         question = await asked(client, path, "Write.")
@@ -112,7 +112,7 @@ async def test_a_message_decides(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("key", ["content", "model", "stream"])
-async def test_a_message_that_decides_has_one_meaning(tmp_path: Path, path: str, key: str) -> None:
+async def test_approval_message_with_duplicate_json_keys_is_refused(tmp_path: Path, path: str, key: str) -> None:
     """No key is there twice, wherever it is: a proxy before the gateway may have read the other value."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         question = await asked(client, path, "Write.")
@@ -127,7 +127,7 @@ async def test_a_message_that_decides_has_one_meaning(tmp_path: Path, path: str,
 
 
 @pytest.mark.parametrize("key", ["approve", "approval_request_id", "type", "input", "appr\\u006fve"])
-async def test_an_approval_response_has_one_meaning(tmp_path: Path, key: str) -> None:
+async def test_approval_response_with_duplicate_json_keys_is_refused(tmp_path: Path, key: str) -> None:
     """The same for decisions in fields, however a key is written."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         made = (await client.create("Write.", tools=[GATEWAY])).json
@@ -153,7 +153,7 @@ async def test_naming_an_approval_repeats_its_question_without_model_call(tmp_pa
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_same_request_gets_its_question_again(tmp_path: Path, path: str) -> None:
+async def test_repeated_request_gets_the_pending_question_without_a_model_call(tmp_path: Path, path: str) -> None:
     """While it waits, the model is not asked anew."""
     async with answering(WRITE, tools=desk(tmp_path, write=True)) as client:
         first, again = [await asked(client, path, "Write.") for _ in range(2)]
@@ -161,7 +161,7 @@ async def test_the_same_request_gets_its_question_again(tmp_path: Path, path: st
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_what_was_decided_elsewhere_is_brought(tmp_path: Path, path: str) -> None:
+async def test_next_answer_includes_result_of_a_call_approved_elsewhere(tmp_path: Path, path: str) -> None:
     """The next answer of the conversation begins with what came of it."""
     answers = (WRITE, says("Written."), says("And more."))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -173,7 +173,7 @@ async def test_what_was_decided_elsewhere_is_brought(tmp_path: Path, path: str) 
         assert told.index("Written.") < told.index("And more.")
 
 
-async def test_nothing_is_brought_into_another_format(tmp_path: Path) -> None:
+async def test_json_format_answer_omits_results_of_other_runs(tmp_path: Path) -> None:
     """An answer that is JSON is the client's."""
     answers = (WRITE, says("Written."), says("{}"), says("{}"))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -193,7 +193,7 @@ async def test_a_message_starts_a_workflow(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_task_of_a_program_goes_past_the_chain(tmp_path: Path, path: str) -> None:
+async def test_client_task_request_bypasses_the_chain_and_decides_nothing(tmp_path: Path, path: str) -> None:
     """A quotation in it decides nothing."""
     answers = (WRITE, says("A title"))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -206,7 +206,7 @@ async def test_a_task_of_a_program_goes_past_the_chain(tmp_path: Path, path: str
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_bodies_have_the_same_limits(path: str) -> None:
+async def test_context_bodies_share_byte_and_value_limits(path: str) -> None:
     """Bytes and values."""
     async with answering(says("one"), limits={"context_body": "10KiB", "context_values": 100}) as client:
         for texts in (("x" * 11_000,), ("x",) * 101):

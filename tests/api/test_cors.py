@@ -33,7 +33,7 @@ async def test_preflight_from_allowed_origin_gets_cors_headers_without_a_key(tar
         assert not upstream.requests
 
 
-async def test_no_other_page_is() -> None:
+async def test_origins_not_configured_are_refused() -> None:
     """Refused without keys; by default there is none."""
     for cors in ([], ["https://chat.example"]):
         async with through(cors=cors) as (gateway, upstream):
@@ -43,7 +43,7 @@ async def test_no_other_page_is() -> None:
             assert not upstream.requests
 
 
-async def test_a_named_page_may_read_our_answers() -> None:
+async def test_allowed_origin_may_read_gateway_answers_and_errors() -> None:
     """Errors included, in both lanes."""
     async with through(cors=["https://chat.example"]) as (gateway, upstream):
         own = await ask(gateway, get(b"/health/live", b"Origin: " + ORIGIN))
@@ -64,7 +64,7 @@ HI = [{"role": "user", "content": "Hi"}]
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/context/v1/chat/completions"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_named_page_may_read_chats(path: str, *, stream: bool) -> None:
+async def test_allowed_origin_may_read_chats(path: str, *, stream: bool) -> None:
     """Whole and streamed, in both lanes, with the ids of ours that a page may need."""
     body = json.dumps({"model": "m", "messages": HI, "stream": stream}).encode()
     lines = (b"Content-Type: application/json", b"Origin: " + ORIGIN)
@@ -85,7 +85,7 @@ async def test_a_named_page_may_read_chats(path: str, *, stream: bool) -> None:
         ([("access-control-allow-origin", "https://other.example")], [b"https://other.example"]),
     ],
 )
-async def test_what_an_upstream_allows_itself_stays(own: list[tuple[str, str]], expected: list[bytes]) -> None:
+async def test_cors_headers_of_an_upstream_are_kept(own: list[tuple[str, str]], expected: list[bytes]) -> None:
     """A browser takes one Access-Control-Allow-Origin; pages that are not named change nothing at all."""
     async with through(serve(answer(200, b"fine", own)), cors=["https://chat.example"]) as (gateway, _):
         for _ in range(2):  # the second one by a remembered plan
@@ -95,7 +95,7 @@ async def test_what_an_upstream_allows_itself_stays(own: list[tuple[str, str]], 
         assert (await ask(gateway, get(b"/v1/x"))).raw == answer(200, b"fine", own)
 
 
-async def test_a_named_page_may_read_our_errors_in_the_passthrough_lane() -> None:
+async def test_allowed_origin_may_read_gateway_errors_of_the_passthrough_lane() -> None:
     """401, 403, 404 and 502 are ours there: without the fields a browser says "network error". Others get none."""
     keys = [key("k"), key("context-only", "context")]
     for base_url in (None, "http://127.0.0.1:9"):

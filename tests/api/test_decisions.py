@@ -14,7 +14,7 @@ from tests.plugins.stores.records import approval, run
 from .approval_pages import KEYS, opened
 
 
-def test_a_decision_is_a_wish() -> None:
+def test_decision_body_converts_to_a_decision() -> None:
     """All of what a person may say, and by which way it came."""
     assert validate_body(DecisionBody, {"decision": "reject"}).to_decision("rest", user=None) == Decision(
         approve=False, via="rest"
@@ -31,7 +31,7 @@ def test_a_decision_is_a_wish() -> None:
     )
 
 
-async def test_a_decision_is_made_at_the_desk() -> None:
+async def test_decide_checks_scope_and_reports_store_errors() -> None:
     """With the desk's own refusals; a failure of the store is one, too."""
     async with opened() as desk:
         office = desk.office
@@ -47,7 +47,7 @@ async def test_a_decision_is_made_at_the_desk() -> None:
         assert (await api.decide("ap_1", wish, caller=KEYS["boss"])).state == "approved"
 
 
-async def test_each_run_goes_on_once() -> None:
+async def test_each_run_is_resumed_once_despite_failures() -> None:
     """However many of its approvals were decided; one that fails does not keep the others."""
     asked: list[str] = []
 

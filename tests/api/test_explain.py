@@ -25,7 +25,7 @@ async def explained(world: World, text: str = "Hello?", *, headers: Any = None, 
     return await world.post(content, path=EXPLAIN_PATH, headers=headers)
 
 
-async def test_calls_are_judged(tmp_path: Path) -> None:
+async def test_explain_returns_a_verdict_for_each_call(tmp_path: Path) -> None:
     """As in a run: unknown tools and schemas first, then the operator, the model, the assessors. None is run."""
     tools = desk(tmp_path, write=True)
     tools["http_request"] = {"requires_approval": True}
@@ -63,7 +63,7 @@ async def test_calls_are_judged(tmp_path: Path) -> None:
         [{"tool": "x", "parameters": {}}] * (CALLS_LIMIT + 1),
     ],
 )
-async def test_calls_of_another_form_are_refused(calls: object) -> None:
+async def test_explain_refuses_malformed_calls(calls: object) -> None:
     """400, before anything else is done."""
     async with talking() as world:
         answer = await explained(world, calls=calls)
@@ -82,7 +82,7 @@ async def test_calls_of_another_form_are_refused(calls: object) -> None:
         (b" " * 2000, {}, "request_too_large"),
     ],
 )
-async def test_what_a_chat_is_refused_for(body: bytes, headers: dict[str, str], code: str) -> None:
+async def test_explain_refuses_the_same_requests_as_a_chat(body: bytes, headers: dict[str, str], code: str) -> None:
     """The dry run is refused for, too, in the same words."""
     async with talking(limits={"context_body": "1KiB"}) as world:
         answer = await world.post(body, path=EXPLAIN_PATH, headers=headers)
@@ -91,7 +91,7 @@ async def test_what_a_chat_is_refused_for(body: bytes, headers: dict[str, str], 
         assert chat.error["code"] == code
 
 
-async def test_it_needs_a_key_with_the_scope_context() -> None:
+async def test_explain_requires_the_context_scope() -> None:
     """As a chat does."""
     keys = [key("may", "context"), key("may-not", "passthrough")]
     async with talking(keys=keys, upstream={"api_key": "upstream-key"}) as world:

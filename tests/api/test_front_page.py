@@ -62,14 +62,14 @@ async def test_front_page_has_no_scripts_or_external_references() -> None:
     assert "<script" not in text and not re.search(r"(?:src|href)=\"(?!/|data:)", text)
 
 
-async def test_each_link_of_the_page_leads_somewhere() -> None:
+async def test_front_page_links_return_200() -> None:
     """On the gateway itself."""
     async with through() as (gateway, _):
         for target in re.findall(r'href="(/[^"]*)"', FRONT_PAGE.decode()):
             assert (await ask(gateway, get(target.encode()))).status == 200, target
 
 
-async def test_a_prefix_over_the_root_keeps_it() -> None:
+async def test_root_passthrough_prefix_replaces_the_front_page() -> None:
     """Then `/` is the upstream's, for browsers too."""
     async with through(passthrough={"paths": ["/"]}) as (gateway, upstream):
         await ask(gateway, get(b"/", BROWSER))

@@ -42,7 +42,7 @@ async def test_grants_are_listed_and_taken_back() -> None:
         assert await revoked(desk) == [("bob", "rest", "execute_command", "")]
 
 
-async def test_a_grant_of_a_conversation_ends_by_itself() -> None:
+async def test_conversation_grant_expires_by_itself() -> None:
     """Its end is shown; afterwards it is not there, and there is nothing to take back."""
     async with opened() as desk:
         await desk.post("/context/approvals/ap_1", {"decision": "approve", "remember": "conversation"})
@@ -53,7 +53,7 @@ async def test_a_grant_of_a_conversation_ends_by_itself() -> None:
         assert code_of(await desk.ask("DELETE", f"/context/grants/{one['id']}")) == (404, "grant_not_found")
 
 
-async def test_conversations_that_ask_before_each_call_are_listed_and_taken_back() -> None:
+async def test_asks_of_conversations_are_listed_and_revoked() -> None:
     """Whatever a conversation is called; by a key that may decide, in its own tenant, with a line in the audit log."""
     async with opened() as desk:
         whose = {"tenant": "acme", "caller": "ann", "created_s": NOW_S, "expires_s": NOW_S + 60}
@@ -91,7 +91,7 @@ async def add_ask(desk: Desktop, number: int, *, tenant: str = "acme", ends_s: f
 
 
 @pytest.mark.parametrize(("path", "kind", "add"), [("grants", "grant", add_grant), ("asks", "ask", add_ask)])
-async def test_the_lists_come_in_pages(path: str, kind: str, add: Callable[..., Awaitable[None]]) -> None:
+async def test_grant_and_ask_lists_are_paginated(path: str, kind: str, add: Callable[..., Awaitable[None]]) -> None:
     """The oldest first; each that stays comes once, while others are added and revoked, and the last of a page ends."""
     async with opened() as desk:
         for number in (5, 0, 3, 1, 2):
@@ -131,7 +131,7 @@ async def test_malformed_grant_id_is_not_found(path: str) -> None:
             assert code_of(await desk.ask("DELETE", f"/context/{path}/{wrong}")) == (404, "grant_not_found")
 
 
-async def test_an_ask_that_has_ended_is_not_taken_back() -> None:
+async def test_expired_ask_is_not_listed_or_revoked() -> None:
     """Nor listed; said again it has the same id."""
     async with opened() as desk:
         await add_ask(desk, 1, ends_s=NOW_S)

@@ -26,7 +26,7 @@ async def until_pinned(harbour: ServedMcp, name: str = "time") -> None:
     await until_read(harbour.store.services, lambda services: any(one.pins for one in services if one.name == name))
 
 
-async def test_a_change_that_is_stored_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stored_service_change_is_kept_when_reloading_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the store cannot be read behind it: the worker applies it once that works."""
 
     async def fails() -> int:
@@ -105,7 +105,7 @@ async def test_services_come_in_pages() -> None:
 # 配置工具描述, 配置触发关键词, 默认值兼容.
 
 
-async def test_description_of_a_service() -> None:
+async def test_service_description_is_set_and_changed() -> None:
     """配置工具描述: when it is registered, and when it is changed."""
     async with moored() as harbour:
         assert (await registered(harbour, **TIME, description="Clocks."))["description"] == "Clocks."
@@ -115,7 +115,7 @@ async def test_description_of_a_service() -> None:
         assert harbour.service().service().description == "All clocks."
 
 
-async def test_trigger_keywords_of_a_service() -> None:
+async def test_service_trigger_keywords_are_set_and_changed() -> None:
     """配置触发关键词: what the intent layer gets."""
     async with moored() as harbour:
         assert (await registered(harbour))["trigger_keywords"] == ["几点"]
@@ -124,7 +124,7 @@ async def test_trigger_keywords_of_a_service() -> None:
         assert (await harbour.ask("PUT", "/time", {**TIME, "trigger_keywords": []}))[1]["trigger_keywords"] == []
 
 
-async def test_defaults_of_a_service() -> None:
+async def test_service_description_and_keywords_have_defaults() -> None:
     """默认值兼容: its name is its description, and it has no keywords."""
     async with moored(git={"command": "x"}) as harbour:
         await registered(harbour, command="x")
@@ -164,7 +164,9 @@ async def test_only_admins_see_and_change_services(key: str) -> None:
         ([], "invalid_json", None),
     ],
 )
-async def test_settings_that_are_refused(body: object, code: str, param: str | None) -> None:
+async def test_invalid_service_settings_are_refused_without_leaking_secrets(
+    body: object, code: str, param: str | None
+) -> None:
     """With the field at fault, and without its value; nothing is kept."""
     async with moored() as harbour:
         status, answer = await harbour.ask("POST", "", body)
@@ -172,7 +174,7 @@ async def test_settings_that_are_refused(body: object, code: str, param: str | N
         assert SECRET not in json.dumps(answer) and not await harbour.store.services()
 
 
-async def test_bodies_that_are_no_json() -> None:
+async def test_invalid_json_bodies_of_services_are_refused() -> None:
     """Nor too large, nor with a key twice."""
     async with moored() as harbour:
         url = f"http://127.0.0.1:{harbour.lane.port}/mcp/services"
@@ -182,7 +184,7 @@ async def test_bodies_that_are_no_json() -> None:
         assert await harbour.refused("GET", "?force=1") == (400, "unknown_field")
 
 
-async def test_a_name_is_given_once() -> None:
+async def test_service_name_is_unique_and_post_never_replaces() -> None:
     """POST never replaces; PUT does, and never what stands in the configuration."""
     async with moored(git={"command": "x"}) as harbour:
         await registered(harbour)
@@ -194,7 +196,7 @@ async def test_a_name_is_given_once() -> None:
         assert harbour.service("git").options["command"] == "x"
 
 
-async def test_a_name_imitates_no_other() -> None:
+async def test_service_name_that_imitates_another_is_refused() -> None:
     """Neither the gateway's own, nor that of another service; nothing is stored."""
     async with moored(git={"command": "x"}) as harbour:
         await registered(harbour)
@@ -211,7 +213,7 @@ async def test_a_name_imitates_no_other() -> None:
         assert (await harbour.ask("PUT", "/time", TIME))[0] == 200
 
 
-async def test_a_name_leads_to_its_own_page() -> None:
+async def test_service_name_that_changes_the_path_is_refused() -> None:
     """It is a part of a path, whoever writes that: what would change it is refused, and so is what does not show."""
     async with moored() as harbour:
         for name in ("..", ".", "a/../b", "a/", "a%2fb", "a\\b", "services", "ti\u200bme", "ti\u202eme", "ti\ufe0fme"):
@@ -222,7 +224,7 @@ async def test_a_name_leads_to_its_own_page() -> None:
         assert await harbour.store.services() == []
 
 
-async def test_a_stored_service_of_before_with_a_reserved_name() -> None:
+async def test_stored_service_with_reserved_name_reports_error_and_is_removable() -> None:
     """It does not start; its page says why, and it can be removed."""
     async with moored(git={"command": "x"}) as harbour:
         for name in ("Gateway", "git.hub"):
@@ -235,7 +237,7 @@ async def test_a_stored_service_of_before_with_a_reserved_name() -> None:
         assert {one.name for one in harbour.factory.built} == {"git"}
 
 
-async def test_what_is_not_there() -> None:
+async def test_unknown_service_returns_404() -> None:
     """404, whatever is asked of it."""
     async with moored() as harbour:
         asked = [("GET", "/x"), ("GET", "/x/tools"), ("DELETE", "/x")]
@@ -260,7 +262,7 @@ async def test_a_changed_service_starts_anew() -> None:
         assert (await harbour.ask("PUT", "/new", TIME))[1]["source"] == "registered"
 
 
-async def test_a_deleted_service_is_gone() -> None:
+async def test_deleted_service_loses_its_accepted_definitions() -> None:
     """With what was accepted of it: one of the same name begins anew."""
     async with moored() as harbour:
         await registered(harbour)
@@ -278,7 +280,7 @@ async def test_a_deleted_service_is_gone() -> None:
         assert kept.version <= 2 and (await harbour.get("/time"))["changed"] == []
 
 
-async def test_any_name_has_its_page() -> None:
+async def test_service_page_accepts_any_percent_encoded_name() -> None:
     """Names are words of people."""
     async with moored() as harbour:
         for name, path in (
@@ -295,7 +297,7 @@ async def test_any_name_has_its_page() -> None:
 # Stopped, started.
 
 
-async def test_stop_start_and_restart() -> None:
+async def test_service_can_be_stopped_started_and_restarted() -> None:
     """Also of a service of the configuration; each answers once it is so here."""
     async with moored(git={"command": "x"}) as harbour:
         await registered(harbour)
@@ -311,7 +313,7 @@ async def test_stop_start_and_restart() -> None:
             assert harbour.service(name).did == ["start", "stop", "start", "stop", "start"]
 
 
-async def test_a_service_that_its_settings_turn_off_is_not_started() -> None:
+async def test_disabled_service_is_not_started_over_http() -> None:
     """Somebody wrote that down on purpose."""
     async with moored(off={"command": "x", "enabled": False}) as harbour:
         assert (await harbour.get("/off"))["state"] == "stopped"
@@ -319,7 +321,7 @@ async def test_a_service_that_its_settings_turn_off_is_not_started() -> None:
         assert harbour.service("off").did == []
 
 
-async def test_the_worst_state_of_all_workers() -> None:
+async def test_service_page_reports_the_worst_state_of_all_workers() -> None:
     """With what each says; a worker that says nothing any more is left out."""
     async with moored(time=TIME) as harbour:
         harbour.other_factory.newest("time").becomes("error", error=f"exit code 1 {SECRET}")
@@ -361,7 +363,7 @@ async def test_tools_are_listed_with_their_definitions() -> None:
         assert await harbour.refused("POST", "/time/accept") == (409, "service_not_running")
 
 
-async def test_a_changed_tool_is_accepted_as_it_was_looked_at() -> None:
+async def test_tool_acceptance_applies_only_to_the_reviewed_definition() -> None:
     """One that changed again meanwhile is not; without a word on tools all are accepted as they are."""
     async with moored(time=TIME) as harbour:
         await until_pinned(harbour)
@@ -406,7 +408,7 @@ async def test_changed_tool_is_shown_with_its_last_accepted_definition() -> None
 
 
 @pytest.mark.parametrize("content", [None, "{", "[1]"])
-async def test_an_accepted_definition_that_is_not_known_is_null(content: str | None) -> None:
+async def test_unknown_accepted_definition_is_reported_as_null(content: str | None) -> None:
     """It was accepted before definitions were stored, or another program wrote the store."""
     async with moored() as harbour:
         config = json.dumps({"command": "uvx"}).encode()

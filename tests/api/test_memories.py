@@ -47,7 +47,7 @@ async def test_memories_of_a_user_are_listed() -> None:
             assert [one["text"] for one in (await response.json())["data"]] == ["cats", "tea"]
 
 
-async def test_memories_of_a_key_are_its_own() -> None:
+async def test_memories_of_another_key_require_admin_scope() -> None:
     """Another key's are shown to who may do everything, of this tenant."""
     async with opened() as desk:
         await keep(desk, "tea", user=None)
@@ -70,7 +70,7 @@ async def pages(desk: Desktop, query: str) -> list[list[str]]:
     return found
 
 
-async def test_a_list_comes_in_pages() -> None:
+async def test_memory_list_is_paginated() -> None:
     """Each memory once, whatever is deleted meanwhile."""
     async with opened() as desk:
         await keep(desk, *"abcde")
@@ -123,7 +123,7 @@ WRONG: Sequence[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("method", "rest", "code"), WRONG)
-async def test_what_makes_no_sense_is_refused(method: str, rest: str, code: str) -> None:
+async def test_invalid_memory_request_is_refused_and_deletes_nothing(method: str, rest: str, code: str) -> None:
     """And deletes nothing."""
     async with opened() as desk:
         await keep(desk, "tea", user="a")

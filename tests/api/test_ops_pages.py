@@ -64,7 +64,7 @@ async def test_readiness_endpoint_reports_the_given_state() -> None:
             assert (await asked(lane, "/health/live"))[0] == 200
 
 
-async def test_the_exposition_is_passed_on() -> None:
+async def test_metrics_page_returns_the_exposition_or_404() -> None:
     """As it is; without one there is no such page."""
     async with assembled(pages=pages(exposition=b"x 1\n"), own_paths=PATHS) as lane:
         assert await asked(lane, "/metrics") == (200, b"x 1\n")
@@ -94,7 +94,7 @@ async def test_metrics_format_follows_the_accept_header(accept: bytes, kind: byt
         assert response.payload == (b"# EOF\n" if b"openmetrics" in kind else b"metric 1\n")
 
 
-async def test_a_failing_page_says_nothing_of_itself() -> None:
+async def test_failing_page_returns_500_without_details() -> None:
     """500 in our form, with the request id that the log has."""
 
     async def breaks(_: bool) -> bytes:
@@ -123,7 +123,7 @@ async def test_a_failing_page_says_nothing_of_itself() -> None:
         "/metrics",
     ],
 )
-async def test_caches_store_nothing_that_is_for_the_holder_of_a_key(path: str) -> None:
+async def test_answers_for_keys_have_cache_control_no_store(path: str) -> None:
     """Keys come in a header that caches do not know: one would give the page to whoever asks next."""
     keys, upstream = [key("anna", "context", "metrics")], {"api_key": "sk-upstream"}
     async with talking(says("Hi."), keys=keys, upstream=upstream) as world:
@@ -135,7 +135,7 @@ async def test_caches_store_nothing_that_is_for_the_holder_of_a_key(path: str) -
             assert "Cache-Control" not in response.headers
 
 
-async def test_a_tool_of_a_gateway_does_not_reach_its_pages() -> None:
+async def test_requests_from_gateway_tools_cannot_reach_protected_pages() -> None:
     """A model that asks for a page by a tool would decide on its own calls; liveness under `/` says nothing."""
     async with assembled(pages=pages(), own_paths=PATHS) as lane:
         status, body = await asked(lane, "/metrics", b"x-gateway-tool: http_request")

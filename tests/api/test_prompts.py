@@ -96,7 +96,7 @@ async def test_a_prompt_is_stored_read_listed_and_deleted(site: Site) -> None:
     assert await code_of(await site.client.delete(f"{ROOT}/mine")) == (404, "prompt_not_found")
 
 
-async def test_enhanced_prompt_endpoint(site: Site) -> None:
+async def test_enhanced_prompt_returns_text_and_cache_headers(site: Site) -> None:
     """Base prompt with its enhancements, and headers for caches: a strong ETag, and what is left of the TTL."""
     response = await site.client.get(f"{ROOT}/default/enhanced")
     text = "You help.\n\n<tool>工具</tool>"
@@ -164,7 +164,7 @@ async def test_enhanced_prompt_page_returns_404_without_an_enhancer(site: Site) 
     assert "prompt_enhancer" in (await response.json())["error"]["message"]
 
 
-async def test_a_configured_prompt_stays(site: Site) -> None:
+async def test_configured_prompt_cannot_be_changed_or_deleted(site: Site) -> None:
     """409 for both changes, and a message that says where it can be changed."""
     for response in (
         await site.client.put(f"{ROOT}/default", json={"text": "x"}),
@@ -193,7 +193,7 @@ async def test_a_configured_prompt_stays(site: Site) -> None:
         (b'{"text": ""}', "invalid_field"),
     ],
 )
-async def test_a_body_that_does_not_fit_is_refused(site: Site, body: bytes, code: str) -> None:
+async def test_invalid_prompt_body_is_refused_and_not_stored(site: Site, body: bytes, code: str) -> None:
     """400 with a code that says what is wrong; nothing is stored, and nothing of the body comes back."""
     response = await site.client.put(f"{ROOT}/mine", data=body)
     assert await code_of(response) == (400, code)
@@ -209,7 +209,7 @@ async def test_invalid_prompt_id_is_refused_with_the_naming_rule(site: Site, pro
     assert "letters, digits" in (await response.json())["error"]["message"]
 
 
-async def test_the_list_comes_in_pages(site: Site) -> None:
+async def test_prompt_list_is_paginated(site: Site) -> None:
     """Each reads no more than it shows, of both kinds; the list goes on also where its last entry is gone by then."""
     for number in range(5):
         await site.prompts.put(f"p{number}", "text", tenant="local")
@@ -227,7 +227,7 @@ async def test_the_list_comes_in_pages(site: Site) -> None:
     assert (await (await site.client.get(f"{ROOT}?after=%00%ED%A0%80")).json())["next"] is None
 
 
-async def test_a_body_has_a_limit(site: Site) -> None:
+async def test_prompt_body_over_the_limit_returns_413(site: Site) -> None:
     """413 for a text that is too long, and for a body too long for any text, announced or not."""
     fits = "\\u0041" * TEXT_LIMIT_BYTES
     stored = await site.client.put(f"{ROOT}/mine", data=io.BytesIO(b'{"text": "%b"}' % fits.encode()))

@@ -64,7 +64,7 @@ def test_query_is_decoded_and_unknown_parameters_are_refused() -> None:
 
 
 @pytest.mark.parametrize("query", ["a=1&a=1", "a=", "a"])
-def test_a_parameter_comes_once_and_with_a_value(query: str) -> None:
+def test_repeated_or_empty_query_parameter_is_refused(query: str) -> None:
     """Two readers would not agree on any other."""
     assert refused(lambda: parse_query(make_mocked_request("GET", f"/x?{query}"), "a")) == ("invalid_field", "a")
 
@@ -101,14 +101,14 @@ def test_invalid_query_time_is_refused(text: str) -> None:
     ]
 
 
-def test_a_word_is_one_of_the_known() -> None:
+def test_query_choice_accepts_only_known_values() -> None:
     """Or it is not there."""
     assert parse_query_choice({}, "state", ("a", "b")) is None
     assert parse_query_choice({"state": "b"}, "state", ("a", "b")) == "b"
     assert refused(lambda: parse_query_choice({"state": "A"}, "state", ("a", "b"))) == ("invalid_field", "state")
 
 
-def test_a_body_is_a_model() -> None:
+def test_validate_body_accepts_aliases_of_fields() -> None:
     """By the names that clients know."""
     assert validate_body(Order, {"as": "x", "places": [1]}) == Order(**{"as": "x", "places": [1]})
 
@@ -127,7 +127,7 @@ def test_a_body_is_a_model() -> None:
         ({"as": "x", "n" * 5000: 1}, ("unknown_field", "n" * 100)),
     ],
 )
-def test_what_does_not_fit_is_named(value: object, expected: tuple[str, str | None]) -> None:
+def test_invalid_body_error_names_the_place_without_the_value(value: object, expected: tuple[str, str | None]) -> None:
     """Where it is, and never what it was."""
     with pytest.raises(GatewayError) as caught:
         validate_body(Order, value)
@@ -139,18 +139,18 @@ def test_what_does_not_fit_is_named(value: object, expected: tuple[str, str | No
     "text",
     ["", "{", '{"a": 1, "a": 2}', '{"a": NaN}', '{"a": 1e999}', '{"a": ' + "9" * 400 + "}", '"\\ud800"', "[" * 200],
 )
-def test_json_with_two_readings_is_refused(text: str) -> None:
+def test_ambiguous_json_is_refused(text: str) -> None:
     """Nothing is decided on it; a key of it is not repeated."""
     assert refused(lambda: parse_json(text)) == ("invalid_json", None)
 
 
-def test_json() -> None:
+def test_parse_json_returns_parsed_values() -> None:
     """As it is meant."""
     assert parse_json('{"a": [1, "好", null]}') == {"a": [1, "好", None]}
 
 
 @pytest.mark.parametrize("name", ["listGrants", "listAsks", "listPrompts", "listServices", "listWorkflows"])
-def test_a_page_is_as_long_as_the_description_says(name: str) -> None:
+def test_default_page_length_matches_the_api_description(name: str) -> None:
     """Of lists that came whole before they came in pages, it is as long as one may be."""
     [listed] = [operation for operation in OPERATIONS if operation.name == name]
     [default] = [one.schema["default"] for one in listed.parameters if one.name == "limit"]

@@ -41,7 +41,7 @@ async def paged(desk: ServedApprovals, query: str, *, pages: int) -> list[str]:
 
 @pytest.mark.parametrize("state", ["", "&state=awaiting_approval"])
 @pytest.mark.parametrize("limit", [1, 2, 5])
-async def test_runs_of_one_moment_come_once(state: str, limit: int) -> None:
+async def test_runs_created_at_one_moment_are_listed_once(state: str, limit: int) -> None:
     """Also where some wait in memory and others in the store, begun one after the other or all of a kind first."""
     names = [f"run_{n:02}" for n in range(12)]
     for order in (names, [*names[::2], *names[1::2]], [*names[1::2], *names[::2]]):
@@ -61,7 +61,7 @@ async def test_runs_with_equal_start_times_are_each_listed_once() -> None:
     assert sorted(found) == names
 
 
-async def test_no_large_part_of_a_run_is_read_for_a_list() -> None:
+async def test_run_list_does_not_load_large_run_parts() -> None:
     """Neither for the runs of a page nor for the one behind which it begins."""
     large = b"x" * LARGE_BYTES
     several = (going(run_id=f"run_{n}", created_s=float(n), request=large, progress=large) for n in range(8))
@@ -77,7 +77,7 @@ async def test_no_large_part_of_a_run_is_read_for_a_list() -> None:
     assert peak_bytes < LARGE_BYTES
 
 
-async def test_a_page_begins_behind_a_run_of_the_tenant() -> None:
+async def test_run_list_cursor_must_be_a_run_of_the_tenant() -> None:
     """Behind its last run is nothing; another tenant's run, and one that there is not, is no place to begin."""
     async with opened(going(), new(run("run_x", tenant="other"))) as desk:
         assert await desk.get("/context/runs?after=run_1") == (200, {"object": "list", "data": [], "next": None})

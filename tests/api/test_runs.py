@@ -63,7 +63,7 @@ async def test_runs_are_listed() -> None:
 
 
 @pytest.mark.parametrize("state", ["", "&state=awaiting_approval", "&state=running", "&state=completed"])
-async def test_a_list_comes_in_pages(state: str) -> None:
+async def test_run_list_is_paginated(state: str) -> None:
     """Page by page it is what it is at once, whatever it is narrowed by: each run once, the newest first."""
     kinds = (
         lambda n: going(run_id=f"run_{n}", created_s=float(n)),
@@ -103,7 +103,7 @@ async def test_a_list_comes_in_pages(state: str) -> None:
         ("?since=90&limit=1", ["run_2"]),
     ],
 )
-async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
+async def test_run_list_is_filtered_by_its_query(query: str, found: list[str]) -> None:
     """By the state that is shown, by conversation, kind, caller, workflow and begin, to so many."""
     async with opened(
         parked(),
@@ -115,7 +115,7 @@ async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
         assert [view["id"] for view in listed["data"]] == found
 
 
-async def test_a_run_is_shown_with_all_that_is_on_record() -> None:
+async def test_run_page_shows_steps_approvals_answer_and_error() -> None:
     """Steps, approvals, its answer, or why there is none: for who comes back with its id (N27)."""
     done = new(
         run(
@@ -204,7 +204,9 @@ async def test_run_pages_require_scope_and_the_same_tenant(
         ("POST", f"{ONE}/resume", {"step": 1, "as": "done", "result": "x" * 32_769}, "invalid_field"),
     ],
 )
-async def test_what_is_not_understood_is_refused(method: str, path: str, body: object, told: str) -> None:
+async def test_invalid_run_request_is_refused_and_changes_nothing(
+    method: str, path: str, body: object, told: str
+) -> None:
     """And nothing changes."""
     async with opened(LOST) as desk:
         key = "root" if "audit" in path else "boss"
@@ -222,7 +224,7 @@ async def test_a_run_is_cancelled() -> None:
         assert code_of(await desk.post("/context/runs/run_2/cancel")) == (409, "run_ended")
 
 
-async def test_a_word_about_a_call_lets_the_run_go_on() -> None:
+async def test_resolving_an_unknown_call_resumes_the_run() -> None:
     """The call was done, the run is under way again."""
     async with opened(LOST) as desk:
         status, view = await desk.post(f"{ONE}/resume", {"step": 1, "as": "done", "result": "3 rows"})
@@ -266,7 +268,7 @@ async def test_step_settlement_requires_approve_scope_and_an_unknown_step(
         assert desk.office.resumed == []
 
 
-async def test_a_store_that_cannot_write_settles_nothing() -> None:
+async def test_resolution_with_a_full_store_returns_507_and_is_retryable() -> None:
     """And says so. Once it can write, the same word is taken: the one that was not written holds nothing."""
     async with opened(LOST) as desk:
         desk.office.store.full = True
@@ -276,7 +278,7 @@ async def test_a_store_that_cannot_write_settles_nothing() -> None:
         assert (await desk.post(f"{ONE}/resume", {"step": 1, "as": "retry"}))[0] == 200
 
 
-async def test_the_audit_log_can_be_followed_and_checked() -> None:
+async def test_audit_log_is_paginated_and_its_hash_chain_verifies() -> None:
     """Page by page; each hash covers the line as it is shown and the hash before."""
     lines = tuple(audit_line(created_s=100.0 + i) for i in range(5))
     async with opened(new(audit=lines)) as desk:
@@ -293,7 +295,7 @@ async def test_the_audit_log_can_be_followed_and_checked() -> None:
         assert [row["created_s"] for row in rows] == [100.0, 101.0, 102.0, 103.0, 104.0]
 
 
-async def test_many_cancel_at_once() -> None:
+async def test_concurrent_cancellations_cancel_the_run_once() -> None:
     """It is cancelled once; each is told the same."""
     async with opened() as desk:
         answers = await asyncio.gather(*(desk.post(f"{ONE}/cancel") for _ in range(30)))
@@ -302,7 +304,7 @@ async def test_many_cancel_at_once() -> None:
         assert [line["event"] for line in lines] == ["cancelled", "decision"], "the question, and the run"
 
 
-async def test_a_page_that_looked_at_enough_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_list_page_with_scan_limit_has_a_next_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rare combination is found page by page, where what waits in memory is looked for, too."""
     monkeypatch.setattr("gateway.plugins.stores.sqlite.run_lists.LOOKED_AT", 10)
     others = [going(run_id=f"run_{n:02}", created_s=200.0 + n, caller="bob") for n in range(25)]
@@ -317,7 +319,7 @@ async def test_a_page_that_looked_at_enough_is_not_the_last(monkeypatch: pytest.
             assert (found, pages) == (wanted, 3)
 
 
-async def test_what_waits_is_summed_up() -> None:
+async def test_summary_counts_pending_approvals_and_runs() -> None:
     """Of one tenant: pending approvals, the first expiry, and the runs that have not ended by the state shown."""
     ended = going(run_id="run_4", state="completed")
     async with opened(parked(), held("run_2", "ap_2"), going(run_id="run_3"), ended) as desk:
@@ -330,7 +332,7 @@ async def test_what_waits_is_summed_up() -> None:
         assert code_of(await desk.get("/context/summary?all=1")) == (400, "unknown_field")
 
 
-async def test_a_run_has_the_calls_of_its_model() -> None:
+async def test_run_page_lists_its_model_calls() -> None:
     """For a timeline; a run of which none is on record has an empty list."""
     entry = [0, 100.5, 1.25, "m", 10, None, "up", "up.example"]
     async with opened(going(progress=orjson.dumps({"model_calls": [entry]})), going(run_id="run_2")) as desk:

@@ -20,13 +20,13 @@ from gateway.contracts.storage.journal import AuditRow
 from tests.plugins.stores.records import approval, audit_line, run, step
 
 
-def test_nothing_of_a_run_that_is_not_for_clients() -> None:
+def test_run_view_contains_no_internal_fields() -> None:
     """Neither what it was begun with, nor who drives it."""
     secret = run(request=b'{"secret":1}', progress=b'{"secret":1}', owner="secret", idempotency_key="secret")
     assert "secret" not in str(whole_run_view(secret, steps=[step()], approvals=[approval()]))
 
 
-def test_a_run_that_waits_in_memory() -> None:
+def test_run_with_pending_approvals_is_shown_as_awaiting_approval() -> None:
     """Looks like one that waits in the store; a run that has ended looks as it ended."""
     assert shown_state(run(), pending=1) == "awaiting_approval"
     assert shown_state(run(), pending=0) == "running"
@@ -47,7 +47,7 @@ def test_run_view_counts_its_pending_approvals() -> None:
     assert (view["pending"], view["state"], len(view["approvals"])) == (1, "awaiting_approval", 2)
 
 
-def test_a_run_of_a_workflow_has_its_words() -> None:
+def test_workflow_run_view_shows_name_result_and_step_names() -> None:
     """Its name, its result, and its calls under the names of their steps; nothing of what its author wrote in them."""
     steps = [
         {"name": "rows", "tool": "a", "with": {"x": "secret"}},
@@ -64,7 +64,7 @@ def test_a_run_of_a_workflow_has_its_words() -> None:
     assert "result" not in whole_run_view(run(), steps=[step()], approvals=[])
 
 
-def test_arguments_are_objects() -> None:
+def test_step_view_shows_arguments_as_an_object() -> None:
     """As the model wrote them, not text of text."""
     assert step_view(step())["arguments"] == {"command": "make"}
 
@@ -76,13 +76,13 @@ def test_decided_view_reports_the_decision_not_the_outcome() -> None:
     assert decided_view(approval(state="rejected"))["state"] == "rejected"
 
 
-def test_a_line_of_the_audit_log_is_whole() -> None:
+def test_audit_view_contains_all_hashed_fields() -> None:
     """All that its hash covers."""
     view = audit_view(AuditRow(7, audit_line(by="bob"), "f" * 64))
     assert (view["seq"], view["by"], view["hash"], view["created_s"]) == (7, "bob", "f" * 64, 100.0)
 
 
-def test_errors() -> None:
+def test_error_view_has_message_type_param_and_code() -> None:
     """An error within an answer has what an error has."""
     error = GatewayError("decision_conflict", "It is rejected already.", param="id")
     assert error_view(error) == {
@@ -93,7 +93,7 @@ def test_errors() -> None:
     }
 
 
-def test_answers_are_json() -> None:
+def test_list_answer_is_a_json_object() -> None:
     """A list is an object with its entries."""
     answer = list_answer([{"id": "好"}])
     assert (answer.status, answer.content_type) == (200, "application/json")

@@ -71,7 +71,7 @@ async def gateway(
             yield World(made, model, session, content)
 
 
-async def test_a_run_has_the_id_of_its_request(tmp_path: Path) -> None:
+async def test_workflow_run_id_is_its_request_id(tmp_path: Path) -> None:
     """In its header, its body, and in what its errors say."""
     async with gateway(tmp_path, says("Hello."), says("no.txt")) as world:
         _, done, headers = await world.run()
@@ -81,7 +81,7 @@ async def test_a_run_has_the_id_of_its_request(tmp_path: Path) -> None:
         assert status == 422 and f"(run {headers['x-request-id']})" in message
 
 
-async def test_the_clients_credential_goes_to_the_model_and_the_gateways_does_not(tmp_path: Path) -> None:
+async def test_workflow_run_forwards_client_credential_but_not_gateway_key(tmp_path: Path) -> None:
     """As in a chat: it is kept nowhere."""
     keys = [key("gw-key", "context")]
     async with gateway(tmp_path, says("Hello."), keys=keys) as world:
@@ -93,7 +93,7 @@ async def test_the_clients_credential_goes_to_the_model_and_the_gateways_does_no
         assert world.header(b"x-gateway-key") == [[]] and "sk-client" not in json.dumps(done)
 
 
-async def test_the_upstreams_own_key_takes_its_place(tmp_path: Path) -> None:
+async def test_upstream_key_replaces_client_credential_of_a_workflow_run(tmp_path: Path) -> None:
     """Then the gateway's key may come where a client of OpenAI has its own."""
     async with gateway(
         tmp_path, says("Hello."), upstream={"api_key": "sk-up"}, keys=[key("gw-key", "context")]
@@ -122,14 +122,16 @@ async def test_the_model_of_a_run_chooses_its_upstream(tmp_path: Path) -> None:
         ({"X-Context-Tools": "read_result"}, 422, "workflow_failed"),
     ],
 )
-async def test_headers_steer_it(tmp_path: Path, headers: dict[str, str], status: int, code: str) -> None:
+async def test_context_headers_apply_to_workflow_runs(
+    tmp_path: Path, headers: dict[str, str], status: int, code: str
+) -> None:
     """Those of a chat, and as strictly; tools that were narrowed away are not there for a step either."""
     async with gateway(tmp_path, says("notes.txt")) as world:
         told = await world.run("then", **headers)
         assert (told[0], told[1]["error"]["code"]) == (status, code)
 
 
-async def test_a_reload_that_takes_a_tool_away_holds_for_the_next_step(tmp_path: Path) -> None:
+async def test_tool_removed_by_reload_fails_the_next_workflow_step(tmp_path: Path) -> None:
     """Each call is looked at right before it runs, by the configuration in use."""
     go = asyncio.Event()
     async with gateway(tmp_path, says(go, "notes.txt"), says("notes.txt")) as world:

@@ -40,7 +40,7 @@ async def test_workflows_come_in_pages() -> None:
             assert (status, answer["error"]["code"]) == (400, "invalid_field")
 
 
-async def test_categories_group_them() -> None:
+async def test_workflow_categories_group_workflows() -> None:
     """For the frontend's selector (design.md, decision 5); a workflow without one is `general`."""
     async with bureau() as counter:
         status, answer, _ = await counter.ask("GET", "/workflows/categories")
@@ -52,7 +52,7 @@ async def test_categories_group_them() -> None:
         ]
 
 
-async def test_one_workflow_is_shown_with_its_form() -> None:
+async def test_workflow_page_shows_schema_and_steps() -> None:
     """The JSON Schema of its parameters, and its steps without their texts."""
     async with bureau() as counter:
         status, view, _ = await counter.ask("GET", "/workflows/translate")
@@ -68,7 +68,7 @@ async def test_one_workflow_is_shown_with_its_form() -> None:
         assert view["steps"] == [{"name": "put", "kind": "tool", "tool": "risky"}, {"name": "end", "kind": "prompt"}]
 
 
-async def test_a_run_answers_with_its_result() -> None:
+async def test_workflow_run_returns_its_result() -> None:
     """Sync: 200 with the finished run; defaults are put in."""
     async with bureau() as counter:
         status, run, headers = await counter.run("translate", {"text": "Hallo {{config.keys}}"})
@@ -80,7 +80,7 @@ async def test_a_run_answers_with_its_result() -> None:
         assert (wanted.caller.name, wanted.conversation, wanted.detached) == ("ann", None, False)
 
 
-async def test_a_run_belongs_to_a_conversation_if_it_says_so() -> None:
+async def test_workflow_run_joins_the_requested_conversation() -> None:
     """For its memory and its approvals."""
     async with bureau() as counter:
         body = {"parameters": {"text": "x"}, "conversation": "c1"}
@@ -102,14 +102,14 @@ async def test_respond_async_returns_202_with_the_run_location(prefer: str) -> N
         assert counter.bureau.wanted[0].detached and not counter.bureau.running[0].done()
 
 
-async def test_other_preferences_change_nothing() -> None:
+async def test_unsupported_prefer_values_are_ignored() -> None:
     """`wait` is not offered."""
     async with bureau() as counter:
         status, _, headers = await counter.run("translate", {"text": "x"}, Prefer="wait=5, return=minimal")
         assert status == 200 and "Preference-Applied" not in headers
 
 
-async def test_a_run_that_pauses_for_a_person() -> None:
+async def test_paused_workflow_run_returns_202_with_its_approvals() -> None:
     """Sync: 202 with the run, and what is to be decided."""
     async with bureau() as counter:
         status, run, headers = await counter.run("deploy", {})
@@ -137,7 +137,7 @@ async def test_a_run_that_fails_names_its_step() -> None:
         ({"text": "x", "txet": "y"}, "txet"),
     ],
 )
-async def test_an_error_names_the_parameter(parameters: dict[str, object], param: str) -> None:
+async def test_invalid_workflow_parameters_error_names_the_parameter(parameters: dict[str, object], param: str) -> None:
     """422 invalid_parameters; nothing is begun."""
     async with bureau() as counter:
         status, answer, _ = await counter.run("translate", parameters)
@@ -183,7 +183,7 @@ async def test_an_unknown_workflow_is_404() -> None:
         ("POST", "/workflows/deploy/runs"),
     ],
 )
-async def test_they_need_the_scope_context(method: str, path: str) -> None:
+async def test_workflow_pages_require_the_context_scope(method: str, path: str) -> None:
     """For looking and for running."""
     async with bureau() as counter:
         for key, status in (("", 401), ("reader", 403), ("console", 403), ("root", 403)):

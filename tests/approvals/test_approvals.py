@@ -42,7 +42,7 @@ def test_issued_approval_is_bound_to_call_definition_policy_and_caller() -> None
     assert not room.approvals.holds(issued)
 
 
-async def test_of_several_approvals_of_a_step_the_last_counts(room: Room) -> None:
+async def test_last_approval_of_a_step_counts(room: Room) -> None:
     """However many there were: each step may be asked for anew."""
     await room.ask(1)
     there = await room.store.run("run_1", tenant="acme")
@@ -68,7 +68,7 @@ async def test_decision_requires_the_tenant_and_the_approve_scope(room: Room) ->
     assert await room.state() == "pending" and await room.store.audit(after=0, limit=9) == []
 
 
-async def test_a_decision_is_on_record_before_anybody_hears_of_it(room: Room) -> None:
+async def test_decision_is_recorded_with_audit_event_and_metrics(room: Room) -> None:
     """Who, how, when and why; in the audit log, as an event, and in the figures."""
     await room.ask(1)
     room.clock.advance(30)
@@ -101,7 +101,7 @@ async def test_the_same_decision_again_changes_nothing(room: Room) -> None:
         assert len(await room.store.audit(after=0, limit=9)) == 1
 
 
-async def test_a_hundred_decisions_at_once_are_one(tmp_path: Path) -> None:
+async def test_concurrent_decisions_in_two_processes_are_recorded_once(tmp_path: Path) -> None:
     """Two processes, approvals and rejections: one wins, whoever says the same is told so, the others conflict."""
     place = str(tmp_path / "gateway.db")
     rooms = [Room(place), Room(place)]
@@ -129,7 +129,7 @@ async def test_a_hundred_decisions_at_once_are_one(tmp_path: Path) -> None:
         await one.close()
 
 
-async def test_a_call_that_has_run_by_now_was_approved(room: Room) -> None:
+async def test_repeated_approval_of_an_executed_call_succeeds(room: Room) -> None:
     """The same decision gets the same answer, however far its call has come."""
     (asked,) = await room.ask(1)
     await room.approvals.decide("ap_1", YES, caller=BOSS)
@@ -144,7 +144,7 @@ async def test_a_call_that_has_run_by_now_was_approved(room: Room) -> None:
 # What a decision holds for.
 
 
-async def test_a_decision_on_another_call_than_was_shown_is_none(room: Room) -> None:
+async def test_decision_with_another_call_hash_is_refused(room: Room) -> None:
     """`sha256` is the hash of what the person saw."""
     (asked,) = await room.ask(1)
     for wish in (YES, NO):
@@ -187,14 +187,14 @@ async def test_decision_after_expiry_is_refused(room: Room) -> None:
     assert await room.state() == "expired"
 
 
-async def test_all_expire_however_many(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_approvals_expire_across_batches(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approvals_module, "EXPIRED_AT_ONCE", 2)
     await room.ask(1, 2, 3, 4, 5)
     room.clock.advance(3600)
     assert len(await room.approvals.expire()) == 5
 
 
-async def test_what_expires_is_counted(room: Room) -> None:
+async def test_expired_approvals_are_counted_once(room: Room) -> None:
     """Once, by whoever found it."""
     await room.ask(1, 2)
     assert await room.approvals.expire() == []
@@ -207,7 +207,7 @@ async def test_what_expires_is_counted(room: Room) -> None:
 # Arguments that a person changed.
 
 
-async def test_an_edited_call_is_judged(room: Room) -> None:
+async def test_edited_call_is_checked_by_the_gate(room: Room) -> None:
     """One that would ask again is covered by this very decision; one that may never run is refused."""
     await room.ask(1)
     edit = replace(YES, arguments={"command": "make -n"})
@@ -224,7 +224,7 @@ async def test_an_edited_call_is_judged(room: Room) -> None:
     assert approval_view(after)["edited_arguments"] == {"command": "make -n"}
 
 
-async def test_an_edit_that_changes_nothing_is_none(room: Room) -> None:
+async def test_edit_without_changes_is_ignored(room: Room) -> None:
     """Nor is one beside a rejection."""
     await room.ask(1)
     room.judges.decision = "deny"
@@ -232,7 +232,7 @@ async def test_an_edit_that_changes_nothing_is_none(room: Room) -> None:
     assert (await room.approvals.decide("ap_1", same, caller=BOSS)).edited is None
 
 
-async def test_another_edit_is_another_decision(room: Room) -> None:
+async def test_different_edit_conflicts_with_the_first(room: Room) -> None:
     """The same one again is the same."""
     await room.ask(1)
     edit = replace(YES, arguments={"command": "make -n"})

@@ -22,7 +22,7 @@ DECORATION = re.compile(r"[\s`.。:：/]*")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
-def test_a_message_is_an_answer_as_a_whole_or_not_at_all(case: dict[str, Any]) -> None:
+def test_reply_is_parsed_only_as_a_whole(case: dict[str, Any]) -> None:
     """Each case says why it is one, or not."""
     expected = case["reply"]
     if expected is not None:
@@ -39,7 +39,7 @@ def test_a_message_is_an_answer_as_a_whole_or_not_at_all(case: dict[str, Any]) -
     st.sampled_from(["approve", "reject", "批准", "同意", "拒绝", "Approve:", "/REJECT"]),
     st.lists(IDS, min_size=1, max_size=5, unique=True),
 )
-def test_every_command_is_understood(verb: str, ids: list[str]) -> None:
+def test_every_reply_command_is_parsed(verb: str, ids: list[str]) -> None:
     """Whatever the ids are."""
     reply = parse_reply(f"{verb} {' '.join(ids)}")
     assert reply is not None
@@ -48,7 +48,7 @@ def test_every_command_is_understood(verb: str, ids: list[str]) -> None:
 
 
 @given(st.sampled_from(["approve", "reject", "批准", "拒绝"]), IDS, st.sets(st.integers(0, 36)))
-def test_keyboards_may_type_any_character_wide(verb: str, approval_id: str, wide: set[int]) -> None:
+def test_fullwidth_characters_in_replies_are_accepted(verb: str, approval_id: str, wide: set[int]) -> None:
     """As those of Chinese, Japanese and Korean do, also the underscore of an id."""
     plain = f"{verb} {approval_id}"
     typed = "".join(chr(ord(c) + 0xFEE0) if i in wide and "!" <= c <= "~" else c for i, c in enumerate(plain))
@@ -56,7 +56,7 @@ def test_keyboards_may_type_any_character_wide(verb: str, approval_id: str, wide
 
 
 @given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(["approve", "reject", "批准", "拒绝"]))
-def test_anything_else_around_a_command_makes_it_text(before: str, after: str, verb: str) -> None:
+def test_command_surrounded_by_other_text_is_ignored(before: str, after: str, verb: str) -> None:
     """A command within something else is not one; only a rejection may go on, behind a colon."""
     reason = verb in ("reject", "拒绝") and re.match(r"[\s`.。]*[:：]", after)
     if DECORATION.fullmatch(before) and (DECORATION.fullmatch(after) or reason):
@@ -65,7 +65,7 @@ def test_anything_else_around_a_command_makes_it_text(before: str, after: str, v
 
 
 @given(st.text() | st.text("aprove jct:`.。、,\n批准拒绝_27") | st.text().map(lambda text: f"reject {ID}{text}"))
-def test_no_text_is_too_odd(text: str) -> None:
+def test_any_text_is_parsed_without_error(text: str) -> None:
     """Never an exception; ids have the form of ids; only a rejection has a reason."""
     reply = parse_reply(text)
     if reply is not None:
@@ -74,7 +74,7 @@ def test_no_text_is_too_odd(text: str) -> None:
         assert reply.comment is None or not reply.approve
 
 
-def test_lone_surrogates_are_text() -> None:
+def test_reply_with_lone_surrogates_is_ignored() -> None:
     """JSON can say them, UTF-8 cannot."""
     assert parse_reply(f"approve {ID}\ud800") is None
     assert parse_reply("\udfff") is None
@@ -86,7 +86,7 @@ def test_message_over_the_reply_limit_is_not_a_decision() -> None:
     assert parse_reply(f"approve {ID}".ljust(REPLY_CHARS + 1)) is None
 
 
-def test_the_number_of_ids_and_the_reason_are_bounded() -> None:
+def test_reply_ids_and_reason_length_are_bounded() -> None:
     """64 ids, 2000 characters."""
     ids = [new_approval_id() for _ in range(REPLY_IDS + 1)]
     assert parse_reply("approve " + " ".join(ids[:-1])) == ChatDecision(True, tuple(ids[:-1]))
@@ -94,7 +94,7 @@ def test_the_number_of_ids_and_the_reason_are_bounded() -> None:
     assert parse_reply(f"reject {ID}: {'x' * 3000}") == ChatDecision(False, (ID,), "x" * COMMENT_CHARS)
 
 
-def test_new_ids_are_ids_and_differ() -> None:
+def test_new_approval_ids_are_valid_and_unique() -> None:
     """26 characters of lower-case base32; 1000 of them are all different, in every bit that counts."""
     ids = {new_approval_id() for _ in range(1000)}
     assert len(ids) == 1000
@@ -118,7 +118,7 @@ def test_new_ids_are_ids_and_differ() -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_hostile_messages_take_no_time(text: str) -> None:
+def test_parsing_hostile_replies_takes_bounded_time(text: str) -> None:
     """No expression backtracks far, and marks are not sorted: 100 of them take well under a second."""
     effort = Effort()
     for _ in range(100):

@@ -17,7 +17,7 @@ def test_approval_description_has_arguments_reason_and_rule() -> None:
     assert (told.reason, told.rule) == (FIRST.reason, FIRST.rule)
 
 
-def test_a_turn_that_waits_says_the_same_each_time() -> None:
+def test_approval_text_is_deterministic() -> None:
     """It depends on nothing but the approvals: the text is part of the conversation from then on."""
     text = turn_text([FIRST, SECOND], language="en")
     assert text == turn_text([FIRST, SECOND], language="en")

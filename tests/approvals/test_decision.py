@@ -63,7 +63,7 @@ async def test_approvals_of_identical_arguments_are_counted_across_intermediate_
     assert [one.by for one in counted_endorsements(approved)] == ["anna", "cleo"]
 
 
-async def test_two_of_a_hundred_decisions_at_once_let_a_call_run(room: Room) -> None:
+async def test_concurrent_decisions_approve_a_call_with_exactly_two_keys(room: Room) -> None:
     """Of one key all but one are told that it has approved; the audit log has one line for each that counted."""
     await room.ask(1, required=2)
     heard = await asyncio.gather(*(tried(room, YES, caller) for caller in (ANNA, BEN) for _ in range(50)))
@@ -74,7 +74,7 @@ async def test_two_of_a_hundred_decisions_at_once_let_a_call_run(room: Room) -> 
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_any_order_of_decisions_keeps_the_rule(room: Room, seed: int) -> None:
+async def test_any_decision_order_requires_two_approvals_of_the_same_call(room: Room, seed: int) -> None:
     """Three people approve, edit and reject, some of them at once: two of them approved exactly what then runs."""
     chance = random.Random(seed)
     await room.ask(1, required=2)
@@ -125,7 +125,7 @@ async def test_the_first_of_two_approvals_outlives_the_process(tmp_path: Path) -
     await other.close()
 
 
-async def test_an_approval_of_one_key_expires_with_the_call(room: Room) -> None:
+async def test_partial_approval_expires_with_the_call(room: Room) -> None:
     await room.ask(1, required=2)
     assert await tried(room, YES, ANNA) == "pending"
     room.clock.advance(3601)

@@ -64,7 +64,7 @@ def read_back(line: str, *, json: bool = False) -> str:
 
 
 @given(TEXTS)
-def test_what_is_shown_reads_back(text: str) -> None:
+def test_escaped_line_can_be_unescaped(text: str) -> None:
     """So no two texts are shown alike."""
     assert read_back(escape_line(text)) == text
 
@@ -76,7 +76,7 @@ def test_what_is_shown_reads_back(text: str) -> None:
         max_leaves=10,
     )
 )
-def test_json_that_is_shown_reads_back(value: object) -> None:
+def test_shown_json_can_be_unescaped(value: object) -> None:
     """It is the canonical JSON, but for what does not show in that."""
     assert read_back(shown_json(value), json=True) == canonical(value)
 
@@ -97,7 +97,7 @@ IGNORABLE = (
 EMPTY = "\u1680\u2800\u2d7f\u3000\U00013441\U00013442\U00016fe4\U0001d159"
 
 
-def test_what_unicode_draws_as_nothing() -> None:
+def test_invisible_unicode_characters_are_escaped() -> None:
     """Written out, whatever version of Unicode this Python has."""
     found = re.findall(f"[{IGNORABLE}{EMPTY}]", "".join(map(chr, range(sys.maxunicode + 1))))
     assert len(found) > 4000
@@ -105,7 +105,7 @@ def test_what_unicode_draws_as_nothing() -> None:
         assert escape_line(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
 
 
-def test_every_character_shows_or_is_escaped() -> None:
+def test_every_character_is_visible_or_escaped() -> None:
     """All of Unicode: what is blank, joins its neighbour or doubles another character is written out."""
     for number in range(0x80, sys.maxunicode + 1, 7):
         written = escape_line(f"x{chr(number)}")[1:]
@@ -153,19 +153,19 @@ def test_every_character_shows_or_is_escaped() -> None:
         ("\u200b" * 300, "\\{300 times u{200b}}"),
     ],
 )
-def test_how_it_is_shown(text: str, line: str) -> None:
+def test_escape_line_produces_the_documented_escapes(text: str, line: str) -> None:
     """Escapes, doubled backslashes, counted runs; and ordinary text of any script as it is."""
     assert escape_line(text) == line
 
 
-def test_nothing_is_left_out_silently() -> None:
+def test_truncated_text_reports_length_and_hash() -> None:
     """Behind the limit: how many characters, and the hash of them."""
     assert escape_line("ls -la; rm -rf /", 6) == f"ls -la\\{{10 more characters, SHA-256 {sha256('; rm -rf /')}}}"
     assert escape_line("ls -la", 6) == "ls -la"
     assert shown_json("ls\\", 4) == '"ls\\{3 more characters, SHA-256 ' + sha256('\\\\"') + "}"
 
 
-def test_arguments_are_a_line_each() -> None:
+def test_arguments_are_shown_on_one_line_each() -> None:
     """In canonical order, as JSON; a name that is none is quoted, so no line can pass for another."""
     arguments = {
         "timeout_s": 5,
@@ -191,7 +191,7 @@ def test_different_arguments_are_shown_differently(some: dict[str, str], others:
     assert (shown_arguments(some) == shown_arguments(others)) == (some == others)
 
 
-def test_a_long_argument_does_not_push_a_short_one_away() -> None:
+def test_long_argument_does_not_displace_a_short_one() -> None:
     """Short ones are whole; long ones share what is left, in whatever order."""
     lines = shown_arguments({"a": "x" * 99_998, "b": "y" * 99_998, "path": "z"}).split("\n")
     assert lines[2] == 'path: "z"'
@@ -201,7 +201,7 @@ def test_a_long_argument_does_not_push_a_short_one_away() -> None:
     assert abs(first - second) <= 1
 
 
-def test_many_arguments_are_counted() -> None:
+def test_many_arguments_are_truncated_with_a_count() -> None:
     """30 lines, how many more there are, and the last 10."""
     arguments = {f"a{i:03}": i for i in range(100)}
     lines = shown_arguments(arguments).split("\n")
@@ -228,7 +228,7 @@ def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
     assert re.fullmatch(r'(?:[^"\\]|\\(?:u[0-9a-f]{4}|.)|\\\{[^}]*\})*"', end) is not None
 
 
-def test_a_call_that_is_shown_whole_hides_nothing() -> None:
+def test_completely_shown_call_has_no_hidden_part() -> None:
     assert count_hidden({"command": "x" * (ARGUMENTS_CHARS - 2)}) is None
     assert count_hidden({}) is None
     assert shown_arguments({"n " * 200: 1}, whole=True) == f'"{"n " * 200}": 1'
@@ -283,12 +283,12 @@ def test_confusable_text_is_followed_by_an_ascii_remark(value: str, remark: str)
         "\N{ROCKET} done",
     ],
 )
-def test_ordinary_text_gets_no_remark(value: str) -> None:
+def test_ordinary_text_gets_no_mixed_script_warning(value: str) -> None:
     """Words of one script, also side by side; Chinese, Japanese and Korean mix with all."""
     assert "\n" not in shown_arguments({"x": value})
 
 
-def test_remarks_are_bounded() -> None:
+def test_mixed_script_warnings_are_bounded() -> None:
     """Five places of 40 characters."""
     _, remark = shown_arguments({"x": ("\u0430a" * 100 + " ") * 100}).split("\n")
     assert remark.count("Cyrillic") == 5
@@ -305,7 +305,7 @@ def test_a_fence_is_longer_than_any_within(text: str) -> None:
 
 
 @given(st.text("`a ", max_size=20))
-def test_code_within_a_line_is_not_ended_by_its_text(text: str) -> None:
+def test_inline_code_is_not_ended_by_its_text(text: str) -> None:
     """By the rules of CommonMark: the first run of as many backticks ends it, one space on each side is taken off."""
     written = code(text)
     ticks = re.match("`+", written)[0]  # type: ignore[index]
@@ -325,7 +325,7 @@ def test_a_plain_name_is_shown_as_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "written"), [("", '""'), ("a b", '"a b"'), ("a`\n", '"a`\\n"'), ("p\u0430", '"p\u0430"'), ("1", '"1"')]
 )
-def test_another_name_is_quoted(name: str, written: str) -> None:
+def test_name_that_is_not_plain_is_quoted(name: str, written: str) -> None:
     """So it cannot pass for a plain one."""
     assert shown_name(name) == written
 

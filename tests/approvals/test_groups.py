@@ -16,7 +16,7 @@ from .room import AGENT, ASKED, BOSS, NO, YES, Room, refused
 # What is remembered.
 
 
-async def test_a_remembered_approval_holds_for_its_call(room: Room) -> None:
+async def test_remembered_approval_applies_only_to_its_call(room: Room) -> None:
     """Of the same caller, in the same conversation; while tool and policy are the same."""
     (asked,) = await room.ask(1)
     await room.approvals.decide("ap_1", replace(YES, remember="conversation"), caller=BOSS)
@@ -34,7 +34,7 @@ async def test_a_remembered_approval_holds_for_its_call(room: Room) -> None:
     assert await room.approvals.remembered.grant(call, later) is None
 
 
-async def test_an_approval_remembered_for_a_run_is_not_one_for_its_conversation(room: Room) -> None:
+async def test_approval_remembered_for_a_run_does_not_cover_the_conversation(room: Room) -> None:
     """And holds for the arguments that the person put."""
     await room.ask(1)
     await room.approvals.decide("ap_1", replace(YES, remember="run", arguments={"command": "make -n"}), caller=BOSS)
@@ -49,7 +49,7 @@ async def test_an_approval_remembered_for_a_run_is_not_one_for_its_conversation(
     )
 
 
-async def test_nothing_is_remembered_that_was_not_approved(room: Room) -> None:
+async def test_rejected_or_late_decisions_grant_nothing(room: Room) -> None:
     """A rejection grants nothing; neither does a decision that came too late."""
     await room.ask(1, 2)
     await room.approvals.decide("ap_2", NO, caller=BOSS)
@@ -59,7 +59,7 @@ async def test_nothing_is_remembered_that_was_not_approved(room: Room) -> None:
     assert await room.store.grants(tenant="acme", now_s=0.0, limit=9) == []
 
 
-async def test_without_a_conversation_there_is_none_to_remember_in(room: Room) -> None:
+async def test_remember_conversation_without_a_conversation_is_refused(room: Room) -> None:
     """It says so, and nothing is decided."""
     await room.ask(1, conversation=None)
     wrong = await refused(room, replace(YES, remember="conversation"))
@@ -71,7 +71,7 @@ async def test_without_a_conversation_there_is_none_to_remember_in(room: Room) -
 # Groups.
 
 
-async def test_a_rejection_takes_the_others_with_it(room: Room) -> None:
+async def test_rejection_rejects_pending_calls_of_its_group(room: Room) -> None:
     """Those that are decided already stay as they are."""
     await room.ask(1, 2, 3)
     await room.approvals.decide("ap_3", YES, caller=BOSS)
@@ -100,7 +100,7 @@ async def test_repeated_rejection_also_rejects_the_runs_pending_approvals(tmp_pa
         await one.close()
 
 
-async def test_a_rejection_is_one_of_its_call_where_runs_go_on() -> None:
+async def test_rejection_with_on_reject_continue_affects_only_its_call() -> None:
     """`on_reject: continue`."""
     room = Room(on_reject="continue")
     await room.store.open()
@@ -110,14 +110,14 @@ async def test_a_rejection_is_one_of_its_call_where_runs_go_on() -> None:
     await room.close()
 
 
-async def test_a_rejection_is_one_of_its_call_where_the_client_sees_each(room: Room) -> None:
+async def test_rejection_in_a_responses_run_affects_only_its_call(room: Room) -> None:
     """The run is one of the Responses API, with tools that its request names."""
     await room.ask(1, 2, request=b'{"shows_calls": true}')
     await room.approvals.rule_all([("ap_1", YES), ("ap_2", NO)], caller=BOSS)
     assert [await room.state(one) for one in ("ap_1", "ap_2")] == ["approved", "rejected"]
 
 
-async def test_several_are_decided_together_or_not_at_all() -> None:
+async def test_batch_decision_is_atomic() -> None:
     """What was refused never takes effect: one that is decided otherwise, or stale, keeps the others pending."""
     room = Room(on_reject="continue")
     await room.store.open()

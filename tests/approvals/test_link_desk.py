@@ -59,7 +59,7 @@ class Desk:
         return error.value.code
 
 
-async def test_a_decision_by_a_link_stands_although_its_run_does_not_go_on_yet(room: Room) -> None:
+async def test_link_decision_stands_when_its_run_cannot_resume_yet(room: Room) -> None:
     await room.ask(1)
     desk = Desk(room)
     link = await desk.link()
@@ -68,7 +68,7 @@ async def test_a_decision_by_a_link_stands_although_its_run_does_not_go_on_yet(r
     assert samples(room.counters)["gateway_approval_links_total", ("decided",)] == 1
 
 
-async def test_a_link_counts_once_also_if_its_call_was_changed_and_changed_back(room: Room) -> None:
+async def test_link_stays_used_after_its_call_was_edited_back(room: Room) -> None:
     room.judges.rules = DecisionRules(requirements=(ApprovalRequirement(approvals=3),))
     await room.ask(1, required=3)
     desk = Desk(room)
@@ -94,7 +94,7 @@ async def test_approver_of_an_edited_call_approves_again_by_newer_link(room: Roo
     assert (await desk.decide(newer), await desk.state(newer)) == ("approved", "used")
 
 
-async def test_a_link_is_of_the_call_that_was_shown(room: Room) -> None:
+async def test_link_is_bound_to_the_displayed_call(room: Room) -> None:
     """Somebody changes it, or the tool changes: the link decides nothing, also if its page was open."""
     room.judges.rules = DecisionRules(requirements=(ApprovalRequirement(approvals=2),))
     await room.ask(1, required=2)
@@ -113,7 +113,7 @@ async def test_a_link_is_of_the_call_that_was_shown(room: Room) -> None:
     assert await desk.decide(newer) == "approved"
 
 
-async def test_a_page_counts_for_an_hour(room: Room) -> None:
+async def test_link_page_form_expires_after_an_hour(room: Room) -> None:
     await room.ask(1)
     desk = Desk(room)
     link = await desk.link()
@@ -124,7 +124,7 @@ async def test_a_page_counts_for_an_hour(room: Room) -> None:
     assert (await desk.desk.decide(link, page.form_token, approve=False, reason="no")).state == "rejected"
 
 
-async def test_a_link_ends_with_the_time_of_its_approval(room: Room) -> None:
+async def test_link_expires_with_its_approval(room: Room) -> None:
     await room.ask(1)
     desk = Desk(room)
     link = await desk.link()

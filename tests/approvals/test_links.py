@@ -38,7 +38,7 @@ def token(made: Links, notify: Notify) -> str:
     return address.partition("=")[2]
 
 
-async def test_a_link_is_always_the_same_and_every_worker_opens_it(store: SqliteStore) -> None:
+async def test_link_is_deterministic_and_valid_on_every_worker(store: SqliteStore) -> None:
     """Also a worker that starts later: the secret is the store's."""
     one, other = await links(store, entry()), await links(store, entry("sre"), entry())
     text = token(one, entry())
@@ -47,7 +47,7 @@ async def test_a_link_is_always_the_same_and_every_worker_opens_it(store: Sqlite
     assert one.address(URL, entry(None), approval_view(approval()), tenant="acme") is None
 
 
-async def test_nothing_else_opens(store: SqliteStore) -> None:
+async def test_forged_or_foreign_links_do_not_verify(store: SqliteStore) -> None:
     """Of another store, webhook, secret or name; cut, changed, too long."""
     made = await links(store, entry())
     text = token(made, entry())
@@ -61,7 +61,7 @@ async def test_nothing_else_opens(store: SqliteStore) -> None:
         assert made.verify_link(wrong) is None
 
 
-async def test_the_token_of_a_page_is_of_its_link_and_its_time(store: SqliteStore) -> None:
+async def test_form_token_is_bound_to_link_and_time(store: SqliteStore) -> None:
     made = await links(store, entry())
     tokens = {made.form_token(text, shown_s=shown_s) for text in ("a", "b") for shown_s in (1, 2)}
     assert len(tokens) == 4 and made.form_token("a", shown_s=1) in tokens

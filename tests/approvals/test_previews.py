@@ -43,7 +43,7 @@ async def test_preview_returns_the_tools_own_preview_or_its_reason() -> None:
     assert (asked[0].tool, asked[0].arguments) == ("execute_command", {"command": "make"})
 
 
-async def test_what_has_no_preview_has_a_reason() -> None:
+async def test_missing_preview_reports_a_reason() -> None:
     """A decided approval, a tool that is gone, a tool that shows nothing."""
 
     async def never(_call: ToolCall) -> Preview:
@@ -66,7 +66,7 @@ async def test_what_has_no_preview_has_a_reason() -> None:
         Preview(before=None, after="x" * (PREVIEW_BYTES + 1), label="x"),
     ],
 )
-async def test_a_text_that_is_too_large_is_not_shown(text: Preview) -> None:
+async def test_too_large_preview_is_not_shown(text: Preview) -> None:
     """By bytes, on either side."""
 
     async def shows(_call: ToolCall) -> Preview:
@@ -76,7 +76,7 @@ async def test_a_text_that_is_too_large_is_not_shown(text: Preview) -> None:
     assert isinstance(found, NoPreview) and "larger than 262144 bytes" in found.reason
 
 
-async def test_a_tool_that_fails_or_takes_too_long_is_a_reason() -> None:
+async def test_failed_or_slow_preview_reports_a_reason() -> None:
     """Slow ones count until they have answered, so that no more than a few wait at once."""
     answered = asyncio.Event()
 

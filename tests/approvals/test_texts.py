@@ -73,7 +73,7 @@ def test_approval_turn_shows_call_reason_deadline_and_reply_lines() -> None:
     )
 
 
-def test_a_turn_in_chinese() -> None:
+def test_approval_text_is_available_in_chinese() -> None:
     """The same in Chinese, with Chinese words to answer with."""
     text = turn(CALL, language="zh")
     assert "需要您批准" in text and "2025-11-22 05:40:00 UTC（15 分钟后）" in text
@@ -85,7 +85,7 @@ def test_a_turn_in_chinese() -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_each_line_to_answer_with_is_understood(language: Language) -> None:
+def test_each_reply_line_of_the_text_is_parsed(language: Language) -> None:
     """Sent back as they stand, with and without the backticks they are shown in."""
     both = (ID, OTHER)
     words = ((ID, "kfmqtr"), (OTHER, "bcdfgh"))
@@ -98,7 +98,7 @@ def test_each_line_to_answer_with_is_understood(language: Language) -> None:
     assert reasoned is not None and not reasoned.approve and reasoned.comment and reasoned.words == words[:1]
 
 
-def test_a_group_names_each_call_with_its_id() -> None:
+def test_group_text_lists_each_call_with_its_id() -> None:
     """Numbered, each in its own block, and all ids in one line."""
     text = turn(CALL, SECOND)
     assert text.startswith("These 2 calls wait for your approval.")
@@ -115,7 +115,7 @@ def test_approval_turn_text_is_not_parsed_as_a_decision(language: Language) -> N
     assert parse_reply(turn(CALL, language=language)) is None
 
 
-def test_a_link_is_there_only_where_the_console_has_an_address() -> None:
+def test_text_contains_links_only_with_a_console_url() -> None:
     """One for each approval: its page asks who opens it."""
     base = "https://gw.example/console"
     assert "http" not in turn(CALL)
@@ -142,7 +142,7 @@ def asking(answering: AnswerOptions, *, language: Language = "en") -> str:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_held_answer_says_where_to_decide(language: Language) -> None:
+def test_waiting_stream_text_says_where_to_decide(language: Language) -> None:
     """In another window first: no program sends a message while an answer is open; then how to, once it is not."""
     text = asking(AnswerOptions(held_s=120.0), language=language)
     approve, reject = ("approve", "reject") if language == "en" else ("批准", "拒绝")
@@ -218,7 +218,7 @@ def test_unknown_outcome_text_names_the_resume_request(language: Language) -> No
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_run_that_goes_on_elsewhere_is_named(language: Language) -> None:
+def test_text_names_the_run_resumed_elsewhere(language: Language) -> None:
     """By its id."""
     assert "`run_7`" in resumed_elsewhere_text("run_7", language=language)
 
@@ -243,6 +243,6 @@ def test_a_run_that_goes_on_elsewhere_is_named(language: Language) -> None:
     ],
     ids=lambda value: value[:20],
 )
-def test_the_language_is_that_of_the_message(text: str, language: Language) -> None:
+def test_text_language_follows_the_message(text: str, language: Language) -> None:
     """Chinese where most of it is."""
     assert detect_language(text) == language

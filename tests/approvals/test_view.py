@@ -18,7 +18,7 @@ def test_a_view_shows_the_call_and_no_secret() -> None:
     assert made.secret not in orjson.dumps(view).decode()
 
 
-def test_the_check_word_is_of_the_call_as_it_is_stored() -> None:
+def test_check_word_is_bound_to_the_stored_call() -> None:
     """So another call has another one."""
     made = approval("ap_1", run_id="run_1")
 

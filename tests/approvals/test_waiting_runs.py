@@ -36,7 +36,7 @@ async def test_waiting_run_reads_approvals_only_after_an_event(room: Room, monke
 
 
 @pytest.mark.parametrize(("abort", "returns"), [(True, True), (False, False)])
-async def test_the_first_of_a_group_is_waited_for(abort: bool, returns: bool) -> None:
+async def test_wait_returns_at_first_call_decision_or_aborting_rejection(abort: bool, returns: bool) -> None:
     """An approval of another one is none of the first; a rejection of any ends it where that aborts."""
     room = Room(on_reject="continue")
     await room.store.open()
@@ -56,7 +56,7 @@ async def test_the_first_of_a_group_is_waited_for(abort: bool, returns: bool) ->
     await room.close()
 
 
-async def test_a_decision_in_another_process_is_heard(tmp_path: Path) -> None:
+async def test_wait_returns_after_a_decision_in_another_process(tmp_path: Path) -> None:
     """Through the events of the store; so is a run that is cancelled there."""
     place = str(tmp_path / "gateway.db")
     here, there = Room(place), Room(place)
@@ -87,7 +87,7 @@ async def test_waiting_run_expires_its_overdue_approval(room: Room) -> None:
     assert await room.state() == "expired"
 
 
-async def test_what_is_decided_expires_no_more(room: Room) -> None:
+async def test_decided_approval_does_not_wake_the_wait_at_expiry(room: Room) -> None:
     """One of the group that was approved long ago must not keep the others' waiter busy."""
     await room.ask(1, expires_s=room.now_s + 7200)
     there = await room.store.run("run_1", tenant="acme")
@@ -103,7 +103,7 @@ async def test_what_is_decided_expires_no_more(room: Room) -> None:
     await asyncio.wait_for(waiting, 120)
 
 
-async def test_what_is_decided_already_is_not_waited_for(room: Room) -> None:
+async def test_wait_returns_at_once_for_decided_approvals(room: Room) -> None:
     """Whoever comes late goes on at once."""
     await room.ask(1)
     await room.approvals.decide("ap_1", YES, caller=BOSS)

@@ -30,7 +30,7 @@ def test_the_signature_is_that_of_the_reference_implementations() -> None:
     }
 
 
-def test_a_receiver_can_check_it() -> None:
+def test_webhook_signature_is_verifiable_from_headers_and_body() -> None:
     """From the header lines and the bytes of the body alone; a second attempt differs in time and signature only."""
     key, body = webhook_key("a secret of our own"), b"{}\n"
     first = webhook_headers(body, message_id=ID, key=key, now_s=1000.0)
@@ -51,7 +51,7 @@ def test_a_secret_is_base64_or_text() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_c2VjcmV0 c2VjcmV0", "whsec_abc", "whsec_ü", "\ud800secret"])
-def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
+def test_invalid_webhook_secret_is_refused_without_being_shown(secret: str) -> None:
     """The text says what to do, and never what the secret was."""
     with pytest.raises(ValueError, match="webhook secret") as raised:
         webhook_key(secret)
@@ -98,7 +98,7 @@ def test_notice_body_describes_the_pending_call_expiry_and_link() -> None:
     }
 
 
-def test_a_notice_without_a_link() -> None:
+def test_webhook_message_without_public_url_has_no_link() -> None:
     """No public address, no link; odd text raises nothing."""
     odd = {"id": ID, "tool": "t\ud800", "arguments": {"a\ud800": "\udfff"}, "reason": "\ud800", "rule": ""}
     view = {**odd, "run_id": "run_7", "sha256": "", "created_at": 0.0, "expires_at": 1e300, **ALONE}
@@ -108,7 +108,7 @@ def test_a_notice_without_a_link() -> None:
     assert notice["data"]["reason"] == "\\u{d800}"
 
 
-def test_a_notice_of_the_first_of_two_approvals_is_another_one() -> None:
+def test_webhook_message_after_first_approval_has_a_new_id() -> None:
     """With another id, or a receiver takes it for a repeat: who has approved, and what would run now."""
     given = [{"by": "an\u202ena", "user": None, "via": "chat", "at": 1763789160.25}]
     view = {"id": ID, "run_id": "run_7", "tool": "t", "arguments": {"a": 1}, "sha256": "", "reason": "", "rule": ""}

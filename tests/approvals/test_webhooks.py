@@ -173,7 +173,7 @@ async def test_new_approval_is_sent_to_the_webhook_signed() -> None:
         assert headers["webhook-signature"] == f"v1,{expected}"
 
 
-async def test_without_a_secret_nothing_is_signed() -> None:
+async def test_webhook_without_a_secret_is_unsigned() -> None:
     """A receiver that knows no key gets no signature to trust."""
     async with receiving() as world:
         await world.start(secret=None)
@@ -182,7 +182,7 @@ async def test_without_a_secret_nothing_is_signed() -> None:
         assert "webhook-signature" not in world.receiver.heard[0][0] and world.receiver.ids == ["ap_1"]
 
 
-async def test_other_events_tell_nothing() -> None:
+async def test_events_other_than_approval_requests_send_no_webhook() -> None:
     """Only that somebody is asked."""
     async with receiving() as world:
         await world.start()
@@ -201,7 +201,7 @@ async def test_unreadable_event_is_logged_and_the_next_notice_is_sent(caplog: py
         assert world.receiver.ids == ["ap_2"] and "nobody is told of an approval of run run_1" in caplog.text
 
 
-async def test_what_does_not_arrive_is_sent_again() -> None:
+async def test_failed_webhook_delivery_is_retried() -> None:
     """The same bytes under the same id, until they do; a redirection does not count, and is not followed."""
     async with receiving(500, 302, 429, 200) as world:
         await world.start()
@@ -211,7 +211,7 @@ async def test_what_does_not_arrive_is_sent_again() -> None:
         assert len({notice["raw"] for _, notice in world.receiver.heard}) == 1
 
 
-async def test_after_the_last_attempt_a_line_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_final_webhook_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Which names the place in the configuration and the approval, and no secret."""
     async with receiving(503) as world:
         await world.start()
@@ -222,7 +222,7 @@ async def test_after_the_last_attempt_a_line_is_logged(caplog: pytest.LogCapture
         assert record.getMessage() == "approvals.notify[0] is not told of ap_1: it answered 503"
 
 
-async def test_an_answer_that_takes_too_long_is_none(caplog: pytest.LogCaptureFixture) -> None:
+async def test_webhook_answer_timeout_counts_as_failure(caplog: pytest.LogCaptureFixture) -> None:
     """The attempt counts as failed."""
     async with receiving(held=True) as world:
         await world.start(policy=RetryPolicy(timeout_s=0.05, pauses_s=(0.0,)))
@@ -232,7 +232,7 @@ async def test_an_answer_that_takes_too_long_is_none(caplog: pytest.LogCaptureFi
         assert "is not told of ap_1: it did not answer within 0.05 s" in caplog.text
 
 
-async def test_gone_means_gone() -> None:
+async def test_webhook_answer_410_is_not_retried() -> None:
     """410 is not asked again."""
     async with receiving(410) as world:
         await world.start()
@@ -357,7 +357,7 @@ async def test_notice_queued_behind_hanging_deliveries_is_dropped_once_decided()
         assert late not in world.receiver.ids
 
 
-async def test_a_receiver_has_a_name_with_several_addresses() -> None:
+async def test_webhook_tries_all_addresses_of_a_receiver() -> None:
     """Of which one is silent; so is the name server of another receiver, whose lookup waits."""
     async with receiving() as world:
         url = URL(world.url)
@@ -385,7 +385,7 @@ async def test_closing_cancels_deliveries_in_flight_and_is_idempotent() -> None:
         assert world.receiver.ids == ["ap_1"] and world.counted("delivered") == 0
 
 
-async def test_one_of_several_gateways_tells() -> None:
+async def test_one_of_several_gateways_sends_each_webhook() -> None:
     """Each approval once, whoever issued it; another one goes on when that one ends."""
     async with receiving() as world:
         first = await world.start(owner="one")
@@ -401,7 +401,7 @@ async def test_one_of_several_gateways_tells() -> None:
         await until(lambda: len(world.receiver.heard) == 6)  # what is pending is told again, by the same ids
 
 
-async def test_a_duty_that_went_elsewhere_is_given_up() -> None:
+async def test_worker_that_lost_its_lease_stops_sending_webhooks() -> None:
     """By a worker that stood still for so long that another one took it."""
     async with receiving() as world:
         first = await world.start(owner="one")
@@ -442,7 +442,7 @@ def test_a_webhook_does_not_show_its_url() -> None:
     assert repr(webhook) == "Webhook('approvals.notify[0]')"
 
 
-def test_the_attempts_take_about_ten_minutes() -> None:
+def test_webhook_retry_pauses_double_over_about_ten_minutes() -> None:
     """Eight of them, each pause twice the one before."""
     pauses_s = PATIENCE.pauses_s
     assert len(pauses_s) == 7 and 540 < sum(pauses_s) < 700

@@ -40,7 +40,7 @@ async def opened(*names: str, is_on: bool = True) -> tuple[Failing, KeysInUse]:
     return store, KeysInUse(store, StoredKeys(), is_on=lambda: is_on, clock=ManualClock())
 
 
-async def test_keys_are_read_when_they_have_changed() -> None:
+async def test_stored_keys_are_reread_only_when_changed() -> None:
     """And not otherwise."""
     store, keys = await opened("a", "b")
     for _ in range(3):
@@ -86,7 +86,7 @@ async def test_disabled_stored_keys_do_not_read_the_store() -> None:
     await store.close()
 
 
-async def test_the_use_of_a_key_is_written_once() -> None:
+async def test_last_use_of_a_key_is_written_for_existing_keys() -> None:
     """Of keys that are still there; the time of one that is gone is forgotten."""
     store, keys = await opened("a", "b")
     await keys.refresh()

@@ -22,7 +22,7 @@ LONG = b"gw-alice-7b1f0c22d94e"
         (b"", b"gw-al", False),
     ],
 )
-def test_a_long_key_counts_anywhere_and_a_short_one_as_a_word(value: bytes, key: bytes, found: bool) -> None:
+def test_long_key_is_found_anywhere_and_short_key_as_a_word(value: bytes, key: bytes, found: bool) -> None:
     """A short one may be a part of a word by chance; a password that is not base64 holds none."""
     assert holds(value, [key]) is found
 
@@ -33,7 +33,7 @@ def test_a_query_that_holds_no_key_stays_byte_for_byte() -> None:
         assert clean_target(target, [LONG], has_own=True) == target
 
 
-def test_a_short_key_may_be_the_name_of_a_page() -> None:
+def test_short_key_in_a_path_is_accepted() -> None:
     """Only a long one in a path is refused."""
     assert clean_target(b"/v1/models", [b"models"], has_own=False) == b"/v1/models"
     with pytest.raises(GatewayError, match="path of the URL"):

@@ -28,7 +28,7 @@ def verdict(
         "[::ffff:127.0.0.1]", "192.168.7.7:1", "[fd00:0::7]:2", "gw.example", "GW.Example.:99", "port.example:8443",
     ],
 )  # fmt: skip
-def test_our_names(host: str) -> None:
+def test_own_hosts_are_accepted(host: str) -> None:
     """Loopback, where we listen, what is allowed; in any case, with a last dot, in any spelling of an address."""
     assert verdict(HostGuard.from_hosts(OURS), b"Host: " + host.encode()) == ""
 
@@ -40,7 +40,7 @@ def test_our_names(host: str) -> None:
         "port.example:1", "0.0.0.0", "10.0.0.1", "2130706433", "127.1", "0x7f.1", "[::2]", "[::ffff:10.0.0.1]", "a..b",
     ],
 )  # fmt: skip
-def test_other_names(host: str) -> None:
+def test_foreign_hosts_are_refused(host: str) -> None:
     """Whatever somebody's DNS says of them; also in an absolute target, whose Host does not count."""
     assert verdict(HostGuard.from_hosts(OURS), b"Host: " + host.encode()) == "host_not_allowed"
     assert (
@@ -58,7 +58,7 @@ def test_any_address_guard_allows_ip_literals_but_not_names() -> None:
     ]
 
 
-def test_a_request_without_a_host_is_from_no_browser() -> None:
+def test_request_without_a_host_is_accepted_only_without_an_origin() -> None:
     """HTTP/1.0 may leave it out; a page that comes with it is another one."""
     assert verdict(HostGuard.from_hosts([]), version=b"0") == ""
     assert verdict(HostGuard.from_hosts([]), b"Origin: http://localhost", version=b"0") == "origin_not_allowed"
@@ -93,14 +93,14 @@ def test_a_request_without_a_host_is_from_no_browser() -> None:
         ("localhost:8080", "http://localhost:8080/", False),
     ],
 )
-def test_pages(host: str, origin: str, comes_in: bool) -> None:
+def test_origins_are_accepted_by_allowed_host_and_port(host: str, origin: str, comes_in: bool) -> None:
     """Our own by the name that was asked for, those of allowed names, those that are named; a port is another page."""
     door = HostGuard.from_hosts(OURS, origins=["https://chat.example", "app://notes"])
     found = verdict(door, b"Host: " + host.encode(), b"Origin: " + origin.encode())
     assert found == ("" if comes_in else "origin_not_allowed")
 
 
-def test_each_of_two_origins_counts() -> None:
+def test_request_with_a_second_foreign_origin_is_refused() -> None:
     """In either order."""
     ours, theirs = b"Origin: http://localhost", b"Origin: http://evil.example"
     for lines in ((ours, theirs), (theirs, ours)):
@@ -121,13 +121,15 @@ def test_each_of_two_origins_counts() -> None:
         (b"POST", [b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: document"], False),
     ],
 )
-def test_what_browsers_say_beside(method: bytes, lines: list[bytes], comes_in: bool) -> None:
+def test_fetch_metadata_headers_decide_requests_without_an_origin(
+    method: bytes, lines: list[bytes], comes_in: bool
+) -> None:
     """An image or a script of another page has no Origin; a person who follows a link comes in."""
     found = verdict(HostGuard.from_hosts([]), b"Host: localhost", *lines, method=method)
     assert found == ("" if comes_in else "origin_not_allowed")
 
 
-def test_authorities() -> None:
+def test_authorities_are_parsed_to_host_and_port() -> None:
     """A name without its last dot, an address in its usual form, the port."""
     assert parse_authority("A.Example.:8") == ("a.example", 8)
     assert parse_authority("[0:0::1]:") == ("::1", None)

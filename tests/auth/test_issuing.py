@@ -74,7 +74,7 @@ async def test_key_creation_beyond_the_maximum_is_refused(store: SqliteStore, mo
     await store.close()
 
 
-async def test_no_key_has_the_name_of_a_caller_with_a_token(store: SqliteStore) -> None:
+async def test_key_with_the_name_of_an_oauth_caller_is_refused(store: SqliteStore) -> None:
     """Where tokens are accepted."""
     oauth = {"issuer": "https://id.example", "audience": "x", "tenant": "acme", "scopes": {"tools": ["tools"]}}
     sections = {"mcp": {"serve": {"oauth": oauth}}, "public_url": "https://gw.example"}
@@ -100,7 +100,7 @@ PRICED = {**USAGE, "prices": "prices.yaml"}
         ("cost_per_day", PRICED, None),
     ],
 )
-async def test_no_key_has_a_budget_that_cannot_be_counted(
+async def test_key_with_uncountable_budget_is_refused(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, usage: object, missing: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)

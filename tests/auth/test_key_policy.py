@@ -24,7 +24,7 @@ WHOLE = {
 }
 
 
-def test_terms_come_back_from_the_store_as_they_were() -> None:
+def test_key_terms_round_trip_through_the_store() -> None:
     """With their end, which has a column of its own; what has its default is not stored."""
     terms = parse_terms({**WHOLE, "expires": "2100-01-01T00:00:00.5Z"})
     assert terms.expires is not None
@@ -43,7 +43,7 @@ def test_built_key_takes_name_and_tenant_from_the_columns() -> None:
 @pytest.mark.parametrize(
     "terms", ["{}", "no", '{"name":"ci","scopes":["from the future"]}', '{"name":"ci","scopes":["context"],"x":1}']
 )
-def test_terms_of_another_version_are_none(terms: str) -> None:
+def test_unreadable_stored_key_terms_are_refused(terms: str) -> None:
     """Terms that cannot be read are refused."""
     with pytest.raises(ValidationError):
         build_key(key("ci", terms=terms))
@@ -58,7 +58,7 @@ def test_the_view_of_a_key_has_its_state_and_no_hash() -> None:
     assert stored.sha256 not in str(view)
 
 
-def test_a_key_without_bounds_makes_any_of_its_tenant() -> None:
+def test_unbounded_key_can_create_any_key_of_its_tenant() -> None:
     """With the scopes that it has."""
     maker = Caller("root", "acme", frozenset(("admin", "context", "tools")))
     caller = build_caller(parse_terms(WHOLE))

@@ -71,7 +71,7 @@ def test_every_spelling_means_the_same_caller(field: bytes) -> None:
     assert refusal(field.replace(ALICE, ALICE + b"x")) == (401, "invalid_api_key")
 
 
-def test_a_scope_is_held_or_not() -> None:
+def test_missing_scope_is_refused_by_name() -> None:
     """The text names the scope that is missing."""
     assert identify(b"X-Gateway-Key: " + BOB, scope="context").caller.tenant == "team-b"
     with pytest.raises(GatewayError, match="lacks the scope 'approve'"):
@@ -95,12 +95,12 @@ def test_a_scope_is_held_or_not() -> None:
         (b"X-Gateway-Key: ", b"Authorization: Basic x"),
     ],
 )
-def test_no_key_is_401(fields: tuple[bytes, ...]) -> None:
+def test_request_without_a_key_returns_401(fields: tuple[bytes, ...]) -> None:
     """Empty, of another scheme, or in another place: there is no key."""
     assert refusal(*fields) == (401, "missing_api_key")
 
 
-def test_the_text_says_where_a_key_belongs() -> None:
+def test_missing_key_error_names_the_header_to_use() -> None:
     """X-Gateway-Key is for who has a key for the upstream, too."""
     with pytest.raises(GatewayError, match="Authorization: Bearer <key>"):
         identify()
@@ -156,7 +156,7 @@ def test_a_credential_that_comes_twice_is_refused(
 
 
 @pytest.mark.parametrize("shared", [0, 1, 20, len(ALICE) - 1])
-def test_a_guess_that_shares_a_beginning_is_as_wrong_as_any(shared: int) -> None:
+def test_key_guess_with_a_shared_prefix_is_refused(shared: int) -> None:
     """K3: the look-up is by SHA-256 of the whole key, so that a prefix brings nobody closer."""
     for guess in (
         ALICE[:shared],
@@ -167,7 +167,7 @@ def test_a_guess_that_shares_a_beginning_is_as_wrong_as_any(shared: int) -> None
             assert refusal(b"X-Gateway-Key: " + guess) == (401, "invalid_api_key")
 
 
-def test_a_hash_that_differs_in_one_byte_is_another_key() -> None:
+def test_key_hash_differing_in_one_byte_is_refused() -> None:
     """Neither a part of the digest nor the digest itself is a key."""
     digest = hashlib.sha256(ALICE).digest()
     near = [digest[:-1] + bytes((digest[-1] ^ 1,)), bytes((digest[0] ^ 1,)) + digest[1:], digest[:31], digest[:20], b""]
@@ -179,7 +179,7 @@ def test_a_hash_that_differs_in_one_byte_is_another_key() -> None:
 @pytest.mark.parametrize(
     "odd", [b"\xff\xfe\x80", "ключ".encode(), b"a b\tc", b"x" * 30_000, b'"' + ALICE + b'"', ALICE.upper()]
 )
-def test_odd_keys_are_wrong_keys(odd: bytes) -> None:
+def test_malformed_keys_return_401(odd: bytes) -> None:
     """Bytes beyond ASCII, white space, great length: 401 like any other guess, never an error of ours."""
     assert refusal(b"X-Gateway-Key: " + odd) == (401, "invalid_api_key")
     assert refusal(b"Authorization: Bearer " + odd) == (401, "invalid_api_key")
@@ -208,7 +208,7 @@ def test_the_ring_keeps_no_key() -> None:
         *(b"Authorization: %b", b"Authorization: Token %b", b"x-api-key: Bearer %b", b"Authorization: Bearer\t%b"),
     ],
 )
-def test_the_gateways_key_never_goes_on(copy: bytes, upstream_has_key: bool) -> None:
+def test_gateway_key_is_never_forwarded(copy: bytes, upstream_has_key: bool) -> None:
     """However many of the credential headers it came in, and however it was spelled there."""
     fields = (b"X-Gateway-Key: " + ALICE, copy % ALICE)
     identity = identify(*fields, upstream_has_key=upstream_has_key)
@@ -216,13 +216,13 @@ def test_the_gateways_key_never_goes_on(copy: bytes, upstream_has_key: bool) -> 
 
 
 @pytest.mark.parametrize("copy", [b"Authorization: Bearer %b", b"x-api-key: %b"])
-def test_another_key_of_the_gateway_does_not_go_on_either(copy: bytes) -> None:
+def test_second_gateway_key_is_never_forwarded(copy: bytes) -> None:
     """It is somebody's key to this gateway, and no upstream's business."""
     fields = (b"X-Gateway-Key: " + ALICE, copy % BOB)
     assert BOB not in leftovers(identify(*fields, upstream_has_key=False), *fields)
 
 
-def test_credentials_of_the_upstream_go_on() -> None:
+def test_upstream_credentials_are_forwarded() -> None:
     """Only what is the gateway's is taken away."""
     fields = (b"x-api-key: " + UPSTREAM, b"Authorization: Basic dTpw", b"Cookie: a=b", b"X-Gateway-Key: " + ALICE)
     identity = identify(*fields, upstream_has_key=False)
@@ -244,7 +244,7 @@ def test_empty_keyring_grants_the_local_caller_every_scope() -> None:
 # Tokens of the console.
 
 
-def test_a_lent_token_stands_for_a_key_as_it_is_now() -> None:
+def test_lent_token_is_refused_once_its_key_changes() -> None:
     """In each configuration: without the key, or without the scope, the token opens nothing.
 
     Nor does it stand for a later key of the same name, or for the key in another tenant.
@@ -272,7 +272,7 @@ def test_a_lent_token_stands_for_a_key_as_it_is_now() -> None:
         assert caught.value.code == code
 
 
-def test_only_the_console_sends_a_lent_token() -> None:
+def test_lent_token_is_recognised_only_in_the_console_header() -> None:
     """By the header that it uses, and by the token."""
     lent = LentKeys()
     token = lent.lend(Key(b"", LOCAL)).encode()
@@ -300,7 +300,7 @@ def key_of(text: bytes, *, name: str = "ann", **bounds: object) -> Key:
     return Key(hashlib.sha256(text).digest(), caller)
 
 
-def test_a_key_ends_at_its_time() -> None:
+def test_key_is_refused_after_its_expiry() -> None:
     """Not before; the text says when. It is not found by its name any more, either."""
     clock = ManualClock(1000.0)
     ring = KeyRing([key_of(ALICE, expires_s=1060.0)], now_s=clock)
@@ -330,7 +330,7 @@ def test_a_key_ends_at_its_time() -> None:
         ("elsewhere", False),
     ],
 )
-def test_a_key_is_used_in_its_networks_only(peer: str | None, is_open: bool) -> None:
+def test_key_is_refused_outside_its_networks(peer: str | None, is_open: bool) -> None:
     """Also over IPv6 from an address of IPv4; whoever has no address that is known is nowhere."""
     networks = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8::/32", "fe80::/10")))
     ring = KeyRing([key_of(ALICE, networks=networks)])
@@ -348,7 +348,7 @@ def test_a_key_is_used_in_its_networks_only(peer: str | None, is_open: bool) -> 
         assert (caught.value.facts.status, caught.value.code) == (403, "network_not_allowed")
 
 
-def test_the_console_has_looked_at_the_address_before_it_uses_a_lent_token() -> None:
+def test_lent_token_skips_the_network_check_but_not_expiry() -> None:
     """Its own connection comes from nowhere. The end of the key holds for the token, too."""
     clock, lent = ManualClock(), LentKeys()
     key = key_of(ALICE, networks=(ip_network("10.0.0.0/8"),), expires_s=10.0)
@@ -362,7 +362,7 @@ def test_the_console_has_looked_at_the_address_before_it_uses_a_lent_token() -> 
 # Keys of the store.
 
 
-def test_keys_of_the_store_are_found_beside_the_configured_ones() -> None:
+def test_stored_keys_are_accepted_beside_configured_keys() -> None:
     """They come and go; without any of either, nobody gets in. Only of those of the store the use is noted."""
     clock, stored = ManualClock(7.0), StoredKeys()
     empty = KeyRing([], stored=stored)
@@ -378,7 +378,7 @@ def test_keys_of_the_store_are_found_beside_the_configured_ones() -> None:
     assert refusal(b"X-Gateway-Key: " + BOB, ring=ring) == (401, "invalid_api_key")
 
 
-def test_keys_of_the_store_do_not_count_where_the_worker_stood_still() -> None:
+def test_stored_keys_are_refused_after_a_worker_stall() -> None:
     """One of them may be revoked meanwhile. Those of the configuration do, and tunnels go on until then."""
     clock = ManualClock()
     stored, made = StoredKeys(clock), key_of(BOB, name="bob")
@@ -395,7 +395,7 @@ def test_keys_of_the_store_do_not_count_where_the_worker_stood_still() -> None:
     assert ring.still_is(made, HERE) and identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob"
 
 
-def test_a_key_that_stays_is_the_same_object() -> None:
+def test_unchanged_stored_key_keeps_its_object() -> None:
     """So that plans made with it go on; a changed one is another, and the state tells of both."""
     stored = StoredKeys()
     first, second = key_of(ALICE), key_of(BOB, name="bob")
@@ -410,7 +410,7 @@ def test_a_key_that_stays_is_the_same_object() -> None:
     assert ring.allows(second, None)  # what it began goes on: it is the same key, and has not ended
 
 
-def test_the_state_tells_that_a_key_has_ended() -> None:
+def test_ring_state_changes_when_a_key_expires() -> None:
     """Without a change of the keys, and another ring has another one."""
     clock = ManualClock()
     ring = KeyRing([key_of(ALICE, expires_s=5.0), key_of(BOB)], now_s=clock)
@@ -434,12 +434,12 @@ def test_the_state_tells_that_a_key_has_ended() -> None:
     ],
     ids=["same", "ends later", "ended", "elsewhere", "another name", "another text", "fewer scopes"],
 )
-def test_what_has_no_end_goes_on_while_its_key_may_do_it(now: Key, allowed: bool) -> None:
+def test_tunnel_continues_only_while_its_key_allows(now: Key, allowed: bool) -> None:
     """A tunnel."""
     assert KeyRing([now]).allows(key_of(ALICE), "127.0.0.1") is allowed
 
 
-def test_an_equal_head_is_identified_anew_when_keys_have_changed() -> None:
+def test_cached_identity_is_rechecked_when_keys_change() -> None:
     """An identity holds for equal heads as long as no key was made, changed or revoked, or has ended."""
     clock, stored = ManualClock(), StoredKeys()
     ring = KeyRing([key_of(ALICE, expires_s=5.0)], stored=stored, now_s=clock)
@@ -463,7 +463,7 @@ def test_an_equal_head_is_identified_anew_when_keys_have_changed() -> None:
     )  # another ring looks itself
 
 
-def test_an_equal_head_from_elsewhere_is_looked_at_again() -> None:
+def test_cached_identity_is_rechecked_for_another_address() -> None:
     """A key that is bound to networks, or ends, is asked for each request, whatever was found out before."""
     clock = ManualClock()
     ring = KeyRing([key_of(ALICE, networks=(ip_network("10.0.0.0/8"),), expires_s=5.0)], now_s=clock)

@@ -79,13 +79,13 @@ def lines_of(name: str) -> list[Json]:
 
 
 @pytest.mark.parametrize("case", lines_of("riskarg.jsonl"), ids=lambda case: case["why"])
-def test_every_case_of_the_risk_argument_holds(case: Json) -> None:
+def test_assess_verdicts_match_the_risk_argument_cases(case: Json) -> None:
     """Decision and basis are the case's."""
     assert asked(case) == (case["expect"], case["basis"])
 
 
 @pytest.mark.parametrize("name", ["command.jsonl", "file.jsonl"])
-def test_lines_of_arguments_alone_are_the_tools_that_have_them(name: str) -> None:
+def test_assess_infers_the_tool_from_bare_arguments(name: str) -> None:
     """`command` is execute_command's, `operation` file_operations'; arguments of no tool ask."""
     cases = [case for case in lines_of(name) if case["tier"] != "hardening"]
     got, status = answers(*(json.dumps(case) for case in cases))
@@ -93,7 +93,7 @@ def test_lines_of_arguments_alone_are_the_tools_that_have_them(name: str) -> Non
     assert status == 0
 
 
-def test_arguments_alone_of_every_built_in_tool_are_recognised() -> None:
+def test_assess_recognises_every_built_in_tool_by_its_arguments() -> None:
     """By the name of an argument that only this tool has."""
     assert asked({"arguments": {"sql": "SELECT 1"}}) == ("auto", "whitelist")
     assert asked({"arguments": {"method": "GET", "url": "https://example.com/"}}) == ("confirm", "default")
@@ -109,7 +109,7 @@ def test_arguments_alone_of_every_built_in_tool_are_recognised() -> None:
         {"id": "c", "type": "function", "function": {"name": "execute_sql", "arguments": '{"sql": "SELECT 1"}'}},
     ],
 )
-def test_a_whole_call_comes_in_three_shapes(call: Json) -> None:
+def test_assess_accepts_three_call_shapes(call: Json) -> None:
     """Ours, the bare one and OpenAI's; a level beside the arguments raises in each."""
     assert asked({"tool_call": call}) == ("auto", "whitelist")
     assert asked({"tool_call": {**call, "risk_level": "high"}}) == ("confirm", "llm")
@@ -127,7 +127,7 @@ def test_arguments_that_are_not_a_json_object_are_malformed(text: str) -> None:
     assert asked({"tool": "no_such_tool", "raw_arguments": text}) == ("error", "unknown_tool")
 
 
-def test_an_empty_arguments_text_is_an_object_where_nothing_is_required() -> None:
+def test_assess_accepts_empty_arguments_only_without_required_ones() -> None:
     """Only for a tool without required arguments."""
     assert asked({"tool": "now", "raw_arguments": ""}) == ("confirm", "default")
 
@@ -164,7 +164,7 @@ def test_duplicate_argument_keys_require_confirmation(text: str) -> None:
     ],
     ids=repr,
 )
-def test_wrong_shapes_ask(line: Json) -> None:
+def test_assess_answers_confirm_for_malformed_lines(line: Json) -> None:
     """What is no call is not judged harmless, and is no error either."""
     assert asked(line)[0] == "confirm"
 
@@ -188,7 +188,7 @@ def test_tool_definition_adds_operator_rules_and_ignores_tool_hints() -> None:
     assert asked({"tool_definition": wrapped, "arguments": {"risk_level": "low"}}) == ("confirm", "default")
 
 
-def test_a_tainted_line_distrusts_where_the_policy_does() -> None:
+def test_assess_distrusts_low_risk_on_tainted_lines() -> None:
     """`tainted: true` stands for a run that has read what strangers wrote."""
     gate = Gate(Policy(trust_llm="until_tainted", default="confirm"), GATE.assessors)
     line = {"tool": "execute_sql", "arguments": {"sql": "DROP TABLE a", "risk_level": "low"}}
@@ -220,7 +220,7 @@ JSON: st.SearchStrategy[object] = st.recursive(
 
 
 @pytest.mark.parametrize("doubt", ["quoted", "example"])
-def test_a_line_may_say_that_a_call_is_doubted(doubt: str) -> None:
+def test_assess_confirms_a_call_marked_as_doubted(doubt: str) -> None:
     """`doubt` stands for what the lane finds out by itself: the call asks, by that rule."""
     line = {"tool": "execute_command", "arguments": {"command": "ls", "risk_level": "low"}}
     (plain, doubted, other), _ = answers(
@@ -242,7 +242,7 @@ LOW = {"path": "a", "operation": "delete", "risk_level": "low"}
         ({"tool": "no_such_tool", "parameters": {}}, [("error", "unknown_tool")]),
     ],
 )
-def test_what_scan_writes_is_judged(answer: Json, verdicts: list[tuple[str, str]]) -> None:
+def test_assess_judges_scan_output(answer: Json, verdicts: list[tuple[str, str]]) -> None:
     """`gateway scan | gateway assess` says of each call of a model's answer what the lane would."""
     text = json.dumps({**answer, "terminate": False})
     scanned: list[str] = []
@@ -265,7 +265,7 @@ def test_assess_keeps_example_error_and_text_verdicts_of_scan() -> None:
     assert text == {"kind": "text"} and wrong["kind"] == "error" and status == 1
 
 
-def test_arguments_under_two_names_ask() -> None:
+def test_assess_confirms_a_call_with_both_arguments_and_parameters() -> None:
     """Nobody knows which of them would run."""
     harmless, other = {"command": "ls"}, {"command": "rm a"}
     assert asked({"tool": "execute_command", "arguments": harmless, "parameters": other})[0] == "confirm"
@@ -276,7 +276,7 @@ NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "too
 
 @settings(max_examples=300)
 @given(st.dictionaries(NAMES, JSON, max_size=5), st.sampled_from([None, "tool_call", "malformed"]))
-def test_no_line_makes_it_raise(line: Json, kind: str | None) -> None:
+def test_assess_answers_every_json_line(line: Json, kind: str | None) -> None:
     """Whatever JSON a line holds, there is an answer."""
     (got,), _ = answers(json.dumps(line if kind is None else {**line, "kind": kind}))
     told: list[dict[str, str]] = got.get("calls", [got])  # type: ignore[assignment]
@@ -285,14 +285,14 @@ def test_no_line_makes_it_raise(line: Json, kind: str | None) -> None:
 
 @settings(max_examples=200)
 @given(st.text())
-def test_no_text_makes_it_raise(line: str) -> None:
+def test_assess_answers_every_text_line(line: str) -> None:
     """Nor does a line that is no JSON."""
     answers(line)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("kind", TOOLS)
-def test_every_case_holds_under_every_profile(kind: str, profile: str) -> None:
+def test_assess_verdicts_match_all_cases_under_every_profile(kind: str, profile: str) -> None:
     """All cases of the corpora and over two thousand further ones, with the real assessors, named and unnamed tools."""
     gate = Gate(GATE.policy, ASSESSORS[profile])
     lines = cases(kind)
@@ -316,7 +316,7 @@ ANYTHING = JSON | st.sampled_from(["SELECT 1", "ls", "read", "GET", "https://exa
 
 @settings(max_examples=300)
 @given(st.dictionaries(ARGUMENTS | st.text(), ANYTHING, max_size=6), st.sampled_from([*TOOLS.values(), "x"]), JSON)
-def test_no_call_of_a_built_in_tool_makes_it_raise(arguments: Json, tool: str, definition: object) -> None:
+def test_assess_answers_every_call_of_a_built_in_tool(arguments: Json, tool: str, definition: object) -> None:
     """Whatever the arguments and the definition are, there is one answer, from the real assessors, too."""
     line = json.dumps({"tool": tool, "arguments": arguments, "tool_definition": definition})
     for profile in PROFILES:
@@ -327,7 +327,7 @@ def test_no_call_of_a_built_in_tool_makes_it_raise(arguments: Json, tool: str, d
 @pytest.mark.parametrize(
     ("tool", "decision"), [("git.log", "confirm"), ("git__log", "confirm"), ("github.log", "auto")]
 )
-def test_calls_of_a_server_that_needs_approvals_ask(tool: str, decision: str) -> None:
+def test_assess_confirms_calls_of_a_server_needing_approvals(tool: str, decision: str) -> None:
     """By either name; the definition comes with the line."""
     written: list[str] = []
     line = {"tool": tool, "arguments": {"risk_level": "low"}, "tool_definition": {"name": tool}}

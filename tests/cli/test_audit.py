@@ -73,14 +73,14 @@ async def test_verify_reports_line_count_last_hash_and_check_command(tmp_path: P
     assert list(verify_log(SqliteBeside(place), noted=NotedHash(5, last)))[1] == "line 5 is the one that was noted down"
 
 
-async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
+async def test_audit_verify_accepts_an_empty_log(tmp_path: Path) -> None:
     """There is nothing to note down yet."""
     place = await written(tmp_path, lines=0)
     assert list(verify_log(SqliteBeside(place), noted=None)) == ["0 lines, none of them changed or missing"]
     assert list(list_audit_lines(SqliteBeside(place), after=0, as_json=False)) == []
 
 
-async def test_it_is_read_while_the_gateway_writes(tmp_path: Path) -> None:
+async def test_audit_log_is_readable_during_gateway_writes(tmp_path: Path) -> None:
     """As far as it has come by then."""
     store = SqliteStore(str(tmp_path / "gateway.db"))
     await store.open()
@@ -133,7 +133,7 @@ async def test_a_long_log_is_read_in_pieces(tmp_path: Path) -> None:
         list(verify_log(SqliteBeside(place), noted=None))
 
 
-async def test_lines_cut_off_at_the_end_are_found_by_the_noted_hash(tmp_path: Path) -> None:
+async def test_audit_verify_detects_truncation_by_the_noted_hash(tmp_path: Path) -> None:
     """The chain alone cannot tell."""
     place = await written(tmp_path)
     last = last_hash(place)
@@ -143,7 +143,7 @@ async def test_lines_cut_off_at_the_end_are_found_by_the_noted_hash(tmp_path: Pa
         list(verify_log(SqliteBeside(place), noted=NotedHash(5, last)))
 
 
-async def test_a_log_that_was_written_anew_is_found_by_the_noted_hash(tmp_path: Path) -> None:
+async def test_audit_verify_detects_a_rewritten_log_by_the_noted_hash(tmp_path: Path) -> None:
     """Whoever changes a line and chains all that follow leaves other hashes."""
     place = await written(tmp_path)
     last = last_hash(place)
@@ -159,7 +159,7 @@ async def test_a_log_that_was_written_anew_is_found_by_the_noted_hash(tmp_path: 
         list(verify_log(SqliteBeside(place), noted=NotedHash(5, last)))
 
 
-async def test_lines_are_listed(tmp_path: Path) -> None:
+async def test_audit_list_prints_lines_with_valid_hashes(tmp_path: Path) -> None:
     """From behind a number; as JSON with all that the hash covers."""
     place = await written(tmp_path)
     lines = list(list_audit_lines(SqliteBeside(place), after=3, as_json=False))
@@ -217,7 +217,7 @@ def _loaded(folder: Path, store: str) -> LoadedConfig:
     return LoadedConfig(settings=settings, warnings=(), file=None, folder=folder)
 
 
-async def test_the_store_is_that_of_the_configuration(tmp_path: Path) -> None:
+async def test_audit_uses_the_store_of_the_configuration(tmp_path: Path) -> None:
     """A relative file is beneath the folder of the configuration."""
     place = await written(tmp_path)
     assert store_file(_loaded(tmp_path, "sqlite:///./gateway.db"))[0] == str(tmp_path / "./gateway.db")

@@ -28,7 +28,7 @@ async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteStore:
     return store
 
 
-async def test_what_the_manual_says_ends_all_that_a_copy_would_repeat(store: SqliteStore, tmp_path: Path) -> None:
+async def test_documented_sql_cancels_open_work_in_a_backup(store: SqliteStore, tmp_path: Path) -> None:
     """Runs, questions, approvals that nothing has used, and grants."""
     for name in ("asked", "approved"):
         await store.write(parked(name, approval_id=name))
@@ -94,7 +94,7 @@ async def test_backup_copies_the_whole_store_including_its_wal(
     assert sorted(path.name for path in tmp_path.iterdir() if "new-" in path.name) == []
 
 
-async def test_a_copy_ends_while_others_write(
+async def test_backup_completes_during_concurrent_writes(
     writer: threading.Event, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And is of one moment: of several pieces, between which they wrote."""
@@ -107,7 +107,9 @@ async def test_a_copy_ends_while_others_write(
     assert "whole" in capsys.readouterr().out
 
 
-async def test_nothing_is_overwritten(store: SqliteStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_backup_never_overwrites_existing_files(
+    store: SqliteStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Neither a file nor a link that leads nowhere."""
     (tmp_path / "copy.db").write_text("mine")
     (tmp_path / "link.db").symlink_to("nowhere.db")
@@ -160,7 +162,7 @@ async def test_failed_backup_reports_one_line_and_leaves_no_files(
     await store.close()
 
 
-async def test_a_full_disk_leaves_nothing(
+async def test_backup_on_a_full_disk_leaves_no_file(
     store: SqliteStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As far as the file may grow; the store stays in use."""

@@ -21,7 +21,7 @@ def lines(text: str, **environ: str) -> list[str]:
     return list(describe_config(load(file, environ=environ, flags={})))
 
 
-def test_the_defaults() -> None:
+def test_check_config_describes_the_default_configuration() -> None:
     """Everything in a few lines; options that are what a stage assumes anyway are left out."""
     assert lines("") == [
         "gateway.yaml: ok",
@@ -42,13 +42,13 @@ def test_the_defaults() -> None:
     ]
 
 
-def test_what_is_pinned_of_services() -> None:
+def test_check_config_shows_how_services_are_pinned() -> None:
     """Where it is less than their definitions."""
     said = lines("mcp: {servers: {a: {command: x}, b: {command: x, pin: names}, c: {command: x, pin: none}}}\n")
     assert "  services    a, b (pinned by names), c (not pinned)" in said
 
 
-def test_chains_tools_and_store() -> None:
+def test_check_config_shows_chains_tools_and_store() -> None:
     """What is not the default: options, stages that may be skipped, tools that ask."""
     said = lines(
         "context: {chain: mine}\n"
@@ -78,7 +78,7 @@ def test_no_secret_is_shown() -> None:
     assert len(stage) < 150 and stage.endswith("...}")
 
 
-def test_what_the_start_would_only_log_is_shown() -> None:
+def test_check_config_shows_start_warnings() -> None:
     """Below the tools, one line each."""
     file = Path("gateway.yaml")
     file.write_text("")

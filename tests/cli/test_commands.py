@@ -14,7 +14,7 @@ from gateway.cli.main import _parser
 COMMANDS = {" ".join(path): command for path, command in leaves(_parser())}
 
 
-def test_a_wrong_usage_ends_with_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_prints_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, behind the lines that were printed already."""
 
     def lines(args: argparse.Namespace) -> Iterator[str]:
@@ -32,7 +32,7 @@ def test_a_wrong_usage_ends_with_the_usage_of_its_command(capsys: pytest.Capture
     assert err.startswith("usage: gateway things list") and "--a and --b go together" in err
 
 
-def test_a_command_that_reads_no_configuration_needs_no_http_library() -> None:
+def test_cli_import_loads_no_http_library() -> None:
     """Its import is half of what such a command costs."""
     code = "import sys, gateway.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -45,14 +45,14 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("name", subcommands(_parser()))
-def test_a_command_alone_is_as_among_all(name: str) -> None:
+def test_single_command_parser_has_the_same_help(name: str) -> None:
     """The parser made for its name has no other command, and the same help."""
     alone = {" ".join(path): command.format_help() for path, command in leaves(_parser(name))}
     assert alone == {path: command.format_help() for path, command in COMMANDS.items() if path.split()[0] == name}
 
 
 @pytest.mark.parametrize("command", EXAMPLES)
-def test_an_example_is_taken_by_its_command(command: str) -> None:
+def test_command_examples_parse_and_appear_in_help(command: str) -> None:
     """Without what the shell makes of it, and shown as it stands."""
     words = shlex.split(EXAMPLES[command])
     until = next((words.index(mark) for mark in ("<", ">", "|") if mark in words), len(words))

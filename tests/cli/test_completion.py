@@ -42,7 +42,7 @@ def test_bash_completes_commands_options_and_their_values(words: list[str], offe
     assert sorted(completed(*words)) == sorted(offered)
 
 
-def test_bash_loads_it_with_strict_settings(tmp_path: Path) -> None:
+def test_bash_completion_loads_under_strict_settings(tmp_path: Path) -> None:
     """As a completion file is loaded, also by those who have `set -eu` and blanks in their folder's name."""
     file = tmp_path / "a folder" / "gateway"
     file.parent.mkdir()
@@ -58,7 +58,7 @@ def test_bash_loads_it_with_strict_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_command_is_in_every_script(shell: str) -> None:
+def test_completion_scripts_contain_every_command_and_option(shell: str) -> None:
     """By its words, with its options."""
     script = completion(_parser(), shell)
     for path, command in leaves(_parser()):

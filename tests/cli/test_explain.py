@@ -30,7 +30,7 @@ def test_explanation_reports_a_background_task_without_stages() -> None:
     assert lines[:2] == ["chain     assistant: model", "task      title: a program's own request, which no stage sees"]
 
 
-def test_what_a_person_reads() -> None:
+def test_explanation_is_formatted_for_a_person() -> None:
     """Everything of the answer, the messages last and as they are."""
     assert list(format_explanation(ANSWER, text="Remember this.")) == [
         "chain     assistant: intent > agent_loop > model",

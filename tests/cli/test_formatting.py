@@ -52,7 +52,7 @@ def test_formatted_views_contain_no_terminal_control_characters(view: View, nest
 
 
 @pytest.mark.parametrize("show", SHOWN)
-def test_what_is_missing_is_left_out(show: Callable[[View], Iterable[str]]) -> None:
+def test_formatters_accept_empty_views(show: Callable[[View], Iterable[str]]) -> None:
     """Another version may answer less."""
     assert all(isinstance(line, str) for line in show({}))
 
@@ -82,7 +82,7 @@ def test_model_answer_cannot_forge_output_lines() -> None:
     assert lines[-3:] == ["answer", "  Done.", "  step 3  finished\\u{1b}[2J"]
 
 
-def test_what_is_shortened_says_by_how_much() -> None:
+def test_shortened_arguments_state_the_omitted_length() -> None:
     """In lists; one approval is shown with all that a person can read."""
     view = {"id": "ap_1", "state": "done", "tool": "t", "arguments": {"text": "ab" * 1000}}
     assert re.search(r'^t \{"text":"(ab)+a?\\\{\d+ more characters, SHA-256 [0-9a-f]{64}\}$', call_line(view))
@@ -101,7 +101,7 @@ def test_edited_arguments_are_shown_as_the_call_that_ran() -> None:
     ]
 
 
-def test_a_run_that_ended_says_how() -> None:
+def test_ended_run_shows_its_error_or_answer() -> None:
     """With its error, or an answer that is no text as JSON; what it still waits for is shown."""
     lines = list(
         run_lines(
@@ -137,7 +137,7 @@ def test_a_tool_call_names_its_tool_and_its_client() -> None:
     assert "client        probe\\n9 1.2" in list(approval_lines({"id": "ap_1", "client": client}))
 
 
-def test_audit_lines_are_one_line_each() -> None:
+def test_audit_entry_is_formatted_as_one_line() -> None:
     """Of a call with who decided; of a run as a whole without a call."""
     call = {
         "seq": 7,

@@ -12,7 +12,7 @@ def fail() -> None:
     raise ValueError("it cannot be built")
 
 
-def test_it_looks_again_afterwards() -> None:
+def test_collector_is_enabled_again_after_an_error() -> None:
     """Also where what is built cannot be: a process that goes on must not keep its garbage."""
     with pytest.raises(ValueError, match="it cannot be built"), collector_off():
         fail()

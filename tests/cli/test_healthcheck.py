@@ -18,7 +18,7 @@ async def checked(where: str | Address, *, timeout_s: float = 2.0) -> int:
     return await asyncio.to_thread(check, where, timeout_s=timeout_s)
 
 
-async def test_a_gateway_that_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_healthcheck_exits_0_for_a_ready_gateway(capsys: pytest.CaptureFixture[str]) -> None:
     """0 and silence, whether it is named by address, by URL or by host and port."""
     async with through() as (gateway, upstream):
         port = gateway.port
@@ -28,7 +28,7 @@ async def test_a_gateway_that_is_ready(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr() == ("", "")
 
 
-async def test_a_gateway_that_drains(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_healthcheck_exits_1_for_a_draining_gateway(capsys: pytest.CaptureFixture[str]) -> None:
     """1: no new traffic should go there."""
 
     async def silent(peer: Peer) -> None:

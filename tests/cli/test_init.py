@@ -13,7 +13,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_file_is_right_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_a_valid_default_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     """check-config takes it, and every key that stands there has its default."""
     assert main(["init"]) == 0
     assert "wrote gateway.yaml" in capsys.readouterr().out
@@ -27,7 +27,7 @@ def test_the_file_is_right_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert "$schema" not in text
 
 
-def test_a_file_that_is_there_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_never_overwrites_an_existing_file(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever it is: a file, a folder, a link that leads nowhere."""
     Path("gateway.yaml").write_text("workers: 2\n")
     Path("folder.yaml").mkdir()
@@ -38,7 +38,7 @@ def test_a_file_that_is_there_stays_as_it_is(capsys: pytest.CaptureFixture[str])
     assert Path("gateway.yaml").read_text() == "workers: 2\n" and not Path("nowhere.yaml").exists()
 
 
-def test_a_folder_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_names_a_missing_folder(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, exit code 1."""
     assert main(["init", "-c", "nowhere/gateway.yaml"]) == 1
     assert capsys.readouterr().err == "gateway: 'nowhere/gateway.yaml' cannot be written: No such file or directory\n"

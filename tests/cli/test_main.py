@@ -34,7 +34,7 @@ def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]
     return code, out, err
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_flag_prints_name_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     """The distribution's name and version."""
     assert said(capsys, "--version") == (0, f"twolane {__version__}\n", "")
 
@@ -62,13 +62,15 @@ def test_unknown_command_error_lists_all_commands_in_order(capsys: pytest.Captur
     ("words", "meant"),
     [(["aprovals", "list"], "approvals"), (["approvals", "aprove", "ap_1"], "approve"), (["mcp", "tool"], "tools")],
 )
-def test_the_command_that_was_meant_is_named(capsys: pytest.CaptureFixture[str], words: list[str], meant: str) -> None:
+def test_mistyped_command_suggests_the_nearest_command(
+    capsys: pytest.CaptureFixture[str], words: list[str], meant: str
+) -> None:
     """At each level of words."""
     code, out, err = said(capsys, *words)
     assert (code, out) == (2, "") and f"did you mean '{meant}'?" in err and err.startswith("usage: gateway")
 
 
-def test_without_a_command_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gateway_without_a_command_runs_the_server(capsys: pytest.CaptureFixture[str]) -> None:
     """Flags alone are those of `run`."""
     for argv in ((), ("run",)):
         code, out, err = said(capsys, *argv, "--listen", "0.0.0.0:0")
@@ -76,7 +78,7 @@ def test_without_a_command_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [(), ("run",), ("--workers", "1"), ("version",)])
-def test_a_command_imports_nothing_of_another(argv: tuple[str, ...], tmp_path: Path) -> None:
+def test_command_imports_no_module_of_another_command(argv: tuple[str, ...], tmp_path: Path) -> None:
     """A gateway keeps for life what its start has loaded; here it gets as far as its port, which is taken."""
     code = "import sys; from gateway.__main__ import main; main(); print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -128,7 +130,7 @@ def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixtu
         ),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_1(
+def test_unstartable_run_exits_1_with_one_error_line(
     argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It names the flag or the file; nothing was started, nothing secret is repeated."""
@@ -165,7 +167,7 @@ def test_check_config_summarizes_a_valid_file_without_secrets(
     assert secret not in out and "mine" not in out
 
 
-def test_gateway_yaml_of_the_folder_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gateway_yaml_in_the_current_folder_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without it: defaults, and the demo model."""
     code, out, _ = said(capsys, "check-config")
     assert code == 0 and "defaults, no file" in out and "demo model" in out
@@ -195,7 +197,9 @@ def test_plugins_are_checked_before_anything_starts(tmp_path: Path, capsys: pyte
         assert (code, out) == (1, "") and "127.0.0.1:1 does not answer" in err
 
 
-def test_a_rule_for_a_tool_that_no_plugin_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_config_refuses_a_risk_rule_for_an_unknown_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the nearest name that there is; the start refuses it as well (tests/server/test_context_lane.py)."""
     folder = tmp_path / "plugins"
     folder.mkdir(mode=0o700)
@@ -245,7 +249,7 @@ def test_scan_finds_the_calls_of_each_line(monkeypatch: pytest.MonkeyPatch, caps
     assert [json.loads(line)["kind"] for line in out.splitlines()] == ["tool_call", "text"]
 
 
-def test_a_reader_that_has_seen_enough_ends_a_command() -> None:
+def test_closed_output_pipe_ends_a_command_without_traceback() -> None:
     """Without a traceback, however much there is left to say."""
     line = '{"arguments": {"command": "ls"}}'
     pipe = f"yes '{line}' | head -n 5000 | {sys.executable} -m gateway assess | head -n 1"
@@ -253,7 +257,9 @@ def test_a_reader_that_has_seen_enough_ends_a_command() -> None:
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
 
-def test_explain_reads_its_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_reads_standard_input_by_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """From standard input unless it is given; `--url` names another gateway."""
     for argv in (("explain",), ("explain", "-"), ("explain", "text")):
         typed(monkeypatch, "Grüße".encode())
@@ -272,7 +278,7 @@ def test_plugin_new_writes_into_this_folder(tmp_path: Path, capsys: pytest.Captu
     assert (code, out) == (1, "") and "is there already" in err
 
 
-def test_python_m_gateway(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_m_gateway_runs_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Is the same command."""
     monkeypatch.setattr(sys, "argv", ["gateway", "--version"])
     with pytest.raises(SystemExit) as end:

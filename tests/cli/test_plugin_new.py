@@ -30,7 +30,7 @@ NAMES = ("x", "my_own", "abcdefghij" * 4)
 SHOWN: dict[NewKind, str] = {"stages": "polite", "tools": "count_words", "assessors": "short_texts"}
 
 
-def test_what_is_written_works(tmp_path: Path) -> None:
+def test_generated_plugin_passes_checks_in_a_checkout(tmp_path: Path) -> None:
     """In a checkout: clean for ruff in style and format, for mypy --strict, its tests pass, a gateway can use it."""
     for name in ("pyproject.toml", "plugins"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -68,7 +68,7 @@ def test_plugin_new_reports_written_files_and_configuration(
     assert render_template(load_template(kind).use, "mine") in out
 
 
-def test_the_line_to_try_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_test_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the gateway's Python; where that has no pytest, the line installs it first and runs this test alone."""
     lines = [*write_and_report("stages", "mine", folder=tmp_path / "my plugins")]
     command = lines[0].partition("Try it: ")[2].partition("\n")[0]
@@ -86,7 +86,7 @@ def test_the_line_to_try_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_what_is_written_works_beside_an_installed_gateway(tmp_path: Path) -> None:
+def test_generated_plugin_works_with_an_installed_gateway(tmp_path: Path) -> None:
     """Without a checkout, whatever the folder is called and the umask is: the tests pass, a gateway can use it."""
     folder = tmp_path / "my plugins"
     files = run_with_umask(0o002, lambda: [write_plugin(kind, "mine", folder=folder) for kind in KINDS])
@@ -111,7 +111,7 @@ def run_with_umask(mask: int, work: Callable[[], T]) -> T:
         os.umask(before)
 
 
-def test_the_command_writes_into_the_folder_of_the_configuration(
+def test_plugin_new_writes_into_the_configured_plugin_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`plugins/` beside gateway.yaml, or what `plugins.folder` names."""
@@ -129,7 +129,7 @@ def test_the_command_writes_into_the_folder_of_the_configuration(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_nothing_is_overwritten(
+def test_plugin_new_never_overwrites_files(
     which: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither file, and then the other one is not written either."""
@@ -146,7 +146,7 @@ def test_nothing_is_overwritten(
 @pytest.mark.parametrize(
     "name", ["", "A", "1a", "_a", "a-b", "a.b", "../a", "a/b", "class", "a" * 41, "ä", "a\n", "http_request"]
 )
-def test_names_are_checked(name: str, tmp_path: Path) -> None:
+def test_plugin_new_refuses_invalid_names(name: str, tmp_path: Path) -> None:
     """Of a file, of a module, of a tool that models can call; and none that is taken."""
     with pytest.raises(PluginNewError, match=re.escape(repr(name))):
         write_plugin("tools", name, folder=tmp_path / "plugins")
@@ -161,7 +161,7 @@ def test_unwritable_folder_raises_plugin_new_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_documentation_shows_it(kind: NewKind, tmp_path: Path) -> None:
+def test_documentation_contains_the_generated_plugin(kind: NewKind, tmp_path: Path) -> None:
     """docs/plugins.md has the very text, and configuration that loads."""
     page, name = (ROOT / "docs/plugins.md").read_text(), SHOWN[kind]
     section = page.partition(f"<!-- gateway plugin new {kind} {name}: ")[2]
@@ -175,7 +175,7 @@ def test_the_documentation_shows_it(kind: NewKind, tmp_path: Path) -> None:
     assert load(file, environ={}, flags={}).warnings == ()
 
 
-def test_the_documentation_shows_a_test() -> None:
+def test_documentation_contains_the_generated_test() -> None:
     """The one of the stage, word for word."""
     section = (ROOT / "docs/plugins.md").read_text().partition("## Test your plugin\n")[2]
     blocks = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)

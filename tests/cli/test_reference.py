@@ -18,7 +18,7 @@ def test_the_generated_files_are_up_to_date() -> None:
     assert (ROOT / SCHEMA).read_text(encoding="utf-8") == render_schema()
 
 
-def test_the_command_writes_and_checks_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_command_writes_and_checks_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--check` names what is out of date and writes nothing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
@@ -57,7 +57,7 @@ def test_every_key_is_documented_in_one_sentence() -> None:
             assert described["properties"][key]["description"] == field.description
 
 
-def test_defaults_are_written_as_in_a_file() -> None:
+def test_documented_defaults_use_file_notation() -> None:
     """Durations, sizes and the address, not numbers and objects."""
     schema = json.loads(render_schema())
     limits = schema["$defs"]["LimitsSettings"]["properties"]

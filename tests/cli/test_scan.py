@@ -32,7 +32,7 @@ def test_scan_reports_one_verdict_per_case_in_order() -> None:
         assert {key: answer[key] for key in wanted} == wanted, case["why"]
 
 
-def test_only_the_fields_that_apply() -> None:
+def test_scan_answer_has_only_applicable_fields() -> None:
     """A text has its kind alone, an attempt its reason, a call what it asks for."""
     _, answers = scan({"text": "Hello"}, {"text": CALL}, {"text": "{'tool': 'a', 'parameters': {}}"})
     assert answers[0] == {"kind": "text"}
@@ -48,7 +48,7 @@ def test_scan_reports_example_rule_and_reads_function_call_field() -> None:
     assert told == {"kind": "tool_call", "tool": "a", "parameters": {"x": 1}, "terminate": False}
 
 
-def test_several_calls_are_a_list() -> None:
+def test_scan_reports_several_calls_as_a_list() -> None:
     """A group is told as `calls`."""
     native = [{"id": str(n), "function": {"name": f"f{n}", "arguments": "{}"}} for n in range(2)]
     _, answers = scan({"text": f"[{CALL}, {CALL}]"}, {"message": {"content": None, "tool_calls": native}})
@@ -57,7 +57,7 @@ def test_several_calls_are_a_list() -> None:
     assert [call["tool"] for call in answers[1]["calls"]] == ["f0", "f1"]
 
 
-def test_a_message_goes_before_a_text() -> None:
+def test_scan_prefers_message_over_text() -> None:
     """Where a line holds both, the message is the answer."""
     assert scan({"text": CALL, "message": {"content": "Hello"}})[1] == [{"kind": "text"}]
 

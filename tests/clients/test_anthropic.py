@@ -40,7 +40,7 @@ def test_tokens_are_counted(client: anthropic.Anthropic) -> None:
 
 @pytest.mark.cell("own tool", prefix="talk ")
 @pytest.mark.parametrize("name", OF_MESSAGES)
-def test_a_tool_is_used(
+def test_client_tool_result_reaches_the_model(
     name: str, stream: bool, gateway: str, seen: list[Seen], workers: Callable[[str], Worker]
 ) -> None:
     """The client runs it, and its result comes back with the next request."""
@@ -56,7 +56,7 @@ def test_thinking_comes_as_a_block(client: anthropic.Anthropic) -> None:
     assert [block.type for block in answer.content] == ["thinking", "text"]
 
 
-def test_the_gateways_key_may_be_a_token(keyed_gateway: str, seen: list[Seen]) -> None:
+def test_gateway_key_is_accepted_as_auth_token(keyed_gateway: str, seen: list[Seen]) -> None:
     """`auth_token` (ANTHROPIC_AUTH_TOKEN) serves as well as `api_key`."""
     with anthropic.Anthropic(base_url=keyed_gateway, auth_token=GATEWAY_KEY, max_retries=0) as client:
         assert client.messages.create(model="demo", max_tokens=100, messages=ASK).stop_reason == "end_turn"

@@ -80,7 +80,9 @@ def assistant(text: str | None) -> ChatCompletionMessageParam:
 
 
 @by_both_decisions
-def test_a_conversation_goes_on(openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_conversation_continues_after_an_approval(
+    openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """The history comes back with each message, as the client keeps it; the file is written once."""
     messages = [user(writing(client_id))]
     create = openai_client.chat.completions.create
@@ -102,7 +104,9 @@ def test_a_conversation_goes_on(openai_client: openai.OpenAI, lane: Lane, client
 
 
 @by_both_decisions
-def test_a_naive_loop_is_held(openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_plain_stream_loop_shows_question_and_decision(
+    openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """Each chunk has a choice; what is waited for stands in the text and beside it, and whoever reads it can decide."""
     text, told = "", []
     for chunk in openai_client.chat.completions.create(
@@ -122,7 +126,9 @@ def test_a_naive_loop_is_held(openai_client: openai.OpenAI, lane: Lane, client_i
 
 
 @by_both_decisions
-def test_the_helper_is_held(openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_stream_helper_shows_question_and_decision(
+    openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """Its events and its final completion have the question and the answer."""
     with (
         person(lane, client_id, decision),
@@ -137,7 +143,7 @@ def test_the_helper_is_held(openai_client: openai.OpenAI, lane: Lane, client_id:
     ended(lane, client_id, decision)
 
 
-def test_a_timeout_of_a_held_answer(lane: Lane, client_id: str) -> None:
+def test_timed_out_held_answer_raises_only_one_question(lane: Lane, client_id: str) -> None:
     """The SDK loses its patience and tries again: it is told what is waited for, and nobody is asked twice."""
     messages = [user(insertion(client_id))]
     with openai.OpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY, default_headers=HOLD, max_retries=1) as client:
@@ -151,7 +157,7 @@ def test_a_timeout_of_a_held_answer(lane: Lane, client_id: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["asks again", "answers", "is decided for"])
-def test_a_timeout_of_a_held_stream(silent_lane: Lane, client_id: str, way: str) -> None:
+def test_timed_out_held_stream_returns_to_the_same_question(silent_lane: Lane, client_id: str, way: str) -> None:
     """It is not repeated by itself. Whoever asks the same once more, or answers, comes back to the same question."""
     lane, messages = silent_lane, [user(insertion(client_id))]
     with openai.OpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY, default_headers=HOLD) as client:
@@ -230,7 +236,9 @@ def test_llm_keeps_the_conversation(lane: Lane, client_id: str, decision: str) -
 
 
 @by_both_decisions
-async def test_a_websocket_decides(lane: Lane, client_id: str, decision: str, openai_client: openai.OpenAI) -> None:
+async def test_websocket_client_decides_a_held_call(
+    lane: Lane, client_id: str, decision: str, openai_client: openai.OpenAI
+) -> None:
     """It hears of the question, answers it, and hears what became of it; the held stream goes on."""
     holding = openai_client.with_options(default_headers=HOLD)
     async with aiohttp.ClientSession() as session, session.ws_connect(f"{lane.root}/ws") as socket:
@@ -264,7 +272,9 @@ def gateway(lane: Lane, *words: str) -> str:
 
 
 @by_both_decisions
-def test_the_terminal_decides(openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_terminal_command_decides_a_pending_call(
+    openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """On a turn, whose client is not there: it finds the answer when it asks again."""
     messages = [user(insertion(client_id))]
     asked = openai_client.chat.completions.create(model="demo", messages=messages).choices[0].message.content
@@ -281,7 +291,7 @@ def test_the_terminal_decides(openai_client: openai.OpenAI, lane: Lane, client_i
     ended(lane, client_id, decision)
 
 
-def test_the_terminal_lets_a_held_stream_go_on(openai_client: openai.OpenAI, lane: Lane, client_id: str) -> None:
+def test_terminal_approval_resumes_a_held_stream(openai_client: openai.OpenAI, lane: Lane, client_id: str) -> None:
     """While the client reads it."""
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(streamed, openai_client.with_options(default_headers=HOLD), [user(insertion(client_id))])

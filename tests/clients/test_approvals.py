@@ -56,7 +56,7 @@ def brief_lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @clients(but=[LLM])
-def test_a_held_stream_goes_on(client: Client, lane: Lane, client_id: str) -> None:
+def test_held_stream_continues_after_approval(client: Client, lane: Lane, client_id: str) -> None:
     """Decided by REST meanwhile: the client sees the question, and then the answer."""
     with person(lane, client_id, "approve"):
         text = client(Ask(root=lane.root, prompt=insertion(client_id), stream=True, headers=HOLD)).text
@@ -65,7 +65,7 @@ def test_a_held_stream_goes_on(client: Client, lane: Lane, client_id: str) -> No
 
 
 @clients(but=[LLM])
-def test_a_held_stream_is_rejected(client: Client, lane: Lane, client_id: str) -> None:
+def test_held_stream_ends_after_rejection(client: Client, lane: Lane, client_id: str) -> None:
     """It ends like any other, with a text that says so behind the question."""
     with person(lane, client_id, "reject"):
         text = client(Ask(root=lane.root, prompt=insertion(client_id), stream=True, headers=HOLD)).text
@@ -74,7 +74,7 @@ def test_a_held_stream_is_rejected(client: Client, lane: Lane, client_id: str) -
 
 
 @clients(but=[LLM])
-def test_a_held_answer_goes_on(client: Client, lane: Lane, client_id: str) -> None:
+def test_held_answer_continues_after_approval(client: Client, lane: Lane, client_id: str) -> None:
     """One that is no stream, where the client asks for it."""
     with person(lane, client_id, "approve"):
         text = client(Ask(root=lane.root, prompt=insertion(client_id), headers=HOLD)).text
@@ -84,7 +84,7 @@ def test_a_held_answer_goes_on(client: Client, lane: Lane, client_id: str) -> No
 
 @pytest.mark.cell("approve")
 @clients(but=[LLM])
-def test_a_turn_is_approved_in_the_next_message(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
+def test_next_message_approves_a_pending_call(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """The answer says what would run and what to send; sent twice, it runs once."""
     text = client(Ask(root=lane.root, prompt=insertion(client_id), stream=stream, headers=TURN)).text
     approval = pending(lane, client_id)
@@ -97,7 +97,7 @@ def test_a_turn_is_approved_in_the_next_message(client: Client, stream: bool, la
 
 @pytest.mark.cell("reject")
 @clients(but=[LLM])
-def test_a_turn_is_rejected_in_the_next_message(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
+def test_next_message_rejects_a_pending_call(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """With a reason, which comes back."""
     assert client(Ask(root=lane.root, prompt=insertion(client_id), stream=stream, headers=TURN)).text
     reply = f"{line(pending(lane, client_id), 'reject')}: Not today"
@@ -106,7 +106,7 @@ def test_a_turn_is_rejected_in_the_next_message(client: Client, stream: bool, la
 
 
 @clients(but=[LLM])
-def test_a_stream_that_was_held_long_enough_is_a_turn(client: Client, brief_lane: Lane, client_id: str) -> None:
+def test_held_stream_becomes_a_turn_after_the_hold_limit(client: Client, brief_lane: Lane, client_id: str) -> None:
     """Its text says what to send."""
     text = client(Ask(root=brief_lane.root, prompt=insertion(client_id), stream=True, headers=HOLD)).text
     approval = pending(brief_lane, client_id)
@@ -116,7 +116,7 @@ def test_a_stream_that_was_held_long_enough_is_a_turn(client: Client, brief_lane
 
 
 @clients(["python openai", "python langchain-openai async", "instructor text"])
-def test_keepalives_hold_a_stream(client: Client, lane: Lane, client_id: str) -> None:
+def test_keepalives_keep_a_held_stream_open(client: Client, lane: Lane, client_id: str) -> None:
     """For longer than the client bears silence."""
     ask = Ask(root=lane.root, prompt=insertion(client_id), stream=True, timeout_s=TIMEOUT_S, headers=HOLD)
     with ThreadPoolExecutor(1) as thread:
@@ -148,7 +148,7 @@ def test_client_retry_does_not_request_a_second_approval(client: Client, lane: L
 
 
 @pytest.mark.parametrize("client", ["instructor rows"], indirect=True)
-def test_instructor_waits_for_an_object(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
+def test_instructor_gets_an_object_from_a_held_answer(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """The text of a turn is no object, so it fails; a held answer has one."""
     returning = f'{insertion(client_id)[:-2]} RETURNING name"}}'
     if not stream:

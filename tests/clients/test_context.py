@@ -82,14 +82,16 @@ def openai_client(lane: Lane) -> Iterator[openai.OpenAI]:
 
 
 @clients()
-def test_it_gets_the_text(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_client_receives_the_models_text(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
     """Letter for letter, from one call of the model."""
     assert client(Ask(root=lane.root, prompt="Say hello", stream=stream)).text == HELLO
     assert [request.target for request in seen] == ["/v1/chat/completions"]
 
 
 @clients()
-def test_a_tool_is_used_unseen(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_client_sees_no_trace_of_a_gateway_tool_call(
+    client: Client, stream: bool, lane: Lane, seen: list[Seen]
+) -> None:
     """One answer: what the model says of the result, and nothing of the call."""
     text = client(Ask(root=lane.root, prompt=READ, stream=stream)).text
     assert text.startswith("Demo model: round 1 of tool calls is done.") and NOTE in text
@@ -97,7 +99,7 @@ def test_a_tool_is_used_unseen(client: Client, stream: bool, lane: Lane, seen: l
 
 
 @clients(but=[LLM])
-def test_three_rounds_are_one_answer(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_three_tool_rounds_produce_one_answer(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
     """Of four calls of the model the client sees the last one's text."""
     text = client(Ask(root=lane.root, prompt=f"steps 3 {SELECT}", stream=stream)).text
     assert text.startswith("Demo model: round 3 of tool calls is done.") and "fig" in text and "apple" not in text
@@ -123,34 +125,34 @@ def test_progress_events_do_not_change_the_client_text(
 
 
 @clients(IMPATIENT)
-def test_a_silent_model_is_waited_for(client: Client, lane: Lane) -> None:
+def test_keepalives_prevent_timeout_on_a_silent_model(client: Client, lane: Lane) -> None:
     """Longer than the client would: the keep-alives count, and are no text."""
     ask = Ask(root=lane.root, prompt="slow 1.5 Say hello", stream=True, timeout_s=TIMEOUT_S)
     assert client(ask).text == HELLO
 
 
 @clients(but=IMPATIENT)
-def test_keepalives_are_no_text(client: Client, lane: Lane) -> None:
+def test_keepalives_add_no_text(client: Client, lane: Lane) -> None:
     """Nor anything else, to a client that would wait anyway."""
     assert client(Ask(root=lane.root, prompt="slow 0.5 Say hello", stream=True)).text == HELLO
 
 
 @clients(IMPATIENT)
-def test_a_silent_tool_is_waited_for(client: Client, lane: Lane) -> None:
+def test_keepalives_prevent_timeout_on_a_silent_tool(client: Client, lane: Lane) -> None:
     """The same."""
     with lane.locked(1.3):
         text = client(Ask(root=lane.root, prompt=SELECT, stream=True, timeout_s=TIMEOUT_S)).text
     assert "apple" in text
 
 
-def test_without_keepalives_it_would_not_be_waited_for(libraries: Libraries, gateway: str) -> None:
+def test_passthrough_stream_without_keepalives_times_out(libraries: Libraries, gateway: str) -> None:
     """In the passthrough lane, which adds nothing, the silence is the client's affair."""
     ask = Ask(root=gateway, prompt="slow 1.5 Say hello", stream=True, timeout_s=TIMEOUT_S)
     assert "timed out" in libraries.client("openai")(ask).failed.message
 
 
 @clients()
-def test_a_cut_answer_is_an_error(client: Client, stream: bool, lane: Lane) -> None:
+def test_truncated_answer_raises_a_client_error(client: Client, stream: bool, lane: Lane) -> None:
     """With our words, behind the text that had come; it never looks whole."""
     outcome = client(Ask(root=lane.root, prompt="cut, drip 2, long 20", stream=stream))
     assert "in the middle of its answer" in outcome.failed.message
@@ -158,7 +160,7 @@ def test_a_cut_answer_is_an_error(client: Client, stream: bool, lane: Lane) -> N
 
 
 @clients()
-def test_the_limit_of_calls_is_an_error(client: Client, stream: bool, lane: Lane) -> None:
+def test_tool_call_limit_raises_a_client_error(client: Client, stream: bool, lane: Lane) -> None:
     """With our words and, as long as nothing was streamed, our status."""
     outcome = client(Ask(root=lane.root, prompt=f"steps 12 {SELECT}", stream=stream))
     assert "more than 10 tools" in outcome.failed.message and not outcome.pieces
@@ -166,7 +168,9 @@ def test_the_limit_of_calls_is_an_error(client: Client, stream: bool, lane: Lane
 
 
 @clients(but=[LLM])
-def test_an_error_after_effects_is_final(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
+def test_retries_after_a_tool_effect_execute_nothing_again(
+    client: Client, stream: bool, lane: Lane, client_id: str
+) -> None:
     """A client that tries again all the same is told the same error: each of the ten calls is executed once."""
     ask = Ask(root=lane.root, prompt=f"steps 12, {lane.insertion(client_id)}", stream=stream, retries=2)
     assert "more than 10 tools" in client(ask).failed.message
@@ -185,7 +189,7 @@ def test_request_error_reaches_the_client_with_status_and_message(
 
 
 @clients(but=[LLM])
-def test_the_same_key_is_the_same_run(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
+def test_repeated_idempotency_key_executes_once(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """Asked twice with one Idempotency-Key, it answers twice and executes once."""
     headers = {"Idempotency-Key": client_id}
     ask = Ask(root=lane.root, prompt=lane.insertion(client_id), stream=stream, headers=headers)
@@ -194,7 +198,7 @@ def test_the_same_key_is_the_same_run(client: Client, stream: bool, lane: Lane, 
     assert lane.count(client_id) == 1
 
 
-def test_the_same_key_at_the_same_time_is_the_same_run(lane: Lane, client_id: str) -> None:
+def test_concurrent_requests_with_one_idempotency_key_execute_once(lane: Lane, client_id: str) -> None:
     """Both hear the one run's answer."""
     ask = Ask(root=lane.root, prompt=f"slow 0.2, {lane.insertion(client_id)}", headers={"Idempotency-Key": client_id})
 
@@ -218,14 +222,14 @@ def test_client_retry_joins_the_run_without_repeating_the_tool(client: Client, l
 
 
 @clients(["python openai", "python openai async", "node openai"])
-def test_a_limit_of_the_provider_is_waited_for(client: Client, lane: Lane, seen: list[Seen]) -> None:
+def test_client_retries_a_provider_429(client: Client, lane: Lane, seen: list[Seen]) -> None:
     """Its 429 is the client's, which tries again."""
     assert client(Ask(root=lane.root, prompt="Say hello", headers={FAILURES: "1"}, retries=2)).text == HELLO
     assert [request.headers["x-stainless-retry-count"] for request in seen] == ["0", "1"]
 
 
 @clients()
-def test_usage_is_of_the_whole_turn(client: Client, stream: bool, lane: Lane, openai_client: openai.OpenAI) -> None:
+def test_usage_covers_the_whole_turn(client: Client, stream: bool, lane: Lane, openai_client: openai.OpenAI) -> None:
     """And the same for every client; a stream tells it at its end, when asked."""
     whole = openai_client.chat.completions.create(model="demo", messages=said(READ)).usage
     plain = openai_client.chat.completions.create(model="demo", messages=said("Say hello")).usage
@@ -254,7 +258,7 @@ def test_usage_arrives_in_a_final_frame_without_choices(openai_client: openai.Op
     assert all(chunk.choices and chunk.usage is None for chunk in unasked)
 
 
-def test_progress_can_be_read(openai_client: openai.OpenAI) -> None:
+def test_progress_events_are_readable_in_chunks(openai_client: openai.OpenAI) -> None:
     """In the field `context` of chunks that are like any other."""
     chunks = openai_client.chat.completions.create(model="demo", messages=said(READ), stream=True, extra_headers=EVENTS)
     told = [extra["context"] for chunk in chunks if (extra := chunk.model_extra) and "context" in extra]
@@ -265,7 +269,7 @@ def test_progress_can_be_read(openai_client: openai.OpenAI) -> None:
 
 
 @pytest.mark.cell("own tool", row="openai-python")
-def test_the_clients_own_tool_stays_its_own(openai_client: openai.OpenAI) -> None:
+def test_client_tool_call_is_returned_to_the_client(openai_client: openai.OpenAI) -> None:
     """Called with its finish reason, whole and as a stream, which says the same."""
     whole = openai_client.chat.completions.create(model="demo", messages=said(CALL), tools=[TOOL]).choices[0]
     with openai_client.chat.completions.stream(model="demo", messages=said(CALL), tools=[TOOL]) as stream:

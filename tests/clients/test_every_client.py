@@ -39,13 +39,13 @@ def libraries() -> Iterator[Libraries]:
 
 @pytest.mark.cell("turn")
 @every_client_but()
-def test_it_gets_the_answer(client: Client, stream: bool, gateway: str) -> None:
+def test_client_receives_the_models_answer(client: Client, stream: bool, gateway: str) -> None:
     """Letter for letter."""
     assert client(Ask(root=gateway, prompt="Say hello", stream=stream)).text == HELLO
 
 
 @every_client_but()
-def test_a_stream_is_not_held_back(client: Client, gateway: str) -> None:
+def test_stream_pieces_arrive_without_buffering(client: Client, gateway: str) -> None:
     """The pieces arrive as the model sends them: half a second of them does not come at once."""
     outcome = client(Ask(root=gateway, prompt="drip 50 long 11", stream=True))
     assert outcome.text.split() == [f"word{number}" for number in range(1, 12)]
@@ -60,14 +60,18 @@ def test_ten_thousand_events_arrive(client: Client, gateway: str) -> None:
 
 
 @every_client_but()
-def test_its_api_key_is_the_gateways(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
+def test_gateway_key_is_replaced_by_the_providers_key(
+    client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]
+) -> None:
     """Where the upstream has a key of its own, that one replaces the client's."""
     assert client(Ask(root=keyed_gateway, prompt="Say hello", stream=stream, api_key=GATEWAY_KEY)).text == HELLO
     assert [request.credentials for request in seen] == [{PROVIDER_KEY}]
 
 
 @every_client_but()
-def test_its_api_key_is_the_providers(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
+def test_provider_key_is_forwarded_and_gateway_key_removed(
+    client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]
+) -> None:
     """Where the upstream has none, the gateway's key comes in a header of its own and goes no further."""
     headers = {"X-Gateway-Key": GATEWAY_KEY}
     ask = Ask(root=f"{keyed_gateway}/own-key", prompt="Say hello", stream=stream, headers=headers)
@@ -87,7 +91,7 @@ def test_client_raises_the_gateway_error_for_a_wrong_key(
 
 
 @every_client_but()
-def test_a_cut_answer_is_an_error(client: Client, stream: bool, gateway: str) -> None:
+def test_truncated_answer_raises_a_client_error(client: Client, stream: bool, gateway: str) -> None:
     """An answer that ends before its end never looks whole."""
     outcome = client(Ask(root=gateway, prompt="cut, drip 2, long 100", stream=stream))
     assert outcome.failed.message
@@ -96,7 +100,7 @@ def test_a_cut_answer_is_an_error(client: Client, stream: bool, gateway: str) ->
 
 @every_client_but(*PROGRAMS)
 @pytest.mark.parametrize("status", [400, 404, 409, 429, 500, 529])
-def test_an_error_is_the_providers(client: Client, stream: bool, status: int, gateway: str) -> None:
+def test_provider_error_reaches_the_client_unchanged(client: Client, stream: bool, status: int, gateway: str) -> None:
     """Status, message and headers, those about limits and retries among them."""
     failed = client(Ask(root=gateway, prompt=f"error {status}", stream=stream)).failed
     assert failed.status == status and f"error {status}" in failed.message

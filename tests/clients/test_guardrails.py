@@ -45,7 +45,7 @@ def said(client: openai.OpenAI, prompt: str, *, stream: bool) -> tuple[str, str 
 
 
 @streams
-def test_an_answer_of_the_cache_is_an_answer(tmp_path: Path, *, stream: bool) -> None:
+def test_cached_answer_is_a_valid_completion(tmp_path: Path, *, stream: bool) -> None:
     """Streamed or whole, whichever way it was made; a header says where it is from."""
     with client_of(tmp_path, "response_cache", {"any_temperature": True}) as client:
         first = said(client, "Say hello", stream=stream)
@@ -60,7 +60,7 @@ def test_an_answer_of_the_cache_is_an_answer(tmp_path: Path, *, stream: bool) ->
 
 
 @streams
-def test_data_is_kept_from_the_model_and_given_back(tmp_path: Path, *, stream: bool) -> None:
+def test_redacted_data_is_hidden_from_the_model_and_restored(tmp_path: Path, *, stream: bool) -> None:
     """The model repeats what it got."""
     with client_of(tmp_path, "redact_pii", {"restore": False}) as client:
         text, _ = said(client, SECRET, stream=stream)
@@ -71,7 +71,7 @@ def test_data_is_kept_from_the_model_and_given_back(tmp_path: Path, *, stream: b
 
 
 @streams
-def test_a_refusal_is_the_clients_own_error_with_its_reason(tmp_path: Path, *, stream: bool) -> None:
+def test_blocked_request_raises_a_client_error_with_the_reason(tmp_path: Path, *, stream: bool) -> None:
     with client_of(tmp_path, "block_list", {**BLOCKING, "on_block": "error"}) as client:
         with pytest.raises(openai.BadRequestError, match=REASON) as raised:
             said(client, "Tell me of Blue Heron", stream=stream)
@@ -80,7 +80,7 @@ def test_a_refusal_is_the_clients_own_error_with_its_reason(tmp_path: Path, *, s
 
 
 @streams
-def test_a_refusal_may_be_an_answer(tmp_path: Path, *, stream: bool) -> None:
+def test_blocked_request_can_answer_with_content_filter(tmp_path: Path, *, stream: bool) -> None:
     """Of the finish reason that clients know for it."""
     with client_of(tmp_path, "block_list", BLOCKING) as client:
         text, finish = said(client, "Tell me of Blue Heron", stream=stream)

@@ -59,7 +59,7 @@ def model() -> Iterator[Late]:
 
 
 @pytest.mark.parametrize("late_ms", [0, 2, 50])
-async def test_each_answer_is_whole(late_ms: int, model: Late) -> None:
+async def test_answers_stay_whole_when_client_leaves_after_done(late_ms: int, model: Late) -> None:
     """With its tokens, over at most two connections."""
     model.late_s = late_ms / 1000
     model.connections.clear()

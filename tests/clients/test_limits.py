@@ -37,7 +37,7 @@ def test_rate_limit_error_names_the_tenant_and_retry_time(tmp_path: Path, base: 
     assert raised.value.response.headers["x-ratelimit-remaining-requests"] == "0"
 
 
-def test_a_client_waits_and_tries_again(tmp_path: Path) -> None:
+def test_client_retries_after_a_concurrency_refusal(tmp_path: Path) -> None:
     """The place is free once the stream is read, and the request that was refused before gets its answer."""
     slow = [{"role": "user", "content": "drip 100 long 30"}]
     with (

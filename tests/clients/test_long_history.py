@@ -28,14 +28,14 @@ def libraries() -> Iterator[Libraries]:
 
 @pytest.mark.cell("long history")
 @every_client_but(*PROGRAMS)
-def test_it_passes_through(client: Client, gateway: str, seen: list[Seen]) -> None:
+def test_long_history_passes_through_to_the_model(client: Client, gateway: str, seen: list[Seen]) -> None:
     """To a model of its own API."""
     assert client(Ask(root=gateway, prompt="Say hello", history=TURNS)).text == HELLO
     assert said_in(seen) == [*HISTORY, "Say hello"]
 
 
 @clients(but=PROGRAMS)
-def test_it_is_the_context(client: Client, lane: Lane, seen: list[Seen]) -> None:
+def test_long_history_reaches_the_model_in_the_context_lane(client: Client, lane: Lane, seen: list[Seen]) -> None:
     """Behind what the gateway says first."""
     assert client(Ask(root=lane.root, prompt="Say hello", history=TURNS)).text == HELLO
     assert said_in(seen)[-len(HISTORY) - 1 :] == [*HISTORY, "Say hello"]
@@ -43,7 +43,7 @@ def test_it_is_the_context(client: Client, lane: Lane, seen: list[Seen]) -> None
 
 @pytest.mark.cell("long history", prefix="talk ")
 @pytest.mark.parametrize("name", AGENTS)
-def test_it_is_an_agents(
+def test_long_agent_history_reaches_the_model(
     name: str, stream: bool, lane: Lane, seen: list[Seen], workers: Callable[[str], Worker]
 ) -> None:
     """State of an agent of a library."""
@@ -53,7 +53,7 @@ def test_it_is_an_agents(
 
 
 @pytest.mark.cell("long history", row="llm")
-def test_it_is_a_chat_of_llms(
+def test_long_llm_session_reaches_the_model(
     lane: Lane, provider: Provider, seen: list[Seen], workers: Callable[[str], Worker]
 ) -> None:
     """In one session, as many turns as a person has patience for."""

@@ -7,7 +7,7 @@ from tests.clients.matrix import COLUMNS, NONE, ROWS, TABLE, collected, table
 pytestmark = pytest.mark.clients
 
 
-def test_the_page_has_the_cells_of_the_tests() -> None:
+def test_compatibility_page_matches_the_collected_tests() -> None:
     """No more and no fewer; `python -m tests.clients.matrix` writes them."""
     cells = collected()
     assert {row for row, _ in cells} == set(ROWS) and {column for _, column in cells} == set(COLUMNS)

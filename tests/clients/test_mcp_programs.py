@@ -160,13 +160,13 @@ def program(kind: type[Program], lane: Lane, tmp_path: Path) -> Program:
     return kind(lane, tmp_path)
 
 
-def test_it_calls_a_tool_of_a_service(program: Program) -> None:
+def test_mcp_program_calls_a_service_tool(program: Program) -> None:
     """A call that is known to be harmless runs at once."""
     assert program.result("here__echo", text="two lanes") == "two lanes"
 
 
 @by_both_decisions
-def test_a_held_call_is_decided(program: Program, client_id: str, decision: str) -> None:
+def test_held_mcp_call_is_decided_over_rest(program: Program, client_id: str, decision: str) -> None:
     """By somebody else over REST, while the program waits."""
     with person(program.lane, client_id, decision):
         assert program.insert(client_id) == (CHANGED if decision == "approve" else REJECTED)
@@ -175,7 +175,9 @@ def test_a_held_call_is_decided(program: Program, client_id: str, decision: str)
     assert (approval["asked_by"], approval["client"]["name"]) == (AGENT, program.client)
 
 
-def test_it_comes_back(kind: type[Program], hasty: Lane, client_id: str, tmp_path: Path) -> None:
+def test_undecided_mcp_call_returns_its_result_in_a_later_session(
+    kind: type[Program], hasty: Lane, client_id: str, tmp_path: Path
+) -> None:
     """Where nobody decides in time the program is told how to go on; another session of it gets the result, once."""
     program = kind(hasty, tmp_path)
     text = program.insert(client_id)

@@ -44,7 +44,7 @@ async def test_claude_code_connects(server: str, tmp_path: Path) -> None:
         assert "Failed to connect" in await told("claude mcp list", home=tmp_path, gateway=gateway, key="wrong")
 
 
-async def test_codex_reads_its_file(tmp_path: Path) -> None:
+async def test_codex_reads_the_documented_configuration(tmp_path: Path) -> None:
     """As a server over HTTP with a token, and with its own patience."""
     async with GatewayProcess(CONFIG) as gateway:
         save(named("codex"), home=tmp_path, address=gateway.base_url.removeprefix("http://"))
@@ -54,7 +54,7 @@ async def test_codex_reads_its_file(tmp_path: Path) -> None:
     assert server["auth_status"] == "bearer_token"
 
 
-async def test_cline_writes_its_file(tmp_path: Path) -> None:
+async def test_cline_writes_the_documented_configuration(tmp_path: Path) -> None:
     """With the key, as the page says."""
     async with GatewayProcess(CONFIG) as gateway:
         assert "Installed" in await told(named("cline").code, home=tmp_path, gateway=gateway)

@@ -91,7 +91,7 @@ def says(decision: str) -> Json:
     return {"action": "accept", "content": {"decision": decision}}
 
 
-def test_it_lists_the_tools(client: Visits, lane: Lane) -> None:
+def test_mcp_client_lists_tools_with_full_definitions(client: Visits, lane: Lane) -> None:
     """The gateway's own and those of the service, with all that their definitions have, in the protocol of its era."""
     told = client.visit(lane)
     assert told["protocol"] == PROTOCOLS[client.name]
@@ -104,7 +104,7 @@ def test_it_lists_the_tools(client: Visits, lane: Lane) -> None:
     assert "add" in {tool["name"] for tool in client.visit(lane, path="/here")["tools"]}
 
 
-def test_a_call_has_all_that_the_server_sent(client: Visits, lane: Lane) -> None:
+def test_mcp_call_result_keeps_all_content_types(client: Visits, lane: Lane) -> None:
     """Text, structured content that fits the schema, and a picture."""
     calls = calling("here__echo", text="two lanes"), calling("here__add", a=1, b=2), calling("here__image")
     echoed, added, pictured = [one["result"] for one in client.outcomes(lane, *calls)]
@@ -120,13 +120,13 @@ def test_mcp_client_reports_the_gateway_error_for_a_wrong_key(client: Visits, la
     assert "gateway key is not valid" in failure or "requires authorization (HTTP 401)" in failure
 
 
-def test_it_hears_of_progress(client: Visits, lane: Lane) -> None:
+def test_mcp_client_receives_progress_notifications(client: Visits, lane: Lane) -> None:
     """The messages of the server reach the client while the call runs."""
     [outcome] = client.outcomes(lane, calling("here__progress", steps=3, pause=0.2))
     assert outcome["progress"] and "failure" not in outcome
 
 
-def test_it_cancels_a_call_that_runs(client: Visits, lane: Lane) -> None:
+def test_mcp_client_cancels_a_running_call(client: Visits, lane: Lane) -> None:
     """The server hears of it."""
     counting, stopping = calling("here__cancelled"), calling("here__progress", steps=1000, pause=0.1, cancel=True)
     before, stopped, _ = client.outcomes(lane, counting, stopping, counting)
@@ -135,7 +135,7 @@ def test_it_cancels_a_call_that_runs(client: Visits, lane: Lane) -> None:
 
 
 @by_both_decisions
-def test_a_form_decides(client: Visits, lane: Lane, client_id: str, decision: str) -> None:
+def test_elicitation_form_decides_a_held_call(client: Visits, lane: Lane, client_id: str, decision: str) -> None:
     """With the key of somebody who may: the user is asked with exactly what would run."""
     call = insertion(client_id)
     told = client.visit(lane, call, key=BOSS, elicitation=FORM, answer=says(decision))
@@ -148,7 +148,7 @@ def test_a_form_decides(client: Visits, lane: Lane, client_id: str, decision: st
     assert (approval["client"]["name"], approval["client"]["protocol"]) == ("typescript-client", PROTOCOLS[client.name])
 
 
-def test_a_form_without_the_scope_decides_nothing(client: Visits, hasty: Lane, client_id: str) -> None:
+def test_elicitation_form_requires_the_approval_scope(client: Visits, hasty: Lane, client_id: str) -> None:
     """The form is not even shown."""
     user = {"elicitation": FORM, "answer": says("approve")}
     told = client.visit(hasty, insertion(client_id), **user)
@@ -157,7 +157,7 @@ def test_a_form_without_the_scope_decides_nothing(client: Visits, hasty: Lane, c
 
 
 @by_both_decisions
-def test_a_link_leads_to_the_console(client: Visits, lane: Lane, client_id: str, decision: str) -> None:
+def test_elicitation_link_leads_to_the_approval_page(client: Visits, lane: Lane, client_id: str, decision: str) -> None:
     """The user is sent to the page of the approval, and the call waits for whoever decides there."""
     there = {"key": ANNA, "decision": decision, **({"reason": "Not today"} if decision == "reject" else {})}
     told = client.visit(lane, insertion(client_id), elicitation=URL, answer={"action": "accept"}, there=there)
@@ -169,7 +169,9 @@ def test_a_link_leads_to_the_console(client: Visits, lane: Lane, client_id: str,
 
 
 @by_both_decisions
-def test_a_client_that_cannot_ask_waits(client: Visits, lane: Lane, client_id: str, decision: str) -> None:
+def test_client_without_elicitation_waits_for_the_decision(
+    client: Visits, lane: Lane, client_id: str, decision: str
+) -> None:
     """The client hears that a person is waited for, and gets the result as soon as one has decided."""
     with person(lane, client_id, decision):
         result = client.result(lane, insertion(client_id))
@@ -178,7 +180,7 @@ def test_a_client_that_cannot_ask_waits(client: Visits, lane: Lane, client_id: s
     ended(lane, client_id, decision)
 
 
-def test_it_comes_back(client: Visits, hasty: Lane, client_id: str) -> None:
+def test_undecided_call_returns_its_result_in_a_later_session(client: Visits, hasty: Lane, client_id: str) -> None:
     """Told that nothing has run, it sends the same call again in another session, and gets the one result."""
     [outcome] = client.outcomes(hasty, insertion(client_id))
     assert outcome["result"]["isError"] and "has NOT run" in text(outcome["result"])
@@ -188,7 +190,7 @@ def test_it_comes_back(client: Visits, hasty: Lane, client_id: str) -> None:
     ended(hasty, client_id, "approve")
 
 
-def test_it_withdraws_a_call_that_waits(client: Visits, lane: Lane, client_id: str) -> None:
+def test_withdrawn_call_cancels_its_approval(client: Visits, lane: Lane, client_id: str) -> None:
     """The call cannot be approved any more."""
     outcome, _ = client.outcomes(lane, insertion(client_id, cancel=True), calling("here__echo", text="hi"))
     assert "enough" in outcome["failure"]

@@ -58,7 +58,7 @@ def test_instructor_waits_for_a_silent_tool(client: Client, lane: Lane) -> None:
 
 
 @instructors_rows
-def test_instructor_makes_nothing_of_a_cut_answer(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_instructor_raises_on_a_truncated_answer(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
     """It raises our words, and does not ask again for a better object."""
     outcome = client(Ask(root=lane.root, prompt="cut, drip 2, long 20", stream=stream))
     assert "in the middle of its answer" in outcome.failed.message
@@ -66,7 +66,9 @@ def test_instructor_makes_nothing_of_a_cut_answer(client: Client, stream: bool, 
 
 
 @instructors_lookup
-def test_instructor_forces_a_tool(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
+def test_instructor_reads_an_object_from_a_forced_tool_call(
+    client: Client, stream: bool, lane: Lane, seen: list[Seen]
+) -> None:
     """Its own, whose arguments are the object."""
     tool = "PartialLookup" if stream else "Lookup"
     outcome = client(Ask(root=lane.root, prompt=f'native {tool} {{"id": 7}}', stream=stream, usage=True))

@@ -123,17 +123,17 @@ def outcomes(root: str) -> dict[str, Json]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_complies(results: dict[str, Json], case: str) -> None:
+def test_gateway_passes_the_open_responses_suite(results: dict[str, Json], case: str) -> None:
     """Each case of the specification's own tests."""
     assert results[case]["status"] == "passed", results[case]
 
 
-def test_each_case_of_the_suite_is_here(results: dict[str, Json]) -> None:
+def test_case_list_matches_the_open_responses_suite(results: dict[str, Json]) -> None:
     """A later version of it may have others."""
     assert tuple(results[case]["id"] for case in CASES) == CASES and len(results) == len(CASES)
 
 
-def test_the_models_answered_as_real_ones_do(results: dict[str, Json], request: pytest.FixtureRequest) -> None:
+def test_suite_models_answer_with_reasoning_and_calls(results: dict[str, Json], request: pytest.FixtureRequest) -> None:
     """Thoughts and a call are items of their own."""
     if request.node.callspec.params["results"] == "demo":
         assert kinds(results, "tool-calling") == ["function_call"]

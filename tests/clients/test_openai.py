@@ -46,7 +46,7 @@ def test_models_are_listed(client: openai.OpenAI) -> None:
         client.models.retrieve("nope")
 
 
-def test_embeddings_are_the_providers(client: openai.OpenAI) -> None:
+def test_embeddings_request_returns_the_providers_vectors(client: openai.OpenAI) -> None:
     """In the client's default encoding, base64, and as numbers."""
     expected = build_vector(b"two lanes", dimensions=256)
     default = client.embeddings.create(model="demo-embedding", input="two lanes")
@@ -54,12 +54,12 @@ def test_embeddings_are_the_providers(client: openai.OpenAI) -> None:
     assert default.data[0].embedding == pytest.approx(expected) and numbers.data[0].embedding == expected
 
 
-def test_legacy_completions(client: openai.OpenAI) -> None:
+def test_legacy_completions_request_is_answered(client: openai.OpenAI) -> None:
     """The API before chat."""
     assert client.completions.create(model="demo", prompt="Say hello").choices[0].text.endswith('"Say hello"')
 
 
-def test_a_tool_is_called(client: openai.OpenAI) -> None:
+def test_client_tool_call_is_returned_whole_and_streamed(client: openai.OpenAI) -> None:
     """Whole and as a stream, which says the same."""
     messages = [openai.types.chat.ChatCompletionUserMessageParam(role="user", content=CALL)]
     whole = client.chat.completions.create(model="demo", messages=messages, tools=[TOOL]).choices[0]
@@ -102,7 +102,7 @@ def test_200_megabytes_are_uploaded(client: openai.OpenAI, tmp_path: Path) -> No
     assert uploaded.model_extra == {"sha256": digest.hexdigest()}
 
 
-def test_headers_of_both_sides_arrive(client: openai.OpenAI, seen: list[Seen]) -> None:
+def test_client_and_provider_headers_are_forwarded(client: openai.OpenAI, seen: list[Seen]) -> None:
     """The provider sees what the client says of itself, the client what the provider says of its limits."""
     answer = client.with_options(default_headers={"X-Own": "kept"}).models.with_raw_response.list()
     assert answer.headers["x-ratelimit-remaining-requests"] == "59"
@@ -124,7 +124,7 @@ def test_gateway_error_reaches_the_client_with_type_and_code(keyed_gateway: str)
         assert known.with_options(base_url=keyed_gateway).models.list().data  # understood without its /v1, too
 
 
-def test_without_v1_a_chat_is_understood(gateway: str) -> None:
+def test_chat_request_without_v1_prefix_is_answered(gateway: str) -> None:
     """The commonest mistake in a base URL is served as what was meant."""
     with openai.OpenAI(base_url=gateway, api_key=PROVIDER_KEY) as client:
         answer = client.chat.completions.create(model="demo", messages=[{"role": "user", "content": "Say hello"}])

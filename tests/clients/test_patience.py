@@ -36,7 +36,7 @@ def root(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         pytest.param([LITELLM], id=LITELLM, marks=pytest.mark.clients_all),
     ],
 )
-def test_a_tool_of_15_s_is_waited_for(names: Sequence[str], root: str) -> None:
+def test_clients_wait_for_a_15_second_tool(names: Sequence[str], root: str) -> None:
     """By all of them at the same time: streams live on keep-alives, whole answers on the client's patience."""
     stream = Ask(root=root, prompt=WORK, stream=True, timeout_s=TIMEOUT_S)
     whole = Ask(root=root, prompt=WORK)

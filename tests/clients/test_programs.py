@@ -46,7 +46,7 @@ def program(row: str, lane: Lane, tmp_path: Path) -> Program:
 
 @pytest.mark.cell("turn", "stream")
 @by_every_program
-def test_it_streams_its_answer(program: Program, seen: list[Seen]) -> None:
+def test_program_streams_its_answer(program: Program, seen: list[Seen]) -> None:
     """Of a model that it asks for a stream."""
     assert program.say("Say hello").startswith(HELLO.removesuffix('"'))
     assert all(json.loads(request.body)["stream"] for request in _questions(seen))
@@ -54,7 +54,7 @@ def test_it_streams_its_answer(program: Program, seen: list[Seen]) -> None:
 
 @pytest.mark.cell("own tool")
 @by_programs_but(*WITHOUT_TOOLS)
-def test_its_own_tool_runs(program: Program) -> None:
+def test_program_runs_its_own_tool(program: Program) -> None:
     """Where the program is, and its result reaches the model."""
     name, arguments = program.shell
     assert "Demo model: round 1 of tool calls is done." in program.say(f"native {name} {arguments}")
@@ -63,7 +63,7 @@ def test_its_own_tool_runs(program: Program) -> None:
 
 @pytest.mark.cell("mixed")
 @by_programs_but(*OF_MESSAGES, *WITHOUT_TOOLS)
-def test_its_own_tool_beside_the_gateways(row: str, client_id: str, tmp_path: Path) -> None:
+def test_program_and_gateway_tools_run_once_in_one_turn(row: str, client_id: str, tmp_path: Path) -> None:
     """Each runs once, in the turn that calls both and in the next one."""
     with MixedModel(theirs=PROGRAMS[row].shell) as model, asking(model, tmp_path, approvals={"mode": "turn"}) as lane:
         program = PROGRAMS[row](lane.root, tmp_path)
@@ -76,7 +76,7 @@ def test_its_own_tool_beside_the_gateways(row: str, client_id: str, tmp_path: Pa
 @pytest.mark.cell("approval")
 @by_programs_but(*OF_MESSAGES)
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-def test_the_next_message_decides(program: Program, decision: str, lane: Lane, client_id: str) -> None:
+def test_next_message_decides_a_pending_call(program: Program, decision: str, lane: Lane, client_id: str) -> None:
     """The question is the answer of one turn, and a person copies its line into the next."""
     asked = program.say(insertion(client_id))
     reply = line(pending(lane, client_id), decision)
@@ -89,7 +89,7 @@ def test_the_next_message_decides(program: Program, decision: str, lane: Lane, c
 
 @pytest.mark.cell("structured output")
 @pytest.mark.parametrize("row", [row for row, made in PROGRAMS.items() if made.shaping])
-def test_it_fills_an_object(program: Program) -> None:
+def test_program_returns_a_structured_object(program: Program) -> None:
     """By a tool of its own, whose arguments are the object."""
     assert program.shaping is not None
     assert program.shaped(program.shaping) == {"id": 7}

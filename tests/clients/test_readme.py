@@ -76,7 +76,7 @@ def test_readme_snippet_prints_the_documented_output(name: str, started: Gateway
         assert printed.replace(address, ADDRESS) == snippet.output
 
 
-def test_the_readme_from_top_to_bottom(tmp_path: Path) -> None:
+def test_readme_commands_work_from_top_to_bottom(tmp_path: Path) -> None:
     """As printed, by a reader with a home, a clone and an environment of their own."""
     reader = Reader(tmp_path)
     clone, shown, *rest = README

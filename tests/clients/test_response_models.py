@@ -40,7 +40,7 @@ def client_of() -> Iterator[Callable[[Script], Any]]:
 
 
 @scripted
-def test_events_and_responses_are_valid_in_both_descriptions(name: str) -> None:
+def test_response_events_match_open_responses_and_openai_models(name: str) -> None:
     """The Open Responses schemas, and the models of openai-python: strictly, and without unknown fields."""
     from tests.dialects.responses import models, schema
 
@@ -52,7 +52,7 @@ def test_events_and_responses_are_valid_in_both_descriptions(name: str) -> None:
 
 
 @whole
-def test_the_accumulators_make_the_same_response(name: str, client_of: Callable[[Script], Any]) -> None:
+def test_sdk_accumulators_build_the_expected_response(name: str, client_of: Callable[[Script], Any]) -> None:
     """Of an answer that completes; one that does not has no final response there."""
     script = SCRIPTS[name]
     expected = script.ended().resource()

@@ -109,7 +109,7 @@ async def say(lane: Lane, text: str, *tools: Tool, stream: bool, **options: Any)
 # The tools that it names.
 
 
-async def test_a_service_by_its_name(lane: Lane, stream: bool) -> None:
+async def test_agent_calls_service_tools_by_server_label(lane: Lane, stream: bool) -> None:
     """Its tools by their own names; the agent sees the call."""
     result = await say(lane, ADD, hosted("numbers"), stream=stream)
     [call] = calls(result)
@@ -117,7 +117,7 @@ async def test_a_service_by_its_name(lane: Lane, stream: bool) -> None:
     assert json.loads(call["arguments"])["a"] == 2 and "5" in result.final_output
 
 
-async def test_services_beside_each_other(lane: Lane, stream: bool) -> None:
+async def test_agent_calls_two_services_under_their_labels(lane: Lane, stream: bool) -> None:
     """Each call under the label that it came by."""
     both = f"{ADD}, tool execute_sql {json.dumps({'sql': 'SELECT name FROM fruit'})}"
     result = await say(lane, both, hosted("numbers"), hosted(), stream=stream)
@@ -127,7 +127,7 @@ async def test_services_beside_each_other(lane: Lane, stream: bool) -> None:
     }
 
 
-async def test_what_it_does_not_name_is_not_there(lane: Lane, stream: bool) -> None:
+async def test_agent_cannot_call_unnamed_tools(lane: Lane, stream: bool) -> None:
     """Tools of another label, and those that `allowed_tools` leaves out."""
     for named in (hosted("numbers"), hosted(allowed_tools=["file_operations"])):
         result = await say(lane, SELECT, named, stream=stream)
@@ -135,7 +135,7 @@ async def test_what_it_does_not_name_is_not_there(lane: Lane, stream: bool) -> N
 
 
 @by_both_decisions
-async def test_it_may_ask_for_one_tool(lane: Lane, stream: bool, decision: str) -> None:
+async def test_agent_can_require_approval_for_one_tool(lane: Lane, stream: bool, decision: str) -> None:
     """`require_approval` with names asks about the calls of these."""
     asked = Asked(decision)
     wanted = {"always": {"tool_names": ["add"]}}
@@ -147,7 +147,9 @@ async def test_it_may_ask_for_one_tool(lane: Lane, stream: bool, decision: str) 
 
 
 @by_both_decisions
-async def test_a_state_survives_its_process(lane: Lane, client_id: str, stream: bool, decision: str) -> None:
+async def test_interrupted_agent_state_resumes_in_a_new_client(
+    lane: Lane, client_id: str, stream: bool, decision: str
+) -> None:
     """An interrupted run goes on from text, in another client."""
     tools: list[Tool] = [hosted(require_approval="always")]
     interrupted = await say(lane, insertion(client_id), *tools, stream=stream)
@@ -167,7 +169,7 @@ async def test_a_state_survives_its_process(lane: Lane, client_id: str, stream: 
     ended(lane, client_id, decision)
 
 
-async def test_a_rejection_without_a_reason(lane: Lane, client_id: str, stream: bool) -> None:
+async def test_agent_rejection_without_a_reason_is_accepted(lane: Lane, client_id: str, stream: bool) -> None:
     """It needs none."""
     tools: list[Tool] = [hosted()]
     async with model(lane) as served:
@@ -187,7 +189,7 @@ def lookup(id: int) -> str:  # noqa: A002
     return f"number {id}"
 
 
-async def test_a_question_and_its_own_call_at_once(lane: Lane, client_id: str, stream: bool) -> None:
+async def test_approval_and_client_call_in_one_turn_are_both_handled(lane: Lane, client_id: str, stream: bool) -> None:
     """A model that wants both in one turn gets both, and the agent is asked once."""
     asked = Asked("approve")
     statement = json.dumps({"sql": f"INSERT INTO log VALUES ('{client_id}', 1)"})
@@ -201,7 +203,9 @@ async def test_a_question_and_its_own_call_at_once(lane: Lane, client_id: str, s
 
 
 @by_both_decisions
-async def test_a_chain_of_responses(lane: Lane, client_id: str, stream: bool, decision: str) -> None:
+async def test_agent_decides_through_previous_response_id(
+    lane: Lane, client_id: str, stream: bool, decision: str
+) -> None:
     """`auto_previous_response_id`: the decision is all that the second request has."""
     asked = Asked(decision)
     options = {"auto_previous_response_id": True}
@@ -211,7 +215,9 @@ async def test_a_chain_of_responses(lane: Lane, client_id: str, stream: bool, de
 
 
 @by_both_decisions
-async def test_a_conversation_of_the_gateways(lane: Lane, client_id: str, stream: bool, decision: str) -> None:
+async def test_agent_decides_through_a_gateway_conversation(
+    lane: Lane, client_id: str, stream: bool, decision: str
+) -> None:
     """`conversation_id`: the gateway keeps the history, across runs."""
     asked = Asked(decision)
     async with model(lane) as served:
@@ -225,7 +231,7 @@ async def test_a_conversation_of_the_gateways(lane: Lane, client_id: str, stream
 
 
 @pytest.mark.parametrize("kind", ["local", "conversation"])
-async def test_a_session(lane: Lane, client_id: str, stream: bool, kind: str) -> None:
+async def test_agent_session_applies_a_decision_only_once(lane: Lane, client_id: str, stream: bool, kind: str) -> None:
     """The agent keeps its history, or has it kept: an old decision decides nothing again."""
     asked = Asked("approve")
     async with model(lane) as served:
@@ -245,7 +251,7 @@ async def test_a_session(lane: Lane, client_id: str, stream: bool, kind: str) ->
 
 
 @by_both_decisions
-async def test_over_one_connection(lane: Lane, client_id: str, decision: str) -> None:
+async def test_agent_decides_over_one_websocket_connection(lane: Lane, client_id: str, decision: str) -> None:
     """Its transport for many responses."""
     async with openai.AsyncOpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY, max_retries=0) as client:
         served = OpenAIResponsesWSModel("demo", openai_client=client)

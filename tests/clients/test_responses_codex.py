@@ -143,14 +143,14 @@ def commands(items: list[Any]) -> list[int]:
 
 
 @pytest.mark.cell("turn", "stream", row="Codex")
-def test_it_gets_the_text(codex: Codex) -> None:
+def test_codex_receives_the_models_text(codex: Codex) -> None:
     """Letter for letter."""
     assert message(codex.say("Say hello")) == HELLO
 
 
 @pytest.mark.cell("own tool", row="Codex")
 @pytest.mark.parametrize("websocket", [False, True], ids=["http", "websocket"])
-def test_its_own_tool_and_the_gateways_in_a_session(
+def test_codex_and_gateway_tools_run_in_one_session(
     websocket: bool, lane: Lane, client_id: str, tmp_path: Path
 ) -> None:
     """Turn by turn: the shell of Codex runs where it is, the gateway's tool at the gateway, unseen."""
@@ -163,7 +163,7 @@ def test_its_own_tool_and_the_gateways_in_a_session(
 
 
 @pytest.mark.cell("mixed", row="Codex")
-def test_both_in_one_turn(mixed_lane: Lane, client_id: str, tmp_path: Path) -> None:
+def test_codex_and_gateway_tools_run_once_in_one_turn(mixed_lane: Lane, client_id: str, tmp_path: Path) -> None:
     """The gateway's tool runs once, however often Codex sends the turn with what its shell did."""
     codex = Codex(mixed_lane.root, tmp_path)
     items = codex.say(f"Note {client_id} at no risk, and make a file.")
@@ -173,7 +173,7 @@ def test_both_in_one_turn(mixed_lane: Lane, client_id: str, tmp_path: Path) -> N
 
 
 @pytest.mark.cell("structured output", row="Codex")
-def test_an_object_has_its_shape(client_id: str, tmp_path: Path) -> None:
+def test_codex_output_schema_shapes_the_answer(client_id: str, tmp_path: Path) -> None:
     """Whose schema is a file; a tool of the gateway's that its request names runs before."""
     shape = tmp_path / "shape.json"
     shape.write_text(json.dumps(Found.model_json_schema()), encoding="utf-8")
@@ -204,7 +204,7 @@ def test_a_long_history_reaches_the_model(codex: Codex, provider: Provider) -> N
 
 @pytest.mark.cell("approval", row="Codex")
 @by_both_decisions
-def test_the_next_message_decides(codex: Codex, lane: Lane, client_id: str, decision: str) -> None:
+def test_next_codex_message_decides_a_pending_call(codex: Codex, lane: Lane, client_id: str, decision: str) -> None:
     """The question is the answer of one turn, and the decision the message of the next."""
     asked = message(codex.say(insertion(client_id)))
     reply = line(pending(lane, client_id), decision)
@@ -217,7 +217,9 @@ def test_the_next_message_decides(codex: Codex, lane: Lane, client_id: str, deci
 
 
 @by_both_decisions
-def test_a_held_turn_goes_on(lane: Lane, client_id: str, decision: str, tmp_path: Path) -> None:
+def test_held_codex_turn_continues_after_the_decision(
+    lane: Lane, client_id: str, decision: str, tmp_path: Path
+) -> None:
     """With a header in its configuration it waits until somebody has decided."""
     codex = Codex(lane.root, tmp_path, headers=HOLD)
     with person(lane, client_id, decision):
@@ -226,7 +228,7 @@ def test_a_held_turn_goes_on(lane: Lane, client_id: str, decision: str, tmp_path
     ended(lane, client_id, decision)
 
 
-def test_a_question_beside_its_own_tool(mixed_lane: Lane, client_id: str, tmp_path: Path) -> None:
+def test_codex_decision_is_followed_by_its_own_tool(mixed_lane: Lane, client_id: str, tmp_path: Path) -> None:
     """Asked once; what comes behind the decision is the rest of the turn, with its shell."""
     codex = Codex(mixed_lane.root, tmp_path)
     codex.say(f"Note {client_id}, and make a file.")

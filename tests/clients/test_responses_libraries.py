@@ -94,7 +94,7 @@ def client(name: str, stream: bool, node: Worker) -> Client:
 
 @pytest.mark.cell("turn")
 @by_every_client
-def test_it_gets_the_text(client: Client, lane: Lane, seen: list[Seen]) -> None:
+def test_client_receives_the_models_text(client: Client, lane: Lane, seen: list[Seen]) -> None:
     """Letter for letter, from one call of the model, whose API is chat completions."""
     told = client.at(lane).say("Say hello")
     assert (told.text, told.asked, told.calls) == (HELLO, [], [])
@@ -102,7 +102,7 @@ def test_it_gets_the_text(client: Client, lane: Lane, seen: list[Seen]) -> None:
 
 
 @by_every_client
-def test_it_sees_the_calls_of_tools_that_it_names(client: Client, lane: Lane, seen: list[Seen]) -> None:
+def test_client_sees_calls_of_named_gateway_tools(client: Client, lane: Lane, seen: list[Seen]) -> None:
     """With their arguments and results, each once, in a turn of three rounds and in the next turn."""
     conversation = client.at(lane)
     told = conversation.say(f"steps 3 {SELECT}")
@@ -114,7 +114,7 @@ def test_it_sees_the_calls_of_tools_that_it_names(client: Client, lane: Lane, se
 
 
 @by_every_client
-def test_a_tool_is_used_unseen(client: Client, lane: Lane, seen: list[Seen]) -> None:
+def test_client_without_named_tools_sees_no_gateway_calls(client: Client, lane: Lane, seen: list[Seen]) -> None:
     """By a client that names none of the gateway's."""
     told = client.at(lane, label=None).say(SELECT)
     assert told.text.startswith(ROUND.format(1)) and "apple" in told.text
@@ -124,7 +124,7 @@ def test_a_tool_is_used_unseen(client: Client, lane: Lane, seen: list[Seen]) -> 
 @pytest.mark.cell("approval")
 @pytest.mark.parametrize("name", [*CONVERSATIONS, UNSTORED])
 @by_both_decisions
-def test_its_approvals_decide(client: Client, decision: str, lane: Lane, client_id: str) -> None:
+def test_client_approval_response_decides_the_call(client: Client, decision: str, lane: Lane, client_id: str) -> None:
     """In the client's own way: it is asked once, the call runs once or never, the reason is kept."""
     conversation = client.at(lane, decision=decision)
     told = conversation.say(insertion(client_id))
@@ -144,7 +144,7 @@ def test_its_approvals_decide(client: Client, decision: str, lane: Lane, client_
 
 @by_every_client
 @by_both_decisions
-def test_it_may_want_more_approvals(client: Client, decision: str, lane: Lane) -> None:
+def test_client_can_require_approval_for_every_call(client: Client, decision: str, lane: Lane) -> None:
     """`require_approval: always` asks about a call that runs without a question otherwise."""
     told = client.at(lane, decision=decision).say(SELECT)
     assert [json.loads(call["arguments"])["sql"].split()[7] for call in told.asked] == ["1"]
@@ -165,7 +165,9 @@ def test_approval_is_decided_by_a_text_reply(client: Client, lane: Lane, client_
 @pytest.mark.cell("own tool", "mixed")
 @by_every_client
 @pytest.mark.parametrize("label", ["gateway", None], ids=["shown", "hidden"])
-def test_its_own_tool_beside_the_gateways(client: Client, label: str | None, mixed_lane: Lane, client_id: str) -> None:
+def test_client_and_gateway_tools_run_once_in_one_turn(
+    client: Client, label: str | None, mixed_lane: Lane, client_id: str
+) -> None:
     """Each runs once, in the turn that calls both and in the next one."""
     conversation = client.at(mixed_lane, label=label)
     told = conversation.say(f"Note {client_id} at no risk, and the weather.")

@@ -71,7 +71,7 @@ def finished(client: openai.OpenAI, response_id: str) -> Response:
 # What is stored.
 
 
-def test_a_response_is_kept(client: openai.OpenAI) -> None:
+def test_stored_response_can_be_retrieved_and_deleted(client: openai.OpenAI) -> None:
     """As it was answered, until it is deleted; with the items that it answers."""
     answered = client.responses.create(model="demo", input="Say hello", metadata={"a": "b"}, instructions="Be short.")
     assert answered.output_text == HELLO and answered.status == "completed"
@@ -84,7 +84,7 @@ def test_a_response_is_kept(client: openai.OpenAI) -> None:
         client.responses.retrieve(answered.id)
 
 
-def test_a_response_that_is_not_kept(client: openai.OpenAI) -> None:
+def test_unstored_response_cannot_be_retrieved(client: openai.OpenAI) -> None:
     """Nobody finds it again."""
     answered = client.responses.create(model="demo", input="Say hello", store=False)
     assert answered.output_text == HELLO
@@ -95,7 +95,9 @@ def test_a_response_that_is_not_kept(client: openai.OpenAI) -> None:
     assert refused.value.param == "previous_response_id"
 
 
-def test_a_chain_of_responses(client: openai.OpenAI, lane: Lane, client_id: str, stream: bool) -> None:
+def test_chained_responses_keep_context_and_run_tools_once(
+    client: openai.OpenAI, lane: Lane, client_id: str, stream: bool
+) -> None:
     """Each request has what is new; the model sees the rest, and a tool does not run again."""
     last: str | None = None
     for prompt in (lane.insertion(client_id), "Say hello", lane.insertion(client_id)):
@@ -110,7 +112,7 @@ def test_a_chain_of_responses(client: openai.OpenAI, lane: Lane, client_id: str,
     assert lane.count(client_id) == 2
 
 
-def test_a_conversation(client: openai.OpenAI) -> None:
+def test_conversation_holds_items_of_its_responses(client: openai.OpenAI) -> None:
     """It has the items of the responses that name it."""
     conversation = client.conversations.create(
         items=[{"type": "message", "role": "user", "content": "Hi"}], metadata={"a": "b"}
@@ -139,7 +141,7 @@ def test_a_compacted_conversation_goes_on(client: openai.OpenAI) -> None:
 # Tools and approvals.
 
 
-def test_the_stream_and_its_accumulator(client: openai.OpenAI, seen: list[Seen]) -> None:
+def test_accumulated_stream_matches_the_stored_response(client: openai.OpenAI, seen: list[Seen]) -> None:
     """Events are numbered without a gap, and the accumulated response is the one that is kept."""
     with client.responses.stream(model="demo", input=SELECT, tools=[GATEWAY]) as stream:
         events = list(stream)
@@ -152,7 +154,7 @@ def test_the_stream_and_its_accumulator(client: openai.OpenAI, seen: list[Seen])
     assert [item.id for item in kept.output] == [item.id for item in final.output]
 
 
-def test_thoughts_are_an_item(client: openai.OpenAI, stream: bool) -> None:
+def test_reasoning_item_precedes_text_and_can_be_sent_back(client: openai.OpenAI, stream: bool) -> None:
     """Before the text, and they go back with the next request."""
     if stream:
         with client.responses.stream(model="demo", input="think, Say hello") as events:
@@ -186,7 +188,9 @@ def test_rest_decision_wins_over_a_later_client_decision(
 
 
 @by_both_decisions
-def test_a_held_stream_goes_on(client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_held_response_stream_continues_after_the_decision(
+    client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """With `X-Context-Approvals: hold` the question and what comes of it are one response."""
     request: Any = {"model": "demo", "input": insertion(client_id), "tools": [GATEWAY], "extra_headers": HOLD}
     with person(lane, client_id, decision), client.responses.stream(**request) as stream:
@@ -197,7 +201,7 @@ def test_a_held_stream_goes_on(client: openai.OpenAI, lane: Lane, client_id: str
     ended(lane, client_id, decision)
 
 
-def test_a_decision_counts_once(client: openai.OpenAI, lane: Lane, client_id: str) -> None:
+def test_repeated_decision_is_applied_once(client: openai.OpenAI, lane: Lane, client_id: str) -> None:
     """Sent twice side by side, one of them may be told that the run goes on; sent later, it has the answer again."""
     asked = client.responses.create(model="demo", input=insertion(client_id), tools=[GATEWAY])
 
@@ -237,7 +241,7 @@ def test_functions_are_parsed(client: openai.OpenAI) -> None:
 # Background.
 
 
-def test_a_background_response(own_client: openai.OpenAI, own_lane: Lane, client_id: str) -> None:
+def test_background_response_completes(own_client: openai.OpenAI, own_lane: Lane, client_id: str) -> None:
     """It is there at once, and whole when it is over."""
     request: Any = {"model": "demo", "input": f"drip 5, {own_lane.insertion(client_id)}", "tools": [GATEWAY]}
     begun = own_client.responses.create(**request, background=True)
@@ -304,7 +308,9 @@ def test_only_background_responses_are_cancelled(client: openai.OpenAI) -> None:
 
 
 @by_both_decisions
-def test_a_connection_of_many_responses(client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
+def test_websocket_connection_carries_chained_responses(
+    client: openai.OpenAI, lane: Lane, client_id: str, decision: str
+) -> None:
     """One behind the other, chained by their ids, which need not be stored."""
     with client.responses.connect() as connection:
 
@@ -327,7 +333,7 @@ def test_a_connection_of_many_responses(client: openai.OpenAI, lane: Lane, clien
 # openai-node.
 
 
-def test_node_accumulates(node: Worker, lane: Lane) -> None:
+def test_node_client_accumulates_response_events(node: Worker, lane: Lane) -> None:
     """Calls of the gateway's tools, thoughts and text; it refuses events that it does not know."""
     request = {"model": "demo", "input": f"think, {SELECT}", "tools": [GATEWAY]}
     told = node.call("responses.stream", request, root=lane.root)
@@ -354,7 +360,7 @@ def test_node_follows_a_background_response(node: Worker, own_lane: Lane) -> Non
     assert item["content"][0]["text"] == SLOW
 
 
-def test_node_cancels_and_deletes(node: Worker, own_lane: Lane) -> None:
+def test_node_client_cancels_and_deletes_a_response(node: Worker, own_lane: Lane) -> None:
     """A background response under way."""
     root = own_lane.root
     begun = node.call("responses.create", {"model": "demo", "input": ENDLESS, "background": True}, root=root)

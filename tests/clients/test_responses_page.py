@@ -12,7 +12,7 @@ pytestmark = pytest.mark.clients
 SNIPPETS = {snippet.name: snippet for snippet in snippets_of("docs/responses.md")}
 
 
-def test_the_page_has_its_snippets() -> None:
+def test_responses_page_has_its_snippets() -> None:
     assert SNIPPETS.keys() == {"responses approval", "responses background"}
 
 

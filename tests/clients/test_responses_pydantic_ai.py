@@ -77,7 +77,7 @@ async def said(result: Any) -> Any:
 
 
 @pytest.mark.cell("turn", row="pydantic-ai, responses")
-async def test_it_gets_the_text(model: OpenAIResponsesModel, stream: bool) -> None:
+async def test_pydantic_ai_agent_receives_the_models_text(model: OpenAIResponsesModel, stream: bool) -> None:
     """Letter for letter, with its history in the next turn."""
     agent: Agent[None, Any] = Agent(model, instructions="Be short.")
     first = await run(agent, "think, Say hello", stream=stream)
@@ -86,7 +86,7 @@ async def test_it_gets_the_text(model: OpenAIResponsesModel, stream: bool) -> No
     assert await said(second) == HELLO
 
 
-async def test_it_sees_the_calls_of_tools_that_it_names(model: OpenAIResponsesModel, stream: bool) -> None:
+async def test_agent_sees_calls_of_named_gateway_tools(model: OpenAIResponsesModel, stream: bool) -> None:
     """It cannot leave out an address: the label again."""
     named = MCPServerTool(id="gateway", url="gateway")
     result = await run(Agent(model, capabilities=[NativeTool(named)]), SELECT, stream=stream)
@@ -112,14 +112,14 @@ async def test_provider_refusal_raises_model_http_error_with_status_401(lane: La
 
 
 @pytest.mark.cell("structured output", row="pydantic-ai, responses")
-async def test_it_fills_an_object(model: OpenAIResponsesModel, stream: bool) -> None:
+async def test_agent_returns_a_structured_object(model: OpenAIResponsesModel, stream: bool) -> None:
     """By a tool of its own, which it requires."""
     agent: Agent[None, Any] = Agent(model, output_type=Lookup)
     assert await said(await run(agent, 'native final_result {"id": 7}', stream=stream)) == Lookup(id=7)
 
 
 @pytest.mark.cell("own tool", "mixed", row="pydantic-ai, responses")
-async def test_its_own_tool_beside_the_gateways(stream: bool, mixed_lane: Lane, client_id: str) -> None:
+async def test_agent_and_gateway_tools_run_once_in_one_turn(stream: bool, mixed_lane: Lane, client_id: str) -> None:
     """Each runs once, in the turn that calls both and in the next one."""
 
     def get_weather(city: str, days: float) -> str:
@@ -133,7 +133,9 @@ async def test_its_own_tool_beside_the_gateways(stream: bool, mixed_lane: Lane, 
         assert await said(second) == BOTH_DONE and mixed_lane.count(client_id) == 1
 
 
-async def test_the_next_message_decides(model: OpenAIResponsesModel, stream: bool, lane: Lane, client_id: str) -> None:
+async def test_next_message_approves_a_pending_call(
+    model: OpenAIResponsesModel, stream: bool, lane: Lane, client_id: str
+) -> None:
     """The question is text, as in chat."""
     agent: Agent[None, Any] = Agent(model)
     first = await run(agent, insertion(client_id), stream=stream)
@@ -146,7 +148,7 @@ async def test_the_next_message_decides(model: OpenAIResponsesModel, stream: boo
 
 @pytest.mark.cell("approval", row="pydantic-ai, responses")
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-async def test_a_held_answer_goes_on(
+async def test_held_answer_continues_after_the_decision(
     holding_model: OpenAIResponsesModel, stream: bool, lane: Lane, client_id: str, decision: str
 ) -> None:
     """Somebody else decides meanwhile."""

@@ -31,7 +31,7 @@ Workers = Callable[[str], Worker]
 
 @pytest.mark.cell("structured output")
 @pytest.mark.parametrize("row", ROWS)
-async def test_a_tool_runs_before_the_object(
+async def test_gateway_tool_runs_before_the_structured_output(
     row: str, model: ShapingModel, lane: Lane, client_id: str, workers: Workers
 ) -> None:
     """Once, and the last request to the model alone names the format."""
@@ -43,7 +43,9 @@ async def test_a_tool_runs_before_the_object(
 
 @pytest.mark.cell("structured output")
 @pytest.mark.parametrize("row", [*OF_MESSAGES, *OF_MESSAGES_APART])
-async def test_a_format_of_messages_passes_through(row: str, model: ShapingModel, lane: Lane, workers: Workers) -> None:
+async def test_messages_output_format_passes_through(
+    row: str, model: ShapingModel, lane: Lane, workers: Workers
+) -> None:
     """To the model, which answers with the object."""
     model.formatted.clear()
     assert await shaped(row, lane.root.removesuffix("/context"), "The id?", worker=workers) == OBJECT

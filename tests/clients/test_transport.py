@@ -20,13 +20,13 @@ X_API_KEY = {"x-api-key": PROVIDER_KEY}
 MEBIBYTE = 1024 * 1024
 
 
-async def test_head_of_the_root(gateway: str) -> None:
+async def test_head_request_of_the_root_returns_200(gateway: str) -> None:
     """Claude Code asks it first."""
     async with aiohttp.ClientSession() as client, client.head(gateway) as answer:
         assert answer.status == 200 and await answer.read() == b""
 
 
-async def test_head_of_a_route_of_the_provider(gateway: str, seen: list[Seen]) -> None:
+async def test_head_request_of_a_provider_route_is_forwarded(gateway: str, seen: list[Seen]) -> None:
     """Passed on like any other method, and the connection serves the next request."""
     async with aiohttp.ClientSession(headers=BEARER) as client:
         async with client.head(f"{gateway}/v1/models") as answer:
@@ -37,7 +37,7 @@ async def test_head_of_a_route_of_the_provider(gateway: str, seen: list[Seen]) -
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"])
-async def test_any_method_and_query(method: str, gateway: str, seen: list[Seen]) -> None:
+async def test_method_and_query_are_forwarded_unchanged(method: str, gateway: str, seen: list[Seen]) -> None:
     """As they are."""
     target = "/v1/echo?beta=true&empty=&again=1&again=2&coded=%2F+%E4%BD%A0"
     url = URL(gateway + target, encoded=True)
@@ -47,7 +47,7 @@ async def test_any_method_and_query(method: str, gateway: str, seen: list[Seen])
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_binary_goes_both_ways(chunked: bool, gateway: str) -> None:
+async def test_binary_body_is_forwarded_both_ways(chunked: bool, gateway: str) -> None:
     """With its type, whatever the framing."""
     data = os.urandom(3 * MEBIBYTE)
 
@@ -74,7 +74,7 @@ async def test_multipart_arrives_whole(gateway: str) -> None:
     assert file["sha256"] == hashlib.sha256(data).hexdigest()
 
 
-async def test_a_websocket_echoes(gateway: str, seen: list[Seen]) -> None:
+async def test_websocket_messages_and_closing_code_are_forwarded(gateway: str, seen: list[Seen]) -> None:
     """Text, binary, a megabyte, ping and the closing code; the subprotocol is agreed with the provider."""
     async with (
         aiohttp.ClientSession(headers=BEARER) as client,
@@ -94,7 +94,7 @@ async def test_a_websocket_echoes(gateway: str, seen: list[Seen]) -> None:
 
 
 @pytest.mark.parametrize("keys", [False, True])
-async def test_a_realtime_session(keys: bool, gateway: str, keyed_gateway: str) -> None:
+async def test_realtime_session_is_forwarded(keys: bool, gateway: str, keyed_gateway: str) -> None:
     """A session over WebSocket: configured, asked, answered in pieces; whosever key the client has."""
     root, key = (keyed_gateway, GATEWAY_KEY) if keys else (gateway, PROVIDER_KEY)
     headers = {"Authorization": f"Bearer {key}", "OpenAI-Beta": "realtime=v1"}
@@ -117,7 +117,7 @@ async def test_a_realtime_session(keys: bool, gateway: str, keyed_gateway: str) 
     assert len(deltas) > 5 and "".join(deltas) == f'{GREETING} You said: "Say hello"'
 
 
-async def test_a_refused_websocket_is_an_answer(gateway: str, keyed_gateway: str) -> None:
+async def test_refused_websocket_returns_its_status(gateway: str, keyed_gateway: str) -> None:
     """The provider's refusal and the gateway's own, each with its status."""
     async with aiohttp.ClientSession(headers={"Authorization": "Bearer wrong"}) as client:
         for root in (gateway, keyed_gateway):
@@ -126,7 +126,7 @@ async def test_a_refused_websocket_is_an_answer(gateway: str, keyed_gateway: str
             assert refused.value.status == 401
 
 
-async def test_a_client_that_stops_reading_a_stream(gateway: str) -> None:
+async def test_gateway_survives_a_client_that_stops_reading(gateway: str) -> None:
     """Leaves a gateway that goes on serving."""
     body = {"model": "demo", "messages": [{"role": "user", "content": "drip 5 long 10000"}], "stream": True}
     async with aiohttp.ClientSession(headers=BEARER) as client:

@@ -53,21 +53,21 @@ def ask(client: openai.OpenAI, *messages: ChatCompletionMessageParam | str, stre
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_summary(client: openai.OpenAI, *, stream: bool) -> None:
+def test_summary_workflow_answers_with_a_summary(client: openai.OpenAI, *, stream: bool) -> None:
     """It needs no tool; the demo model says the first sentence."""
     text = "/summarise title=Notes The safe is behind the mirror. Nobody knows."
     assert ask(client, text, stream=stream) == "**Notes**: The safe is behind the mirror."
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_report(client: openai.OpenAI, *, stream: bool) -> None:
+def test_report_workflow_answers_with_a_table_page(client: openai.OpenAI, *, stream: bool) -> None:
     """A query, what the model says about its rows, and one page of both."""
     page = ask(client, ROWS, stream=stream)
     assert page.startswith("# Fruit\n\n2 rows of name, price; the first: apple, 3.\n")
     assert '[["apple",3],["fig",7]]' in page and "Query: `SELECT name, price FROM fruit ORDER BY price`" in page
 
 
-def test_a_report_that_changes_something(client: openai.OpenAI, database: Path) -> None:
+def test_report_workflow_with_a_write_waits_for_approval(client: openai.OpenAI, database: Path) -> None:
     """It waits for a person, who answers in the same conversation; then there is the page."""
     insertion = "/table-report title=Log INSERT INTO log VALUES ('x', 1)"
     shown = ask(client, insertion)
@@ -78,7 +78,7 @@ def test_a_report_that_changes_something(client: openai.OpenAI, database: Path) 
         assert connection.execute("SELECT * FROM log").fetchall() == [("x", 1)]
 
 
-def test_what_does_not_fit_is_an_error_of_the_client(client: openai.OpenAI) -> None:
+def test_invalid_workflow_parameters_raise_a_client_error(client: openai.OpenAI) -> None:
     """As the SDK tells one: with the parameter, and not repeated by it."""
     with pytest.raises(openai.UnprocessableEntityError) as error:
         ask(client, "/summarise language=German")

@@ -55,7 +55,7 @@ SHA = "0" * 64
         ("prompts: {p: {file: nope.md}}", "1:21 prompts.p.file: no such file:"),
     ],
 )
-def test_what_does_not_fit_together_is_reported(folder: Folder, text: str, problem: str) -> None:
+def test_inconsistent_settings_are_reported(folder: Folder, text: str, problem: str) -> None:
     """With its place and the way out."""
     assert problem in folder.problem(text)
 
@@ -74,12 +74,12 @@ def test_what_does_not_fit_together_is_reported(folder: Folder, text: str, probl
         f"keys: [{{name: a, sha256: '{SHA}', scopes: [passthrough]}}]\n" + TWO,
     ],
 )
-def test_what_fits_together_is_accepted(folder: Folder, text: str) -> None:
+def test_consistent_settings_load_without_warnings(folder: Folder, text: str) -> None:
     """The rules refuse nothing that works."""
     assert folder.load(text).warnings == ()
 
 
-def test_everything_is_reported_at_once(folder: Folder) -> None:
+def test_all_configuration_problems_are_reported_at_once(folder: Folder) -> None:
     """Wrong values, unknown keys, what does not fit, an unset variable, a variable, a flag: one answer, in order."""
     text = (
         "upstreams:\n"
@@ -103,7 +103,7 @@ def test_everything_is_reported_at_once(folder: Folder) -> None:
     ]
 
 
-def test_nothing_is_concluded_from_a_value_that_could_not_be_read(folder: Folder) -> None:
+def test_unreadable_value_causes_no_follow_up_problems(folder: Folder) -> None:
     """An unset variable is one problem, not also an undeclared name or a missing key."""
     text = (
         "upstreams: [{name: '${NOPE}', base_url: 'http://a'}]\ncontext: {upstream: a}\nprompts: {p: {text: '${NADA}'}}"
@@ -145,14 +145,14 @@ def test_keys_of_the_other_kind_of_mcp_server_are_a_warning(folder: Folder) -> N
     ]
 
 
-def test_a_key_without_effect_is_a_warning(folder: Folder) -> None:
+def test_auth_header_without_api_key_warns(folder: Folder) -> None:
     """`auth_header` says where a key goes that is not there."""
     text = "upstreams: [{name: a, base_url: 'http://a', auth_header: X-Key}]"
     assert folder.load(text).warnings == ("gateway.yaml:1:45 upstreams[0].auth_header: has no effect without api_key",)
     assert folder.load(text.replace("}]", ", api_key: k}]")).warnings == ()
 
 
-def test_rules_and_assessors_are_for_tools_that_there_are(folder: Folder) -> None:
+def test_risk_rules_for_unknown_tools_are_refused(folder: Folder) -> None:
     """A slip of the pen would leave a tool without its rule; globs, services and plugins' tools may name more."""
     for section in ("rules: {execute_comand: deny}", "assessors: {execute_comand: {use: command}}"):
         assert "there is no tool 'execute_comand'" in folder.problem(f"risk: {{{section}}}")

@@ -34,7 +34,7 @@ LINKS = "notify: [{webhook: 'https://hooks.example.com/x', links: {as: oncall}}]
         (BOTH.replace("'anna'", "'link:anna'"), "keys[1].name: links to approvals have such names"),
     ],
 )
-def test_what_cannot_hold_is_reported(folder: Folder, text: str, problem: str) -> None:
+def test_invalid_decision_settings_are_reported(folder: Folder, text: str, problem: str) -> None:
     """With its place and the way out."""
     assert problem in folder.problem(text)
 
@@ -58,7 +58,7 @@ def test_what_cannot_hold_is_reported(folder: Folder, text: str, problem: str) -
         (keys(agent="tools") + "approvals: {self: refuse}\nruntime_keys: {enabled: true}", []),
     ],
 )
-def test_what_may_not_be_meant_is_a_warning(folder: Folder, text: str, warnings: list[str]) -> None:
+def test_questionable_decision_settings_warn(folder: Folder, text: str, warnings: list[str]) -> None:
     found = list(decision_warnings(folder.load(text).settings))
     assert len(found) == len(warnings), found
     assert all(warning in one for warning, one in zip(warnings, found, strict=True))

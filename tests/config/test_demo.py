@@ -18,13 +18,13 @@ def tools_of(tmp_path: Path, text: str, environ: Mapping[str, str] = OFF, **flag
     return list(load(file, environ=environ, flags=flags).settings.tools.all)
 
 
-def test_without_a_file() -> None:
+def test_demo_tool_is_on_without_a_configuration_file() -> None:
     """`gateway run` alone."""
     assert list(load(None, environ={}, flags={}).settings.tools.all) == ["demo_note"]
 
 
 @pytest.mark.parametrize("text", ["", "upstreams:\ntools:\n", "upstreams: []\nworkers: 2\n"])
-def test_with_a_file_that_names_neither(tmp_path: Path, text: str) -> None:
+def test_demo_tool_is_on_without_configured_upstreams_and_tools(tmp_path: Path, text: str) -> None:
     """An empty section is none, as everywhere."""
     assert tools_of(tmp_path, text) == ["demo_note"]
 
@@ -33,19 +33,19 @@ def test_with_a_file_that_names_neither(tmp_path: Path, text: str) -> None:
     ("text", "tools"),
     [(UPSTREAM, []), ("tools: {}", []), ("tools: {http_request: {}}", ["http_request"])],
 )
-def test_with_a_configuration_of_ones_own(tmp_path: Path, text: str, tools: list[str]) -> None:
+def test_demo_tool_is_off_once_upstreams_or_tools_are_configured(tmp_path: Path, text: str, tools: list[str]) -> None:
     """A tool that the configuration does not name is not there."""
     assert tools_of(tmp_path, text) == tools
 
 
-def test_variables_and_flags_count_as_the_file_does(tmp_path: Path) -> None:
+def test_demo_tool_is_off_with_upstreams_from_variables_or_flags(tmp_path: Path) -> None:
     """Wherever an upstream or a tool is named."""
     assert tools_of(tmp_path, "", upstream="http://localhost:1/v1") == []
     variables = {"GATEWAY__TOOLS__HTTP_REQUEST__TIMEOUT": "5s"}
     assert tools_of(tmp_path, "", variables) == ["http_request"]
 
 
-def test_the_tool_can_be_named(tmp_path: Path) -> None:
+def test_demo_tool_can_be_enabled_beside_upstreams(tmp_path: Path) -> None:
     """Beside upstreams, with the settings that every tool has."""
     assert tools_of(tmp_path, UPSTREAM + "tools: {demo_note: {untrusted: true}}") == ["demo_note"]
 
@@ -60,6 +60,8 @@ def test_the_tool_can_be_named(tmp_path: Path) -> None:
         ("reports", ["demo_note"], [], False),
     ],
 )
-def test_workflows_of_a_first_visit(category: str, called: list[str], tools: list[str], is_one: bool) -> None:
+def test_demo_workflows_are_recognised_only_without_their_tool(
+    category: str, called: list[str], tools: list[str], is_one: bool
+) -> None:
     """Only those that say so, and only without their tool: a workflow of an operator's is never hidden."""
     assert is_of_first_visit(category, called, tools=tools) is is_one

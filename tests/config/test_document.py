@@ -42,7 +42,7 @@ def test_put_does_not_modify_values_shared_through_an_alias() -> None:
     assert (subject.get("e", 2), subject.get("new")) == ({"n": "r"}, {"list": ["s"]})
 
 
-def test_a_place_is_that_of_the_nearest_part_that_has_one() -> None:
+def test_document_place_falls_back_to_the_nearest_parent() -> None:
     """The file's line and column, until something else is put over it; then that, and all below it."""
     subject = document()
     assert str(subject.locate(("a", "b"))) == "f.yaml:1:11"

@@ -35,7 +35,7 @@ def test_a_budget_of_costs_needs_prices() -> None:
         warnings("usage: {enabled: true}\nlimits: {models: {'gpt-*': {cost_per_day: 5, tokens_per_day: 5}}}")
 
 
-def test_passthrough_sees_models_only_by_model() -> None:
+def test_model_limit_without_by_model_passthrough_warns() -> None:
     text = "limits: {models: {gpt: {concurrent: 5}}}\n"
     said = "limits.models.gpt: does not count what passes through: set passthrough.by_model to true"
     assert [warning for warning in warnings(text) if said in warning]
@@ -59,7 +59,7 @@ def test_limit_glob_that_matches_an_alias_warns_of_uncounted_models(glob: str, m
     ("prices", "warns"), [("{model: 'gpt-*', input: 1}", True), ("{model: '**', input: 0}", False)]
 )
 @pytest.mark.parametrize("limit", ["cost_per_day", "tokens_per_day"])
-def test_models_without_a_price_are_counted_as_dear_as_can_be(prices: str, warns: bool, limit: str) -> None:
+def test_cost_limit_with_unpriced_models_warns(prices: str, warns: bool, limit: str) -> None:
     Path("prices.yaml").write_text(f"currency: USD\nprices: [{{model: a, input: 1}}, {prices}]")
     said = warnings(f"usage: {{enabled: true, prices: prices.yaml}}\nlimits: {{tenants: {{a: {{{limit}: 5}}}}}}")
     found = [one for one in said if "counts models without a price at the highest prices" in one]

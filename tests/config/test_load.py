@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there_is_a_problem(folder: Folder) -> None:
         ("store: !!python/object/apply:os.system ['echo']", "store: tags such as !!str or !name are not used here"),
     ],
 )
-def test_the_surprises_of_yaml_are_typed_errors(folder: Folder, text: str, problem: str) -> None:
+def test_yaml_surprises_are_reported_as_type_errors(folder: Folder, text: str, problem: str) -> None:
     """Nothing is silently another value than its author meant."""
     assert f" {problem}" in folder.problems(text)[0]
 
@@ -141,7 +141,7 @@ def test_variables_take_the_type_of_their_key(folder: Folder) -> None:
     assert repr(read.logging.level) == "'debug'"
 
 
-def test_what_came_from_a_variable_is_never_shown(folder: Folder) -> None:
+def test_loaded_settings_never_show_variable_values(folder: Folder) -> None:
     """In free-form places too, where nobody can know that it is a secret."""
     text = (
         "upstreams: [{name: a, base_url: 'http://a', api_key: ${K}}]\nprompts: {default: {text: 'x ${K}'}}\n"
@@ -234,14 +234,14 @@ def _only_config_errors(folder: Folder, text: str, environ: dict[str, str]) -> N
 
 @_FUZZ
 @given(tree=st.dictionaries(st.sampled_from(_KEYS), _TREES, max_size=5))
-def test_no_tree_makes_the_loader_raise_anything_else(folder: Folder, tree: dict[str, object]) -> None:
+def test_loading_any_yaml_tree_raises_only_config_errors(folder: Folder, tree: dict[str, object]) -> None:
     """Any values under the keys that exist: a configuration, or a ConfigError with places and messages of one line."""
     _only_config_errors(folder, yaml.safe_dump(tree, allow_unicode=True), {})
 
 
 @_FUZZ
 @given(text=st.text(max_size=200))
-def test_no_text_makes_the_loader_raise_anything_else(folder: Folder, text: str) -> None:
+def test_loading_any_text_raises_only_config_errors(folder: Folder, text: str) -> None:
     """Any text at all."""
     _only_config_errors(folder, text, {})
 
@@ -256,7 +256,7 @@ def test_no_text_makes_the_loader_raise_anything_else(folder: Folder, text: str)
         max_size=4,
     )
 )
-def test_no_variable_makes_the_loader_raise_anything_else(folder: Folder, environ: dict[str, str]) -> None:
+def test_loading_any_variables_raises_only_config_errors(folder: Folder, environ: dict[str, str]) -> None:
     """Any names below `GATEWAY__` with any values."""
     _only_config_errors(
         folder, "upstreams: [{name: a, base_url: 'http://a'}]\nadmin: &a {listen: }\nlimits: *a\n", environ

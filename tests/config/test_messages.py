@@ -67,7 +67,7 @@ def test_a_flood_of_findings_is_cut(folder: Folder) -> None:
     assert problems[-1] == "...: 1500 more problems of this kind"
 
 
-def test_the_nearest_word_is_offered_only_when_it_is_near() -> None:
+def test_nearest_word_is_suggested_only_when_similar() -> None:
     """In any case of letters."""
     assert nearest("LISTEN", ["listen"]) == "; did you mean 'listen'?"
     assert nearest("xyz", ["listen"]) == nearest("a", []) == ""

@@ -121,7 +121,7 @@ def test_tool_path_apart_from_gateway_files_raises_no_warning(site: Folder, text
         ),
     ],
 )
-def test_what_a_model_could_change_is_refused(site: Folder, text: str, problem: str) -> None:
+def test_tool_paths_that_expose_gateway_files_to_writes_are_refused(site: Folder, text: str, problem: str) -> None:
     """The configuration, the store, secrets and plugins: each is as much as the gateway itself."""
     (site.path / "link").symlink_to(".")
     site.write("secret/key", "abcdefgh")
@@ -140,7 +140,7 @@ def test_what_a_model_could_change_is_refused(site: Folder, text: str, problem: 
         ("store: sqlite:///data.db\ntools: {execute_sql: {}}", "tools.execute_sql.url: is the store of the gateway"),
     ],
 )
-def test_what_a_model_could_read_is_warned_of(site: Folder, text: str, warning: str) -> None:
+def test_tool_paths_that_expose_gateway_files_to_reads_warn(site: Folder, text: str, warning: str) -> None:
     """When the configuration is checked and when the gateway starts."""
     (only,) = site.load(text).warnings
     assert only.startswith("gateway.yaml:") and warning in only
@@ -164,7 +164,7 @@ def test_malformed_path_value_is_refused(site: Folder, text: str) -> None:
     assert site.problems(text)
 
 
-def test_circles_of_links_lead_nowhere(site: Folder) -> None:
+def test_circular_symlinks_in_tool_paths_are_handled(site: Folder) -> None:
     """Neither an error of their own, nor a hang."""
     (site.path / "b").symlink_to("a")
     (site.path / "a").symlink_to("b")
@@ -183,7 +183,7 @@ def test_circles_of_links_lead_nowhere(site: Folder) -> None:
         (5, None),
     ],
 )
-def test_the_file_of_a_store(url: object, file: str | None) -> None:
+def test_store_file_resolves_relative_to_the_configuration(url: object, file: str | None) -> None:
     """Beside the configuration, unless it is an absolute path; a server has none."""
     assert store_file(url, folder=Path("/here")) == (Path(file) if file else None)
 

@@ -33,7 +33,7 @@ def test_prices_are_read(tmp_path: Path) -> None:
     assert prices.find_price("llama3") is None
 
 
-def test_audio_is_free_where_all_is_free(tmp_path: Path) -> None:
+def test_audio_price_is_zero_only_for_free_models(tmp_path: Path) -> None:
     """Else it has the price that is written, or none; so has what a cache keeps for an hour."""
     file = tmp_path / "prices.yaml"
     told = "{model: told, input: 1, audio_input: 9, audio_output: 8, cache_write_1h: 7}"
@@ -75,7 +75,7 @@ def test_invalid_price_file_is_reported_with_its_place(tmp_path: Path, text: str
     assert problem in str(raised.value), str(raised.value)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_prices_file_is_named_in_the_error(tmp_path: Path) -> None:
     """It is named."""
     with pytest.raises(ConfigError) as raised:
         read_prices(tmp_path / "none.yaml")

@@ -55,7 +55,7 @@ def reasons(tmp_path: Path, text: str) -> str:
         ('tools: ["time.*"]', "", "mcp.serve.tools"),
     ],
 )
-def test_a_guard_is_not_lost_by_silence(tmp_path: Path, said: str, silent: str, path: str) -> None:
+def test_reload_that_silently_drops_a_guard_is_refused(tmp_path: Path, said: str, silent: str, path: str) -> None:
     """Each place is named."""
     assert said in TEXT
     assert f" {path}: " in reasons(tmp_path, TEXT.replace(said, silent))
@@ -80,13 +80,13 @@ def test_reload_accepts_explicit_changes_of_the_configuration(tmp_path: Path, sa
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# all gone\n", "null\n", "---\n", "{}\n"])
-def test_an_empty_file_replaces_nothing(tmp_path: Path, text: str) -> None:
+def test_reload_of_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
     """But another that is as empty."""
     assert "the file is empty" in reasons(tmp_path, text)
     merge_configs(loaded(tmp_path, text), old=loaded(tmp_path, text))
 
 
-def test_a_beginning_of_the_file_looks_cut_short(tmp_path: Path) -> None:
+def test_reload_of_a_truncated_file_is_refused(tmp_path: Path) -> None:
     """Behind a line and within one; a file with one more line is another file."""
     more = TEXT + "logging: {level: info}\n"
     old = loaded(tmp_path, more)
@@ -96,7 +96,7 @@ def test_a_beginning_of_the_file_looks_cut_short(tmp_path: Path) -> None:
     merge_configs(loaded(tmp_path, TEXT + "# no logging\n"), old=old)
 
 
-def test_what_needs_a_restart_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reload_keeps_settings_that_need_a_restart_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With a line of the log for each; the rest of `metrics` changes."""
     old = loaded(tmp_path, TEXT)
     with caplog.at_level(logging.WARNING):
@@ -105,9 +105,7 @@ def test_what_needs_a_restart_stays(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert "'listen' changed" in caplog.text and "'metrics.enabled' changed" in caplog.text
 
 
-def test_the_door_for_mcp_clients_opens_and_moves_with_a_restart(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_mcp_serve_path_changes_only_after_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The other settings of `mcp.serve` may change at once."""
     text = 'mcp: {serve: {path: /a, wait: 1s}}\nlisten: "127.0.0.1:1"\n'
     old = loaded(tmp_path, text)

@@ -6,7 +6,7 @@ from gateway.config.risk_name_check import idle_rule, no_such_tool
 
 
 @pytest.mark.parametrize("name", ["execute_sql", "read_result", "clock.now", "clock.*", "mine"])
-def test_these_there_can_be(name: str) -> None:
+def test_possible_tool_names_are_accepted(name: str) -> None:
     """Ours, those of services, those of plugins."""
     assert no_such_tool("rules", name, ["mine"]) is None
     assert no_such_tool("assessors", name, ["mine"]) is None
@@ -31,12 +31,12 @@ def test_unknown_tool_error_suggests_existing_names() -> None:
 @pytest.mark.parametrize(
     "rule", ["execute_*", "mine*", "read_result", "[x]*.y", "git*", "github.*", "*_delete", "g?thub.x"]
 )
-def test_rules_that_hold_for_some_tool_or_may_are_not_warned_of(rule: str) -> None:
+def test_risk_rules_that_may_apply_do_not_warn(rule: str) -> None:
     """Tools that are on, built-in ones in any case, and whatever a configured server may bring one day."""
     assert idle_rule(rule, ["mine_too"], ["github", "x"]) is None
 
 
 @pytest.mark.parametrize("rule", ["exec_*", "gitlab.*", "file_operation?s", "x[ab]*"])
-def test_a_glob_that_holds_for_none_is_warned_of(rule: str) -> None:
+def test_risk_glob_that_matches_no_tool_warns(rule: str) -> None:
     """It would be a guard that guards nothing."""
     assert f"no tool has a name like '{rule}'" in (idle_rule(rule, ["mine"], ["github"]) or "")

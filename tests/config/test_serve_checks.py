@@ -29,7 +29,7 @@ def serve(oauth: str, *, before: str = KEYS) -> str:
         ),
     ],
 )
-def test_what_makes_tokens_unsafe_is_reported(folder: Folder, text: str, problem: str) -> None:
+def test_unsafe_oauth_settings_are_reported(folder: Folder, text: str, problem: str) -> None:
     """With its place and the way out."""
     assert problem in folder.problem(text)
 
@@ -42,14 +42,14 @@ def test_what_makes_tokens_unsafe_is_reported(folder: Folder, text: str, problem
         OAUTH.replace("https://i", "http://i") + ", tenant: a, jwks_url: 'https://i/keys'",
     ],
 )
-def test_what_is_accepted(folder: Folder, oauth: str) -> None:
+def test_safe_oauth_settings_are_accepted(folder: Folder, oauth: str) -> None:
     """Keys come over TLS, or from this machine."""
     serve_ = folder.load(serve(oauth)).settings.mcp.serve
     assert serve_ is not None and serve_.oauth is not None and serve_.oauth.scope_claim == "scope"
 
 
 @pytest.mark.parametrize("how", ["tools", "both", "prompts"])
-def test_no_server_has_the_names_of_workflows(folder: Folder, how: str) -> None:
+def test_mcp_server_named_workflow_is_refused(folder: Folder, how: str) -> None:
     """Where they are tools."""
     text = f"mcp: {{servers: {{workflow: {{command: x}}}}, serve: {{workflows: {how}}}}}"
     if how == "prompts":

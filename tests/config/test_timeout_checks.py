@@ -34,7 +34,7 @@ def warnings(rules: str, more: str = "") -> Sequence[str]:
         ("hedge: 2s, timeouts: {first_byte: 2s}", r"hedge: is not shorter than timeouts.first_byte \(2 s\)"),
     ],
 )
-def test_what_can_never_apply_is_refused(rules: str, problem: str) -> None:
+def test_contradicting_upstream_timeouts_are_refused(rules: str, problem: str) -> None:
     """By whichever of the two is given, also against a default."""
     with pytest.raises(ConfigError, match=problem):
         warnings(rules)
@@ -50,7 +50,7 @@ def test_what_can_never_apply_is_refused(rules: str, problem: str) -> None:
         "queue: {wait: 19s}",
     ],
 )
-def test_times_that_fit_are_taken(rules: str) -> None:
+def test_consistent_upstream_timeouts_are_accepted(rules: str) -> None:
     assert warnings(rules, CHAIN) == ()
 
 
@@ -61,7 +61,7 @@ def test_queue_wait_longer_than_a_run_timeout_is_warned_about() -> None:
     assert "gateway.yaml:1:" in warning and "(20 s), so its runs end while they wait: choose a shorter one" in warning
 
 
-def test_a_wrong_time_is_reported_once() -> None:
+def test_invalid_duration_is_reported_once() -> None:
     with pytest.raises(ConfigError) as raised:
         warnings("breaker: {open: soon}")
     assert str(raised.value).count("breaker") == 1

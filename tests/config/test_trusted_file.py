@@ -27,7 +27,7 @@ def refusal(home: Path, name: str = "mine") -> str:
     return str(refused.value)
 
 
-def test_a_file_of_the_operators_is_read(home: Path) -> None:
+def test_plugin_file_owned_by_the_operator_is_read(home: Path) -> None:
     """As its bytes, also through links that stay in the folder, and where the folder itself is one."""
     (home / "tools" / "linked.py").symlink_to("mine.py")
     elsewhere = home.parent / "elsewhere"
@@ -38,7 +38,7 @@ def test_a_file_of_the_operators_is_read(home: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o020, 0o002])
 @pytest.mark.parametrize("place", ["", "tools", "tools/mine.py"])
-def test_what_others_may_write_is_refused(home: Path, place: str, mode: int) -> None:
+def test_plugin_file_writable_by_others_is_refused(home: Path, place: str, mode: int) -> None:
     """The file, its folder, and the one above: with each of them it could be replaced."""
     target = home / place
     target.chmod(target.stat().st_mode | mode)

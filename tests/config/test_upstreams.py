@@ -39,7 +39,7 @@ def test_a_base_url_of_one_endpoint_is_refused(end: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://a", "http://a/v1/", "https://x.services.ai.azure.com/models", "http://a/messages/v1"]
 )
-def test_other_base_urls_are_not(url: str) -> None:
+def test_general_base_urls_are_accepted(url: str) -> None:
     """Whatever their path is; some end in `/models`."""
     assert warnings(f"upstreams: [{{name: a, base_url: '{url}'}}]") == ()
 
@@ -58,14 +58,14 @@ def test_other_base_urls_are_not(url: str) -> None:
         (f"{A}, models: [m]}}, {B}, models: [m], paths: [/b/]}}", "models: 'm' belongs to upstream 'a', which"),
     ],
 )
-def test_what_another_upstream_gets_is_warned_of(upstreams: str, said: str) -> None:
+def test_upstream_shadowed_by_another_warns(upstreams: str, said: str) -> None:
     """By the path in passthrough, by the model in the context lane."""
     (warning,) = warnings(f"upstreams: [{upstreams}]")
     assert said in warning
 
 
 @pytest.mark.parametrize(("first", "second"), [("m*", "mm"), ("mm", "m*"), ("mm", "mm"), ("m[m]", "*")])
-def test_the_first_of_all_that_fit_is_named(first: str, second: str) -> None:
+def test_shadowing_warning_names_the_first_matching_upstream(first: str, second: str) -> None:
     """Whether it is a pattern or a name."""
     texts = [
         f"{{name: {name}, base_url: 'http://{name}', models: ['{model}'], paths: [/{name}/]}}"
@@ -83,7 +83,7 @@ def test_the_first_of_all_that_fit_is_named(first: str, second: str) -> None:
         f"{A}, models: ['gpt-*']}}, {B}, models: ['g*'], paths: [/b/]}}",
     ],
 )
-def test_upstreams_that_each_get_their_own_are_not(upstreams: str) -> None:
+def test_upstreams_with_distinct_requests_do_not_warn(upstreams: str) -> None:
     """By paths of their own, a part of the API, and a wider pattern behind a narrower one."""
     assert warnings(f"upstreams: [{upstreams}]") == ()
 
@@ -147,7 +147,7 @@ def test_upstreams_that_cannot_work_are_refused(upstreams: str, said: str) -> No
         f"{A}, fallback: [b]}}, {B}}}",
     ],
 )
-def test_endpoints_and_fallbacks_that_can_are_not(upstreams: str) -> None:
+def test_usable_endpoints_and_fallbacks_do_not_warn(upstreams: str) -> None:
     """A fallback needs no paths of its own."""
     assert warnings(f"upstreams: [{upstreams}]") == ()
 

@@ -37,7 +37,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
         await runner.cleanup()
 
 
-async def test_a_request_carries_the_token_of_its_reader_and_no_cookie(api: Api) -> None:
+async def test_api_request_carries_the_lent_token_and_no_cookie(api: Api) -> None:
     found = await api.get("context", "runs", limit=5, after=None, state="a&b")
     assert (found["method"], found["path"]) == ("GET", "/context/runs?limit=5&state=a%26b")
     assert found["headers"]["X-Gateway-Key"] == "lent-token" and "Cookie" not in found["headers"]
@@ -49,13 +49,13 @@ async def test_a_request_carries_the_token_of_its_reader_and_no_cookie(api: Api)
 
 
 @pytest.mark.parametrize("segment", ["a/b", "..%2f", "a?b=c", "a#b", "%", "é", "a\\b", "//evil.example", " "])
-async def test_a_segment_is_one_segment_whatever_it_holds(api: Api, segment: str) -> None:
+async def test_path_segment_with_reserved_characters_is_escaped(api: Api, segment: str) -> None:
     path = (await api.get("context", "runs", segment))["path"]
     assert path.startswith("/context/runs/") and path.count("/") == 3 and "?" not in path and "#" not in path
 
 
 @pytest.mark.parametrize("segment", ["", ".", ".."])
-async def test_a_segment_that_leads_elsewhere_does_not_exist(api: Api, segment: str) -> None:
+async def test_empty_or_dot_path_segment_is_reported_as_unknown_route(api: Api, segment: str) -> None:
     with pytest.raises(ApiError) as refused:
         await api.get("context", "approvals", segment, "preview")
     assert (refused.value.status, refused.value.code) == (404, "unknown_route")
@@ -68,7 +68,7 @@ async def test_an_error_has_status_code_text_and_field(api: Api) -> None:
     assert (error.status, error.code, error.message, error.param) == (409, "gone", "It is gone.", "id")
 
 
-async def test_an_api_that_does_not_answer_is_an_error_with_a_next_step(api: Api, tmp_path: Path) -> None:
+async def test_unresponsive_api_raises_a_504_error(api: Api, tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="look whether anything has happened") as cut:
         await api.post("cut", body={})
     assert (cut.value.status, cut.value.code) == (504, "no_answer")
@@ -80,6 +80,6 @@ async def test_an_api_that_does_not_answer_is_an_error_with_a_next_step(api: Api
     await missing.close()
 
 
-async def test_a_stream_is_open_whatever_its_status(api: Api) -> None:
+async def test_stream_post_returns_the_response_whatever_its_status(api: Api) -> None:
     async with api.stream_post("error", body={}) as response:
         assert response.status == 409

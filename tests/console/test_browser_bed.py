@@ -22,7 +22,7 @@ async def test_the_front_page_is_accessible(visit: Visit, view: View, scheme: Sc
         await fits(page)
 
 
-async def test_a_page_without_scripts(visit: Visit) -> None:
+async def test_browser_without_scripts_runs_no_page_script(visit: Visit) -> None:
     """The page's own scripts do not run; the test's do."""
     async with visit("/", scripts=False) as page:
         await page.set_content("<main><h1>Still</h1><script>document.title = 'moved'</script></main>")
@@ -31,7 +31,9 @@ async def test_a_page_without_scripts(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(("language", "expected"), [("en", "en-US"), ("zh", "zh-CN")])
-async def test_a_page_in_a_language(visit: Visit, language: Language, expected: str) -> None:
+async def test_browser_language_is_visible_to_scripts_and_gateway(
+    visit: Visit, language: Language, expected: str
+) -> None:
     """As the browser's user has chosen: scripts and the gateway see it."""
     async with visit("/", language=language) as page:
         assert await page.evaluate("navigator.language") == expected
@@ -40,7 +42,7 @@ async def test_a_page_in_a_language(visit: Visit, language: Language, expected: 
         assert (await (await requested.value).all_headers())["accept-language"].startswith(expected)
 
 
-async def test_an_answer_that_is_an_error_is_expected_by_name(visit: Visit) -> None:
+async def test_error_status_fails_the_visit_unless_expected(visit: Visit) -> None:
     """A page that answers 404 is a fault, unless the test says so."""
     async with visit("/nothing-here", expected=["status of 404"]) as page:
         assert page.url.endswith("/nothing-here")
@@ -64,9 +66,7 @@ async def test_an_answer_that_is_an_error_is_expected_by_name(visit: Visit) -> N
         ("<script nonce='x'>new WebSocket('ws://elsewhere.example/')</script>", "another origin: ws://elsewhere"),
     ],
 )
-async def test_a_fault_of_a_page_fails_the_test(
-    chromium: Browser, gateway: GatewayProcess, html: str, fault: str
-) -> None:
+async def test_page_faults_fail_the_visit(chromium: Browser, gateway: GatewayProcess, html: str, fault: str) -> None:
     """Each kind; a page of that kind stands in for one of the gateway's."""
     policy = "default-src 'none'; script-src 'nonce-x'; style-src 'self'; img-src *; connect-src *"
 
@@ -82,7 +82,7 @@ async def test_a_fault_of_a_page_fails_the_test(
         await look()
 
 
-async def test_axe_finds_faults(visit: Visit) -> None:
+async def test_axe_check_reports_accessibility_faults(visit: Visit) -> None:
     """Of each standard that it checks; where it could find none, it says so."""
     async with visit("/", scripts=False) as page:
         with pytest.raises(AssertionError, match="scripts=True"):
@@ -105,7 +105,7 @@ async def shown(page: Page, body: str) -> None:
     await page.set_content(f"<!DOCTYPE html><html lang='en'><title>Faulty</title><body>{body}</body></html>")
 
 
-async def test_what_does_not_fit_is_found(visit: Visit) -> None:
+async def test_fits_check_reports_content_wider_than_the_window(visit: Visit) -> None:
     """On a phone, which would scale the page or scroll it."""
     async with visit("/", view=PHONE) as page:
         await page.evaluate("document.querySelector('h1').textContent = 'wide'.repeat(3)")

@@ -29,7 +29,7 @@ def test_bars_are_to_scale() -> None:
     assert (picture.axis_top, picture.height) == (3 * ROW_PX, 3 * ROW_PX + AXIS_PX)
 
 
-def test_what_took_no_time_is_seen() -> None:
+def test_instant_spans_are_drawn_with_minimum_width() -> None:
     """Also at the very end, and where nothing took any time; an end before its begin is none."""
     picture = drawn(("model", 0.0, 1000.0), ("tool", 1000.0, 1000.0), ("bad", 500.0, 400.0))
     assert [(row.bars[0].left, row.bars[0].width) for row in picture.rows[1:]] == [

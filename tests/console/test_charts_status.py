@@ -13,7 +13,7 @@ def places(path: str) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)]
 
 
-def test_a_line_rises_from_zero_to_the_highest_value() -> None:
+def test_chart_line_scales_from_zero_to_the_highest_value() -> None:
     samples = [Sample(0, 0.0), Sample(60, 5.0), Sample(120, 10.0)]
     chart = build_chart("Requests", samples, step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
@@ -23,20 +23,20 @@ def test_a_line_rises_from_zero_to_the_highest_value() -> None:
     assert (chart.begins_s, chart.ends_s) == (0, 120)
 
 
-def test_only_zeros_are_a_line_at_the_bottom() -> None:
+def test_chart_of_zeros_is_a_line_at_the_bottom() -> None:
     chart = build_chart("Errors", [Sample(0, 0.0), Sample(60, 0.0)], step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert {y for _, y in places(chart.line)} == {HEIGHT - MARGIN}
 
 
-def test_one_sample_is_a_dot_at_the_right_edge() -> None:
+def test_chart_of_a_single_sample_is_a_dot_at_the_right() -> None:
     chart = build_chart("Requests", [Sample(7, 3.0)], step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert chart.line == f"M{WIDTH - MARGIN:.1f} {MARGIN:.1f}h0"
     assert chart.area == ""
 
 
-def test_a_gap_ends_a_line() -> None:
+def test_chart_line_breaks_at_a_gap() -> None:
     samples = [Sample(0, 1.0), Sample(60, 1.0), Sample(120, None), Sample(180, 1.0), Sample(900, 1.0), Sample(960, 1.0)]
     chart = build_chart("Requests", samples, step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
@@ -49,12 +49,12 @@ def test_chart_without_measurements_is_omitted() -> None:
     assert build_chart("Requests", [Sample(0, None)], step_s=60, text_of=shown_amount, t=EN) is None
 
 
-def test_a_negative_value_stays_in_the_picture() -> None:
+def test_chart_keeps_negative_values_inside_its_area() -> None:
     chart = build_chart("Odd", [Sample(0, -4.0), Sample(60, 2.0)], step_s=60, text_of=shown_amount, t=EN)
     assert chart is not None
     assert all(0 <= y <= HEIGHT for _, y in places(chart.line))
 
 
-def test_samples_are_numbers_or_nothing() -> None:
+def test_get_samples_returns_numbers_or_none() -> None:
     points = [{"at": 1.0, "n": 2}, {"at": 2.0, "n": None}, {"at": 3.0}, {"at": 4.0, "n": True}]
     assert [sample.value for sample in get_samples(points, "n")] == [2.0, None, None, None]

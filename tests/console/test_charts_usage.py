@@ -26,11 +26,11 @@ def part(name: str, style: int, **amounts: float) -> ChartPart:
     )
 
 
-def test_days_go_over_the_end_of_a_month() -> None:
+def test_days_span_the_end_of_a_month() -> None:
     assert DAYS == ["2026-11-28", "2026-11-29", "2026-11-30", "2026-12-01"]
 
 
-def test_a_day_is_a_bar_and_days_without_usage_have_their_place() -> None:
+def test_day_chart_stacks_parts_and_keeps_empty_days() -> None:
     """The highest one fills the chart, and each piece stands on the one before; words and texts have the amounts."""
     chart = day_chart("Tokens", [part("a", 1, d1=80, d2=1), part("b", 2, d1=20)], DAYS, text_of=shown_amount, t=EN)
     assert chart is not None
@@ -45,7 +45,7 @@ def test_a_day_is_a_bar_and_days_without_usage_have_their_place() -> None:
     assert chart.words == "Tokens, from 2026-11-28 to 2026-12-01, at most 100. a 81, b 20"
 
 
-def test_small_parts_are_seen_and_a_bar_keeps_its_height() -> None:
+def test_small_chart_parts_keep_a_minimum_height() -> None:
     parts = [part("a", 1, d0=1_000_000), *(part(f"p{at}", at, d0=1) for at in range(2, 7))]
     chart = day_chart("Tokens", parts, DAYS, text_of=shown_amount, t=EN)
     assert chart is not None
@@ -60,7 +60,7 @@ def test_usage_chart_without_amounts_is_omitted() -> None:
     assert day_chart("Tokens", [], DAYS, text_of=shown_amount, t=EN) is None
 
 
-def test_the_largest_have_names_and_the_rest_is_one_part() -> None:
+def test_rank_parts_names_the_largest_and_merges_the_rest() -> None:
     """One that used nothing is no part."""
     amounts = {f"m{at}": {DAYS[0]: float(at), DAYS[1]: 1.0} for at in range(9)} | {"idle": {DAYS[0]: 0.0}}
     found = rank_parts(amounts, label_of=str.upper, others="others", styles={})
@@ -69,7 +69,7 @@ def test_the_largest_have_names_and_the_rest_is_one_part() -> None:
     assert found[-1].amounts == {DAYS[0]: 0 + 1 + 2, DAYS[1]: 3}
 
 
-def test_a_name_looks_alike_in_two_charts() -> None:
+def test_chart_part_keeps_its_style_across_charts() -> None:
     """Names that are new take the styles that are left."""
     amounts = {name: {DAYS[0]: used} for name, used in (("new", 3.0), ("a", 2.0), ("b", 1.0))}
     found = rank_parts(amounts, label_of=str, others="others", styles={"a": 1, "b": 2, "gone": 3})

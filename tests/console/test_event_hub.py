@@ -16,7 +16,7 @@ from tests.plugins.stores.records import event
 VIEW = PageView("en", True)
 
 
-async def test_a_call_appears_on_the_open_page_and_goes_when_it_is_decided(tmp_path: Path) -> None:
+async def test_inbox_stream_adds_a_call_and_removes_decided_calls(tmp_path: Path) -> None:
     """For everybody of the tenant, in the language of each, with buttons for those who may decide."""
     keys = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
     async with served(tmp_path, *keys) as browser:
@@ -43,7 +43,7 @@ async def test_a_call_appears_on_the_open_page_and_goes_when_it_is_decided(tmp_p
             assert "note.txt" in await far.next("approval")
 
 
-async def test_the_news_go_on_when_the_key_of_the_first_reader_is_gone(tmp_path: Path) -> None:
+async def test_event_streams_of_others_recover_after_a_key_is_removed(tmp_path: Path) -> None:
     """Its page ends. Those of others have what happens, after they came back."""
     async with served(tmp_path, key("ann"), key("bob")) as browser:
         ann, bob = await browser.signed_in("ann"), await browser.signed_in("bob")
@@ -62,7 +62,7 @@ async def test_the_news_go_on_when_the_key_of_the_first_reader_is_gone(tmp_path:
             assert "b.txt" in await again.next("approval")
 
 
-async def test_the_news_of_a_session_end_with_it(tmp_path: Path) -> None:
+async def test_event_stream_ends_with_its_session(tmp_path: Path) -> None:
     """Nothing is sent to a page whose reader has signed out elsewhere. Others of the same key have the news."""
     async with served(tmp_path, key("ann")) as browser:
         ann, other = await browser.signed_in("ann"), await browser.signed_in("ann")
@@ -79,7 +79,7 @@ async def test_the_news_of_a_session_end_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("now", [key("ann", tenant="other"), key("ann", "context"), key("ann", text="another")])
-async def test_an_open_page_ends_when_its_key_is_another_one_or_may_something_else(tmp_path: Path, now: Json) -> None:
+async def test_event_stream_ends_when_its_key_changes(tmp_path: Path, now: Json) -> None:
     """A key that is moved to another tenant sees no call of its old one."""
     async with served(tmp_path, key("ann"), key("bob"), key("eve", tenant="other")) as browser:
         ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
@@ -94,7 +94,7 @@ async def test_an_open_page_ends_when_its_key_is_another_one_or_may_something_el
             assert seen is None or "of-bob.txt" in seen[1]
 
 
-async def test_a_store_that_fails_ends_an_open_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_failure_ends_the_event_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its head is out, so the browser comes back; what goes wrong stands in no answer."""
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
@@ -110,9 +110,7 @@ async def test_a_store_that_fails_ends_an_open_page(tmp_path: Path, monkeypatch:
                 await rest(news)
 
 
-async def test_an_event_that_cannot_be_shown_ends_the_open_pages(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unrenderable_event_ends_the_event_streams(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One of another version, say. Pages come back with what the API has; they do not stay open without news."""
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
@@ -133,7 +131,7 @@ async def test_an_event_that_cannot_be_shown_ends_the_open_pages(
             assert "b.txt" in await again.next("approval")
 
 
-async def test_the_news_end_when_the_gateway_stops(tmp_path: Path) -> None:
+async def test_event_stream_ends_when_the_gateway_drains(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
         async with ann.listening() as news:
@@ -143,7 +141,7 @@ async def test_the_news_end_when_the_gateway_stops(tmp_path: Path) -> None:
             await draining
 
 
-async def test_a_head_request_does_not_wait_for_news(tmp_path: Path) -> None:
+async def test_head_request_for_the_event_stream_returns_at_once(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
         seen = await ann.get("/console/live", method="HEAD")
@@ -157,7 +155,7 @@ async def rest(news: News) -> list[tuple[str, str]]:
     return found
 
 
-async def test_a_page_that_does_not_read_is_ended() -> None:
+async def test_event_stream_of_a_slow_reader_is_ended() -> None:
     page = OpenPage(VIEW, None)  # type: ignore[arg-type]
     for i in range(WAITING_MOST):
         page.put(b"%d " % i)
@@ -167,7 +165,7 @@ async def test_a_page_that_does_not_read_is_ended() -> None:
     assert await page.take() == b""
 
 
-async def test_a_page_waits_for_news_and_has_all_that_came() -> None:
+async def test_take_waits_for_and_returns_all_pending_events() -> None:
     page = OpenPage(VIEW, None)  # type: ignore[arg-type]
     taking = asyncio.create_task(page.take())
     await asyncio.sleep(0)
@@ -178,12 +176,12 @@ async def test_a_page_waits_for_news_and_has_all_that_came() -> None:
     assert await page.take() == b""
 
 
-def test_a_text_of_several_lines_is_one_event() -> None:
+def test_multi_line_text_becomes_one_sse_event() -> None:
     assert sse_frame("approval", "<p>\r\n</p>\n\nx") == b"event: approval\ndata: <p>\ndata: </p>\ndata: \ndata: x\n\n"
     assert sse_frame("count", "") == b"event: count\ndata: \n\n"
 
 
-async def test_open_pages_take_no_place_of_a_request(tmp_path: Path) -> None:
+async def test_open_event_streams_do_not_count_towards_concurrency_limits(tmp_path: Path) -> None:
     """`limits.concurrent` bounds what is under way: pages that only listen, and those that left, are not."""
     async with served(tmp_path, limits={"concurrent": 2}) as browser:
         await browser.get("/console")

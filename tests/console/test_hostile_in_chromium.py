@@ -90,7 +90,7 @@ async def usable(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
-async def test_every_page(chromium: Browser, tmp_path: Path, view: View) -> None:
+async def test_hostile_text_runs_nothing_on_any_page(chromium: Browser, tmp_path: Path, view: View) -> None:
     """Nothing executes, no element comes of a text, the page stays accessible and as wide as the window."""
     elements: dict[str, dict[str, Counter[str]]] = {}
     seen: dict[str, bool] = {}
@@ -179,7 +179,7 @@ async def test_right_to_left_names_do_not_reorder_surrounding_text(chromium: Bro
                 assert await page.evaluate(_MOVED, ".why, .who, .decided") == []
 
 
-async def test_a_call_that_appears_by_itself(chromium: Browser, tmp_path: Path) -> None:
+async def test_hostile_call_added_live_matches_the_reloaded_card(chromium: Browser, tmp_path: Path) -> None:
     """The news of an open inbox bring the same card as its next load, whatever the text."""
     async with (
         strange(tmp_path, PLAIN) as gateway,
@@ -200,7 +200,7 @@ async def test_a_call_that_appears_by_itself(chromium: Browser, tmp_path: Path) 
         await expect(card).to_have_count(0)
 
 
-async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
+async def test_long_arguments_and_results_keep_pages_small(chromium: Browser, tmp_path: Path) -> None:
     """Arguments of 100 kB, and a result of 10,000 lines: the pages stay small, and the buttons within reach."""
     result = "\n".join(f"<b>{number}</b> \u200b" for number in range(10_000))
     async with strange(tmp_path, PLAIN) as gateway:
@@ -227,7 +227,7 @@ async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
             await usable(page, "run")
 
 
-async def test_definitions_that_changed(chromium: Browser, tmp_path: Path) -> None:
+async def test_changed_tool_definitions_are_compared_and_accepted(chromium: Browser, tmp_path: Path) -> None:
     """The accepted and the present text beside each other, and accepted by one click."""
     async with strange(tmp_path, PLAIN) as gateway:
         write_tools(tmp_path, tools_of(HOSTILE, description=HOSTILE.text))

@@ -59,7 +59,7 @@ async def serving(page: str = PAGE) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def test_both_work_and_violate_no_policy(chromium: Browser) -> None:
+async def test_htmx_swaps_and_events_work_under_the_content_security_policy(chromium: Browser) -> None:
     """A part of the page is swapped, and an event of the server's arrives; a script in what is swapped does not run."""
     async with serving() as origin, visiting(chromium, origin) as page:
         await expect(page.locator("#came")).to_have_text("fresh")
@@ -71,20 +71,20 @@ async def test_both_work_and_violate_no_policy(chromium: Browser) -> None:
         assert stored == ["htmx-current-path-for-history"]  # and no page
 
 
-async def test_nothing_is_sent_to_another_origin(chromium: Browser) -> None:
+async def test_htmx_sends_no_request_to_another_origin(chromium: Browser) -> None:
     """htmx refuses it, before the policy would."""
     async with serving() as origin, visiting(chromium, origin, expected=["htmx:invalidPath"]) as page:
         await page.get_by_role("button", name="elsewhere").click()
 
 
-async def test_no_attribute_is_evaluated(chromium: Browser) -> None:
+async def test_htmx_evaluates_no_attribute(chromium: Browser) -> None:
     """htmx reports it, and the policy is not even asked."""
     async with serving() as origin, visiting(chromium, origin, expected=["htmx:evalDisallowedError"]) as page:
         await page.get_by_role("button", name="evaluate").click()
         assert await page.title() == "htmx"
 
 
-async def test_without_the_setting_htmx_writes_a_style(chromium: Browser) -> None:
+async def test_htmx_without_the_style_setting_violates_the_policy(chromium: Browser) -> None:
     """The reason for `includeIndicatorStyles: false`; the policy stops the style."""
     async with serving(PAGE.replace(META, "")) as origin:
         with pytest.raises(AssertionError, match="policy violated: style-src-elem by inline"):

@@ -85,7 +85,7 @@ async def test_the_inbox_is_accessible_and_fits(
         await fits(page)
 
 
-async def test_calls_appear_and_go_by_themselves(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_inbox_adds_and_removes_calls_live(gateway: GatewayProcess, visit: Visit) -> None:
     """With their number in the title. What another person decides goes away."""
     async with visit("/console") as page:
         await expect(page).to_have_title("Inbox – Twolane")
@@ -168,7 +168,7 @@ async def test_edited_call_runs_with_the_edited_arguments(
     await until_written(tmp_path, "edited\n  by hand")
 
 
-async def test_an_edit_that_does_not_fit_says_so(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_invalid_edit_is_reported_on_the_form(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
     """On the same page, with what was entered; nothing was decided."""
     await asked(gateway)
     async with visit("/console", expected=["status of 422"]) as page:
@@ -182,7 +182,9 @@ async def test_an_edit_that_does_not_fit_says_so(gateway: GatewayProcess, visit:
     assert [state for state, *_ in await states(gateway)] == ["pending"]
 
 
-async def test_reject_with_a_reason(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_rejection_from_the_call_page_records_its_reason(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
     """The reason reaches the record, and nothing runs."""
     await asked(gateway)
     async with visit("/console") as page:
@@ -195,7 +197,9 @@ async def test_reject_with_a_reason(gateway: GatewayProcess, visit: Visit, tmp_p
     assert written(tmp_path) == "one\ntwo\nthree\n"
 
 
-async def test_remember_a_decision(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_remembered_decision_approves_the_same_call_again(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
     """For the conversation: the same call runs again without asking."""
     await asked(gateway, "kept\n")
     async with visit("/console") as page:
@@ -211,7 +215,7 @@ async def test_remember_a_decision(gateway: GatewayProcess, visit: Visit, tmp_pa
         await expect(page.get_by_text("file_operations")).to_be_visible()
 
 
-async def test_a_batch(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_batch_rejection_applies_to_the_selected_calls(gateway: GatewayProcess, visit: Visit) -> None:
     """Two of three, with one reason."""
     for number in range(3):
         await asked(gateway, f"text {number}", conversation=f"talk {number}")
@@ -234,7 +238,7 @@ async def test_a_batch(gateway: GatewayProcess, visit: Visit) -> None:
     ]
 
 
-async def test_the_keyboard_alone(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_inbox_can_be_used_by_keyboard_alone(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
     """`?` lists the keys; j and k move, x selects, e opens the form, a approves, r rejects."""
     for number in range(3):
         await asked(gateway, f"text {number}", conversation=f"talk {number}")
@@ -263,7 +267,7 @@ async def test_the_keyboard_alone(gateway: GatewayProcess, visit: Visit, tmp_pat
     assert [state for state, *_ in await states(gateway)][1:] == ["rejected", "pending"]
 
 
-async def test_a_decision_is_on_the_call_that_the_reader_looks_at(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_decision_applies_only_to_the_focused_call(gateway: GatewayProcess, visit: Visit) -> None:
     """Not on one that came into its place: by a decision elsewhere, a double click, or a key that is held down."""
     for number in range(4):
         await asked(gateway, f"text {number}", conversation=f"talk {number}")
@@ -323,7 +327,9 @@ async def test_approve_shortcut_focuses_the_button_of_the_edited_call(
     await until_written(tmp_path, "mine")
 
 
-async def test_decisions_without_scripts(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_inbox_without_scripts_allows_every_decision(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
     """Approve in the inbox, reject on the call's own page, edit, and a batch."""
     for number in range(4):
         await asked(gateway, f"text {number}", conversation=f"talk {number}")
@@ -350,7 +356,7 @@ async def test_decisions_without_scripts(gateway: GatewayProcess, visit: Visit, 
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-async def test_enter_behind_a_reason_rejects(gateway: GatewayProcess, visit: Visit, *, scripts: bool) -> None:
+async def test_enter_in_the_reason_field_rejects(gateway: GatewayProcess, visit: Visit, *, scripts: bool) -> None:
     """On the call's own page, and on that of several: a browser presses the first button of the form.
 
     Behind an edit it decides nothing.
@@ -376,7 +382,7 @@ async def test_enter_behind_a_reason_rejects(gateway: GatewayProcess, visit: Vis
     assert comments == [("rejected", "too early"), ("rejected", "not these"), ("rejected", "not these")]
 
 
-async def test_sign_in_and_out(chromium: Browser, tmp_path: Path) -> None:
+async def test_user_can_sign_in_and_out(chromium: Browser, tmp_path: Path) -> None:
     """With a gateway key; a wrong one is refused; a link to an approval leads there after the sign-in."""
     keys = [{**key("s3cret", "approve", "context"), "name": "ann", "tenant": "team"}]
     async with GatewayProcess(config(None, keys=keys, store=f"sqlite:///{tmp_path}/gateway.db")) as gateway:
@@ -401,7 +407,7 @@ async def test_sign_in_and_out(chromium: Browser, tmp_path: Path) -> None:
             await expect(page.get_by_label("Gateway key")).to_be_visible()
 
 
-async def test_chinese(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_inbox_is_shown_in_chinese_or_the_chosen_language(gateway: GatewayProcess, visit: Visit) -> None:
     """By the browser's language, or by choice."""
     await asked(gateway)
     async with visit("/console", language="zh") as page:
@@ -411,7 +417,7 @@ async def test_chinese(gateway: GatewayProcess, visit: Visit) -> None:
         await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
 
 
-async def test_what_became_of_it(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_approved_call_links_to_its_run(gateway: GatewayProcess, visit: Visit) -> None:
     """From the decision in the inbox one click leads to the run that goes on."""
     await asked(gateway)
     async with visit("/console") as page:
@@ -421,7 +427,7 @@ async def test_what_became_of_it(gateway: GatewayProcess, visit: Visit) -> None:
         await expect(page.locator(".head .badge").first).to_have_text("completed")
 
 
-async def test_an_open_page_of_a_call_hears_of_its_decision(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_open_call_page_is_updated_after_a_decision_elsewhere(gateway: GatewayProcess, visit: Visit) -> None:
     """Of another person's. It offers no decision any more, and its next load says who decided and what became of it."""
     await asked(gateway)
     async with visit("/console") as page, aiohttp.ClientSession(gateway.base_url) as client:
@@ -439,7 +445,7 @@ async def test_an_open_page_of_a_call_hears_of_its_decision(gateway: GatewayProc
         await expect(page.locator(".decided")).to_contain_text("the call has run")
 
 
-async def test_a_page_without_its_gateway_says_so(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_inbox_reports_a_lost_gateway_and_recovers(gateway: GatewayProcess, visit: Visit) -> None:
     """Its decisions are not sent into nothing; it recovers by itself, and the call is decided then."""
     await asked(gateway)
     lost = ["ERR_|Failed to load resource|htmx:sseError|\\[object"]
@@ -458,7 +464,7 @@ async def test_a_page_without_its_gateway_says_so(gateway: GatewayProcess, visit
         await expect(page.get_by_role("status")).to_contain_text("Approved. The run goes on.")
 
 
-async def test_a_reader_copies_the_link_of_a_call_and_of_its_run(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_link_to_a_call_or_run_can_be_copied(gateway: GatewayProcess, visit: Visit) -> None:
     """For a colleague: without what the page said last. Where no script runs there is no such button."""
     await asked(gateway)
     async with visit("/console") as page:

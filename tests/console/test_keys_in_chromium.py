@@ -28,7 +28,7 @@ async def checked(page: Page) -> None:
     ("view", "scheme", "language"),
     [(DESKTOP, "light", "en"), (DESKTOP, "dark", "en"), (PHONE, "light", "en"), (PHONE, "dark", "zh")],
 )
-async def test_every_page_of_keys(
+async def test_key_pages_work_by_keyboard_and_are_accessible(
     chromium: Browser, tmp_path: Path, view: View, scheme: Scheme, language: Language
 ) -> None:
     """From the sign-in to a revoked key, with the keyboard alone; each page is accessible and fits."""

@@ -20,12 +20,12 @@ from gateway.console.language import find_language, parse_accept_language
         ),
     ],
 )
-def test_the_language_that_a_browser_prefers(header: str, language: str) -> None:
+def test_accept_language_selects_the_console_language(header: str, language: str) -> None:
     assert parse_accept_language(header) == language
 
 
 @given(st.text())
-def test_any_header_has_an_answer(header: str) -> None:
+def test_accept_language_parser_handles_any_header(header: str) -> None:
     assert parse_accept_language(header) in ("en", "zh")
 
 

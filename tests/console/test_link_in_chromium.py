@@ -20,7 +20,7 @@ CHAT = "/context/v1/chat/completions"
     ("view", "scheme", "language"),
     [(DESKTOP, "light", "en"), (DESKTOP, "dark", "en"), (PHONE, "light", "en"), (PHONE, "dark", "zh")],
 )
-async def test_a_link_is_used_without_scripts(
+async def test_decision_link_pages_are_accessible_and_work_without_scripts(
     chromium: Browser, tmp_path: Path, view: View, scheme: Scheme, language: Language
 ) -> None:
     """Each page is accessible and fits; the form is sent, and the page behind it says so."""

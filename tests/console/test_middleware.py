@@ -15,7 +15,7 @@ from tests.console.browsing import key, served
 KEYS = (key("ann", "context", "approve"), key("eve", tenant="other"))
 
 
-async def test_a_person_signs_in_and_is_where_they_wanted_to_be(tmp_path: Path) -> None:
+async def test_sign_in_returns_to_the_requested_page(tmp_path: Path) -> None:
     """With the query of the page. A blank around a pasted key is none of it."""
     async with served(tmp_path, *KEYS) as browser:
         page = await browser.get("/console/runs?state=running&kind=chat")
@@ -54,7 +54,7 @@ async def test_a_wrong_key_is_refused_on_the_same_page(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_sign_in_leads_to_no_place_outside_of_the_console(tmp_path: Path, back: str) -> None:
+async def test_sign_in_never_redirects_outside_the_console(tmp_path: Path, back: str) -> None:
     async with served(tmp_path, *KEYS) as browser:
         page = await browser.get("/console/sign-in?back=/runs")
         form = page.form("Sign in")
@@ -69,7 +69,7 @@ async def test_a_sign_in_leads_to_no_place_outside_of_the_console(tmp_path: Path
         assert seen.location in ("/console", "/console//evil.example")
 
 
-async def test_the_cookie_is_for_the_console_only(tmp_path: Path) -> None:
+async def test_session_cookie_is_scoped_to_the_console_and_secure(tmp_path: Path) -> None:
     """With a URL of https for people it travels by nothing else."""
     async with served(tmp_path, *KEYS) as browser:
         page = await browser.get("/console/sign-in")
@@ -82,7 +82,7 @@ async def test_the_cookie_is_for_the_console_only(tmp_path: Path) -> None:
         assert (await browser.get("/console")).heading == "Inbox"
 
 
-async def test_a_reader_chooses_a_language(tmp_path: Path) -> None:
+async def test_language_choice_overrides_the_browser_and_outlives_the_session(tmp_path: Path) -> None:
     """The choice stands above the browser's, and outlives the session."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -99,7 +99,7 @@ async def test_a_reader_chooses_a_language(tmp_path: Path) -> None:
         assert (await ann.post("/console/language", {"token": bad.token, "language": "fr"})).status == 400
 
 
-async def test_pages_that_do_not_exist_and_addresses_of_many_spellings(tmp_path: Path) -> None:
+async def test_unknown_console_paths_return_404(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         for path in (
@@ -117,7 +117,7 @@ async def test_pages_that_do_not_exist_and_addresses_of_many_spellings(tmp_path:
         assert (await ann.get("/consolex")).status == 404
 
 
-async def test_forms_that_no_page_of_the_console_sends(tmp_path: Path) -> None:
+async def test_unsupported_or_oversized_forms_are_refused_with_a_page(tmp_path: Path) -> None:
     """Another type, another charset, too large: a page says so."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -141,7 +141,7 @@ async def test_forms_that_no_page_of_the_console_sends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("charset", ["punycode", "utf-7", "unicode_escape", "idna", "latin-1"])
-async def test_a_form_in_another_charset_than_that_of_pages_is_not_decoded(tmp_path: Path, charset: str) -> None:
+async def test_form_in_a_charset_other_than_utf_8_is_refused(tmp_path: Path, charset: str) -> None:
     """A form needs no key, and the time of some decoders grows with the square of its length."""
     kind = f"application/x-www-form-urlencoded; charset={charset}"
     async with served(tmp_path, *KEYS) as browser:
@@ -153,7 +153,9 @@ async def test_a_form_in_another_charset_than_that_of_pages_is_not_decoded(tmp_p
         ).status == 303
 
 
-async def test_a_store_that_fails_is_a_page_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_failure_returns_a_503_page_without_details(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
 
@@ -166,7 +168,7 @@ async def test_a_store_that_fails_is_a_page_that_says_so(tmp_path: Path, monkeyp
         assert "disk" not in seen.html
 
 
-async def test_a_script_of_an_open_page_is_refused_without_a_way_elsewhere(tmp_path: Path) -> None:
+async def test_unauthenticated_script_request_gets_401_without_redirect(tmp_path: Path) -> None:
     """A redirect would put the sign-in into the middle of the page."""
     async with served(tmp_path, *KEYS) as browser:
         for headers in ({"HX_Request": "true"}, {"Accept": "text/event-stream"}):

@@ -104,7 +104,9 @@ async def furnished(gateway: GatewayProcess) -> dict[str, str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
-async def test_every_page(gateway: GatewayProcess, visit: Visit, view: View, scheme: Scheme) -> None:
+async def test_console_pages_pass_accessibility_and_layout_checks(
+    gateway: GatewayProcess, visit: Visit, view: View, scheme: Scheme
+) -> None:
     """No fault of any severity, nothing wider than the window, nothing from elsewhere, no violation of the policy."""
     pages = await furnished(gateway)
     suffix = {(False, "light"): "", (True, "dark"): "-phone"}.get((view.mobile, scheme))
@@ -127,7 +129,7 @@ async def _checked(page: Page, name: str) -> None:
         raise AssertionError(f"{name}: {fault}") from None
 
 
-async def test_every_page_in_chinese(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_console_pages_in_chinese_pass_accessibility_checks(gateway: GatewayProcess, visit: Visit) -> None:
     """Accessible as well; the pages say which language they are in."""
     pages = await furnished(gateway)
     async with visit("/console", language="zh") as page:
@@ -139,7 +141,7 @@ async def test_every_page_in_chinese(gateway: GatewayProcess, visit: Visit) -> N
                 await picture(page, f"{name}-chinese")
 
 
-async def test_a_run_as_it_happens(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_run_page_updates_live_from_waiting_to_completed(gateway: GatewayProcess, visit: Visit) -> None:
     """It waits, goes on and ends before its reader's eyes."""
     write = {"operation": "write", "path": "notes.txt", "content": "x"}
     await chat(gateway, f"tool file_operations {json.dumps(write)}")
@@ -151,7 +153,7 @@ async def test_a_run_as_it_happens(gateway: GatewayProcess, visit: Visit) -> Non
         await expect(page.get_by_role("heading", name="Answer")).to_be_visible()
 
 
-async def test_limits_as_they_are_used(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_limits_page_updates_live_until_stopped(gateway: GatewayProcess, visit: Visit) -> None:
     """The table follows what happens, and the keyboard stays where it is; until its reader stops that."""
     async with visit("/console/limits") as page:
         first = page.get_by_role("row").nth(1)
@@ -166,7 +168,9 @@ async def test_limits_as_they_are_used(gateway: GatewayProcess, visit: Visit) ->
         assert await page.locator("[hx-get]").count() == 0
 
 
-async def test_start_a_workflow_and_decide(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+async def test_workflow_can_be_started_and_approved_in_the_console(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
     """The way of a first visitor: workflows, the form, start, the run, the inbox, approve, done."""
     async with visit("/console/workflows") as page:
         await page.get_by_role("link", name="tidy").click()
@@ -181,7 +185,7 @@ async def test_start_a_workflow_and_decide(gateway: GatewayProcess, visit: Visit
     assert (tmp_path / "files" / "note.txt").read_text() == "Call Bob"
 
 
-async def test_add_a_service(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_service_can_be_added_from_the_form(gateway: GatewayProcess, visit: Visit) -> None:
     """From a form; what does not fit is named on it; then its tools are listed."""
     program, *rest = command("ok")
     async with visit("/console/tools/new-service", expected=["status of 422"]) as page:
@@ -199,7 +203,7 @@ async def test_add_a_service(gateway: GatewayProcess, visit: Visit) -> None:
     await until_read(lambda: api(gateway, "/mcp/services/second"), lambda service: service["state"] == "running")
 
 
-async def test_the_playground(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_playground_streams_both_lanes_with_an_explanation(gateway: GatewayProcess, visit: Visit) -> None:
     """Both lanes side by side as they stream, with what the gateway makes of the message and the gate of a call."""
     async with visit("/console/playground") as page:
         await page.get_by_label("Message").fill("Say hello")
@@ -217,7 +221,7 @@ async def test_the_playground(gateway: GatewayProcess, visit: Visit) -> None:
         await picture(page, "playground-answered")
 
 
-async def test_the_playground_without_scripts(visit: Visit) -> None:
+async def test_playground_without_scripts_shows_both_responses(visit: Visit) -> None:
     """The form brings both answers whole."""
     async with visit("/console/playground", scripts=False) as page:
         await page.get_by_label("Message").fill("Say hello")

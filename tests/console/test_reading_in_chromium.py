@@ -58,7 +58,7 @@ def note(number: int) -> Json:
     return {"text": f"text {number}"}
 
 
-async def test_notices_on_the_desktop(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_desktop_notification_is_shown_once_per_new_call(gateway: GatewayProcess, visit: Visit) -> None:
     """Each new call once, in its order, while the page is not in front; a click on the notice opens the call."""
     await asked(gateway, "stranger.note", note(0), conversation="before")
     async with visit("/console") as page:
@@ -82,7 +82,7 @@ async def test_notices_on_the_desktop(gateway: GatewayProcess, visit: Visit) -> 
         assert await states(gateway) == ["pending", "rejected", "pending", "pending"]
 
 
-async def test_no_notice_while_the_page_is_in_front(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_focused_page_shows_no_desktop_notification(gateway: GatewayProcess, visit: Visit) -> None:
     """The card is notice enough."""
     async with visit("/console") as page:
         await page.add_init_script(_RECORD.replace("() => false", "() => true"))
@@ -93,7 +93,7 @@ async def test_no_notice_while_the_page_is_in_front(gateway: GatewayProcess, vis
         assert await page.evaluate(_NOTES) == []
 
 
-async def test_every_page_by_the_tab_key(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_every_page_can_be_traversed_with_the_tab_key(gateway: GatewayProcess, visit: Visit) -> None:
     """From the skip link to the last control: each is reached, in the window, with an outline."""
     pages = await furnished(gateway, PLAIN)
     async with visit("/console") as page:
@@ -130,7 +130,7 @@ async def _tabbed(page: Page) -> list[object]:
     return faults + missed
 
 
-async def test_the_list_of_keys_holds_the_focus(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_keyboard_help_dialog_traps_the_focus(gateway: GatewayProcess, visit: Visit) -> None:
     """As a dialog does; Escape closes it, and the focus is back where it was."""
     async with visit("/console/runs") as page:
         opener = page.get_by_role("button", name="Keyboard")
@@ -146,7 +146,7 @@ async def test_the_list_of_keys_holds_the_focus(gateway: GatewayProcess, visit: 
         await expect(opener).to_be_focused()
 
 
-async def test_letters_are_letters_where_a_reader_types(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_typing_in_fields_triggers_no_keyboard_shortcut(gateway: GatewayProcess, visit: Visit) -> None:
     """In a line, a field, a choice and a dialog; with Ctrl they are the browser's; held down, none acts."""
     approval = await asked(gateway, "stranger.note", note(1), conversation="talk")
     async with visit(f"/console/approvals/{approval['id']}?edit=1") as page:
@@ -177,7 +177,7 @@ async def test_letters_are_letters_where_a_reader_types(gateway: GatewayProcess,
     assert await states(gateway) == ["pending"]
 
 
-async def test_the_keys_can_be_turned_off(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_keyboard_shortcuts_can_be_turned_off(gateway: GatewayProcess, visit: Visit) -> None:
     """In one browser, for every page; and on again."""
     await asked(gateway, "stranger.note", note(1), conversation="talk")
     async with visit("/console") as page:
@@ -222,7 +222,7 @@ async def test_times_are_shown_in_the_time_zone_of_the_browser(gateway: GatewayP
 
 
 @pytest.mark.parametrize("view", [ENLARGED, View(320, 256)], ids=["200 %", "400 %"])
-async def test_enlarged(gateway: GatewayProcess, visit: Visit, view: View) -> None:
+async def test_pages_reflow_at_200_and_400_percent_zoom(gateway: GatewayProcess, visit: Visit, view: View) -> None:
     """A window of 1280 pixels at 200 % and at 400 %: one direction to scroll, nothing covered, no fault."""
     pages = await furnished(gateway, PLAIN)
     async with visit("/console", view=view) as page:
@@ -238,7 +238,7 @@ async def test_enlarged(gateway: GatewayProcess, visit: Visit, view: View) -> No
         await expect(page.get_by_role("status")).to_contain_text("Rejected. The call does not run.")
 
 
-async def test_forced_colors(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_pages_remain_readable_with_forced_colors(gateway: GatewayProcess, visit: Visit) -> None:
     """Each thing that colour shows has another sign too: the page that is open, hidden characters, added lines."""
     write = {"operation": "write", "path": "read.txt", "content": "a\u200bb"}
     approval = await asked(gateway, "file_operations", write, conversation="talk")
@@ -265,7 +265,9 @@ async def test_reduced_motion_setting_disables_animations(gateway: GatewayProces
         await expect(card).to_have_css("animation-name", "fresh")
 
 
-async def test_on_paper(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_printed_approval_page_shows_the_whole_call_without_controls(
+    gateway: GatewayProcess, visit: Visit
+) -> None:
     """All of the call, and nothing to press."""
     lines = [f"line {number}" for number in range(300)]
     text = json.dumps("\n".join(lines))

@@ -37,7 +37,7 @@ class Value:
     text = "a"
 
 
-def test_what_a_page_has_shown_goes_with_it(tmp_path: Path) -> None:
+def test_rendered_page_leaves_no_reference_cycles(tmp_path: Path) -> None:
     """The collector of cycles has nothing to do after a page: it would hold the event loop."""
     (tmp_path / "parts.html").write_text("{% macro part() %}{{ value.text }}{% endmacro %}")
     page = '{% from "parts.html" import part with context %}{% macro own() %}{{ part() }}{% endmacro %}{{ own() }}'
@@ -65,7 +65,7 @@ def test_a_text_without_a_translation_stays_english() -> None:
     assert translator("en")("{braces} stay without values") == "{braces} stay without values"
 
 
-def test_times_are_in_utc_and_for_a_script() -> None:
+def test_times_are_rendered_in_utc_with_a_machine_readable_form() -> None:
     assert shown_time(0.25) == '<time datetime="1970-01-01T00:00:00.250Z">1970-01-01 00:00:00 UTC</time>'
     assert (shown_time(None), shown_day(86_400.0)) == ("", "1970-01-02T00:00")
 
@@ -90,7 +90,7 @@ def test_a_duration_has_the_unit_that_fits(seconds: float | None, text: str) -> 
     assert shown_seconds(seconds) == text
 
 
-def test_figures_lines_and_json() -> None:
+def test_amounts_lines_and_json_are_formatted() -> None:
     assert [shown_amount(number) for number in (None, 0, 999, 1234567)] == ["–", "0", "999", "1\u202f234\u202f567"]
     assert shown_line("a\nb\u202e") == "a\\nb\\u{202e}" and len(shown_line("x" * 1000)) < 250
     assert pretty_json({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'

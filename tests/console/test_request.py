@@ -14,14 +14,14 @@ from tests.console.browsing import key, served
 @given(
     st.text(st.characters(exclude_categories=("Cs",)), min_size=1), st.text(st.characters(exclude_categories=("Cs",)))
 )
-def test_a_link_leads_to_its_segment_whatever_that_holds(segment: str, value: str) -> None:
+def test_link_escapes_its_segment_and_keeps_its_host(segment: str, value: str) -> None:
     """And to no other host, whatever a name looks like."""
     url = URL(link("runs", segment, after=value, state=None), encoded=True)
     assert url.raw_path.startswith("/console/runs/") and url.raw_path.count("/") == 3
     assert not url.host and dict(url.query) == {"after": value}
 
 
-def test_an_answer_to_a_form_leads_to_a_page_of_the_console() -> None:
+def test_see_other_redirects_to_an_uncached_console_page() -> None:
     answer = see_other("runs", "a/../b", done="cancelled")
     assert (answer.status, answer.headers["Location"]) == (303, "/console/runs/a%2F..%2Fb?done=cancelled")
     assert answer.headers["Cache-Control"] == "no-store"

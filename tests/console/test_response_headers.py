@@ -12,7 +12,7 @@ def policy_of(page: Seen) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-async def test_every_page_runs_its_own_scripts_only(tmp_path: Path) -> None:
+async def test_content_security_policy_allows_only_scripts_with_the_page_nonce(tmp_path: Path) -> None:
     """The page of an error and the sign-in, too; each answer has a nonce of its own, which its elements carry."""
     nonces = set()
     async with served(tmp_path, key("ann")) as browser:
@@ -44,13 +44,13 @@ async def test_every_page_runs_its_own_scripts_only(tmp_path: Path) -> None:
             assert page.headers["Cross-Origin-Opener-Policy"] == page.headers["Cross-Origin-Resource-Policy"]
 
 
-def test_a_nonce_cannot_leave_its_place_in_the_header() -> None:
+def test_nonce_contains_only_header_safe_characters() -> None:
     nonces = {new_nonce() for _ in range(100)}
     assert len(nonces) == 100 and all(re.fullmatch(r"[\w-]{20,}", nonce) for nonce in nonces)
     assert page_headers("n")["Referrer-Policy"] == "same-origin"
 
 
-async def test_pages_that_may_ask_the_api_have_no_part_in_a_session(tmp_path: Path) -> None:
+async def test_cors_origins_cannot_use_console_sessions(tmp_path: Path) -> None:
     """Neither to read the token of a form nor to send one, though the cookie is sent on the same site."""
     async with served(tmp_path, key("ann"), cors=["https://app.example"]) as browser:
         ann = await browser.signed_in("ann")

@@ -24,7 +24,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
         yield process
 
 
-async def test_a_reader_enters_times_of_their_zone(gateway: GatewayProcess, visit: Visit) -> None:
+async def test_runs_filter_uses_the_time_zone_of_the_browser(gateway: GatewayProcess, visit: Visit) -> None:
     """The address has them in UTC, so that a link means the same elsewhere. Without scripts the form says UTC."""
     async with visit("/console/runs", zone="Asia/Tokyo") as page:
         await page.get_by_label("Begun since", exact=True).fill("2026-01-31T08:30")
@@ -38,7 +38,7 @@ async def test_a_reader_enters_times_of_their_zone(gateway: GatewayProcess, visi
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-async def test_every_column_is_in_the_window(gateway: GatewayProcess, visit: Visit, scripts: bool) -> None:
+async def test_runs_table_fits_the_desktop_window(gateway: GatewayProcess, visit: Visit, scripts: bool) -> None:
     """Of a list with long ids, at a desk."""
     call = 'tool file_operations {"operation": "write", "path": "a.txt", "content": "x"}'
     for number in range(2):

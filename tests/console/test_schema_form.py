@@ -64,7 +64,7 @@ def test_form_keeps_the_type_of_values_that_compare_equal(value: Any, facts: dic
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.data())
-def test_a_choice_comes_back_as_the_value_that_was_chosen(options: list[Any], data: st.DataObject) -> None:
+def test_enum_choice_is_returned_with_its_original_type(options: list[Any], data: st.DataObject) -> None:
     """True is not 1, and the text "1" is neither."""
     value = data.draw(st.sampled_from(options))
     fields = build_fields(object_of({"mode": {"enum": options}}), {"mode": value})
@@ -121,7 +121,7 @@ def test_text_invalid_for_its_field_is_refused(schema: dict[str, Any], value: An
     assert refused.value.name == "x"
 
 
-def test_a_form_that_lacks_the_field_of_a_value_is_refused() -> None:
+def test_form_that_lacks_a_filled_field_is_refused() -> None:
     """Else the edited call would run without an argument, and nobody had taken it away."""
     fields = build_fields(object_of({"x": {"type": "string"}, "y": {"type": "string"}}), {"x": "a"})
     with pytest.raises(FormError, match="load its page again"):
@@ -129,7 +129,7 @@ def test_a_form_that_lacks_the_field_of_a_value_is_refused() -> None:
     assert parse_values(fields, {"field.x": "a"}) == {"x": "a"}
 
 
-def test_a_field_begins_with_its_default_where_a_form_begins_anew() -> None:
+def test_new_form_prefills_schema_defaults() -> None:
     schema = object_of({"times": {"type": "integer", "default": 3}, "text": {"type": "string"}}, "text")
     begun = build_fields(schema, {}, defaults=True)
     assert [(one.text, one.required) for one in begun] == [("3", False), ("", True)]

@@ -179,7 +179,7 @@ async def assert_still_waits(world: World, *states: str) -> None:
 # Sessions.
 
 
-async def test_no_page_without_a_session(tmp_path: Path) -> None:
+async def test_pages_require_a_valid_session_cookie(tmp_path: Path) -> None:
     """Nor with a cookie that is none, or was changed in any part."""
     async with world(tmp_path) as made:
         nobody, (name, _, value) = made.browser.another(), cookie_of(made.ann).partition("=")
@@ -200,14 +200,14 @@ async def test_no_page_without_a_session(tmp_path: Path) -> None:
         await assert_still_waits(made)
 
 
-async def test_no_page_after_the_session_s_time(tmp_path: Path) -> None:
+async def test_expired_session_opens_no_page(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         token = (await made.ann.get("/console/runs")).token
         made.clock.ahead_s = 43_200.0
         await assert_signed_out(made, made.ann, token=token)
 
 
-async def test_no_page_with_the_cookie_of_a_session_that_was_signed_out(tmp_path: Path) -> None:
+async def test_cookie_of_a_signed_out_session_opens_no_page(tmp_path: Path) -> None:
     """Also in other browsers that have it, and where sessions last longer afterwards."""
     async with world(tmp_path) as made:
         page, cookie = await made.ann.get("/console/runs"), cookie_of(made.ann)
@@ -221,7 +221,7 @@ async def test_no_page_with_the_cookie_of_a_session_that_was_signed_out(tmp_path
         await assert_signed_out(made, made.browser.another(), cookie=cookie, token=page.token)
 
 
-async def test_a_reload_ends_the_sessions_of_keys_that_are_gone_or_replaced(tmp_path: Path) -> None:
+async def test_reload_ends_sessions_of_removed_or_replaced_keys(tmp_path: Path) -> None:
     """A key of the same name with another text is another key. What was narrowed is narrow at once."""
     async with world(tmp_path) as made:
         token = (await made.ann.get("/console/runs")).token
@@ -238,7 +238,7 @@ async def test_a_reload_ends_the_sessions_of_keys_that_are_gone_or_replaced(tmp_
 
 
 @pytest.mark.parametrize("how", ["replaced", "signed out"])
-async def test_a_form_that_arrives_slowly_is_judged_once_it_is_here(tmp_path: Path, how: str) -> None:
+async def test_slow_form_upload_is_authorized_after_its_body_arrived(tmp_path: Path, how: str) -> None:
     """Its key is replaced while it arrives: the later key of the same name decides on nothing that it sent."""
     async with world(tmp_path) as made:
         token = (page := await made.ann.get("/console/runs")).token
@@ -368,7 +368,9 @@ FOREIGN: Iterable[tuple[str, Mapping[str, str], int]] = (
 
 
 @pytest.mark.parametrize(("headers", "status"), [case[1:] for case in FOREIGN], ids=[case[0] for case in FOREIGN])
-async def test_nothing_from_elsewhere_reaches_a_page(tmp_path: Path, headers: Mapping[str, str], status: int) -> None:
+async def test_cross_site_requests_are_refused_on_every_page(
+    tmp_path: Path, headers: Mapping[str, str], status: int
+) -> None:
     """With the cookie and the token of a person who may do everything."""
     async with world(tmp_path) as made:
         token = await token_of(made, made.ann)
@@ -378,7 +380,7 @@ async def test_nothing_from_elsewhere_reaches_a_page(tmp_path: Path, headers: Ma
         await assert_still_waits(made)
 
 
-async def test_methods_that_a_page_does_not_have_do_nothing(tmp_path: Path) -> None:
+async def test_undefined_methods_of_a_page_change_nothing(tmp_path: Path) -> None:
     """GET and HEAD decide on nothing, whatever their query says."""
     async with world(tmp_path) as made:
         token = await token_of(made, made.ann)
@@ -404,7 +406,7 @@ async def test_methods_that_a_page_does_not_have_do_nothing(tmp_path: Path) -> N
 # Secrets.
 
 
-async def test_no_secret_leaves_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_appear_in_no_page_header_url_or_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The session's id and the lent tokens stand in no page, header, address or log line, and no key anywhere."""
     caplog.set_level("DEBUG")
     async with world(tmp_path, logging={"access": True, "level": "debug"}) as made:
@@ -426,7 +428,7 @@ async def test_no_secret_leaves_its_place(tmp_path: Path, caplog: pytest.LogCapt
                 assert secret not in text
 
 
-async def test_an_upstream_gets_no_lent_token(tmp_path: Path) -> None:
+async def test_playground_never_forwards_lent_tokens_to_an_upstream(tmp_path: Path) -> None:
     """The playground sends a message through passthrough with the reader's token, which is the gateway's alone."""
     async with FakeUpstream(FINE) as upstream:
         entry = {"name": "up", "base_url": upstream.base_url}

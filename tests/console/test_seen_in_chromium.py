@@ -134,7 +134,7 @@ def approve_of(page: Page) -> Locator:
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=str)
-async def test_a_long_call_is_read_before_it_is_approved(chromium: Browser, tmp_path: Path, view: View) -> None:
+async def test_long_call_must_be_read_before_approval(chromium: Browser, tmp_path: Path, view: View) -> None:
     """On its own page and its run's: a jump to the end of the page is no reading of each value, and `a` reads on."""
     async with strange(tmp_path, PLAIN) as gateway:
         approval = await asked(gateway, "stranger.note", LONG, conversation="talk")
@@ -158,7 +158,7 @@ async def test_a_long_call_is_read_before_it_is_approved(chromium: Browser, tmp_
             await expect(page.locator("p[role=status]")).to_contain_text("Approved. The run goes on.")
 
 
-async def test_the_button_reads_on(chromium: Browser, tmp_path: Path) -> None:
+async def test_read_on_button_scrolls_to_the_next_unread_part(chromium: Browser, tmp_path: Path) -> None:
     """A part of the window at a time, from what was not in view yet."""
     async with strange(tmp_path, PLAIN) as gateway:
         approval = await asked(gateway, "stranger.note", LONG, conversation="talk")
@@ -176,7 +176,7 @@ async def test_the_button_reads_on(chromium: Browser, tmp_path: Path) -> None:
             await expect(page.locator("p[role=status]")).to_contain_text("Approved. The run goes on.")
 
 
-async def test_several_calls_wait_for_the_longest_one(chromium: Browser, tmp_path: Path) -> None:
+async def test_bulk_approval_requires_reading_every_call(chromium: Browser, tmp_path: Path) -> None:
     """To reject needs no reading; to approve, each text was in view on the page of the second look."""
     async with strange(tmp_path, PLAIN) as gateway:
         for text in ("\n".join(map(str, range(20))), "short"):
@@ -195,7 +195,7 @@ async def test_several_calls_wait_for_the_longest_one(chromium: Browser, tmp_pat
             await expect(page.get_by_role("status")).to_have_text("Approved: 2 calls. Their runs go on.")
 
 
-async def test_without_scripts_nothing_scrolls_by_itself(chromium: Browser, tmp_path: Path) -> None:
+async def test_call_without_scripts_is_shown_whole_above_approve(chromium: Browser, tmp_path: Path) -> None:
     """Approve stands below all of the call, on each page that offers it."""
     async with strange(tmp_path, PLAIN) as gateway:
         approval = await asked(gateway, "stranger.note", LONG, conversation="talk")

@@ -41,7 +41,7 @@ def test_a_session_ends_when_its_time_is_over() -> None:
     assert sessions.read(cookie) is None and not sessions.is_current(begun)
 
 
-def test_a_lifetime_that_is_shortened_holds_at_once_and_a_longer_one_for_later_sessions() -> None:
+def test_shortened_session_lifetime_applies_at_once_and_longer_does_not() -> None:
     """The store forgets a sign-out at the end that the session had when it began."""
     clock = ManualClock(1000.0)
     begun = made(clock).begin("ann", "f1")
@@ -51,14 +51,14 @@ def test_a_lifetime_that_is_shortened_holds_at_once_and_a_longer_one_for_later_s
     assert not made(clock, lifetime_s=30 * DAY_S).is_current(begun)
 
 
-def test_a_session_of_the_future_is_none() -> None:
+def test_session_that_begins_in_the_future_is_invalid() -> None:
     """A cookie of a machine whose clock is wrong would last longer than it should."""
     sessions = made(ManualClock(1000.0))
     assert not sessions.is_current(ConsoleSession(id="i", key="ann", fingerprint="f", begun_s=1001.0, ends_s=1e12))
 
 
 @given(st.text(max_size=200))
-def test_no_other_text_is_a_cookie(text: str) -> None:
+def test_arbitrary_text_is_not_a_valid_cookie(text: str) -> None:
     assert made(ManualClock(1000.0)).read(text) is None
 
 
@@ -78,6 +78,6 @@ def test_a_form_has_the_token_of_its_session_only(text: str) -> None:
     assert not sessions.accepts(one, text) and one.id not in token
 
 
-def test_the_token_of_a_form_accepts_lone_surrogates_as_text() -> None:
+def test_form_token_check_handles_lone_surrogates() -> None:
     sessions = made(ManualClock(1000.0))
     assert not sessions.accepts(sessions.begin("ann", "f1"), "\ud800")

@@ -27,7 +27,7 @@ ROWS: list[dict[str, Any]] = [{"n": 2, "at": 1}, {"n": None, "at": 2}, {"n": 3, 
         ("-", [1, 2, 3, 4]),
     ],
 )
-def test_rows_without_a_value_stand_last_and_equal_ones_keep_their_order(wanted: str | None, order: list[int]) -> None:
+def test_sorted_rows_puts_missing_values_last_and_is_stable(wanted: str | None, order: list[int]) -> None:
     assert [row["at"] for row in sorted_rows(ROWS, wanted, {"n": itemgetter("n")})] == order
 
 
@@ -65,7 +65,7 @@ async def test_runs_are_sorted_by_the_selected_column(tmp_path: Path) -> None:
         assert "Only what stands on this page is sorted." not in page.main
 
 
-async def test_a_part_of_a_list_says_that_only_it_is_sorted(tmp_path: Path) -> None:
+async def test_paged_list_states_that_only_the_page_is_sorted(tmp_path: Path) -> None:
     await stored(tmp_path, *(new(ran(f"run_{at}", created_s=100.0 + at)) for at in range(60)))
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
@@ -98,7 +98,7 @@ def names_of_table(page: Seen) -> list[str]:
     return [one.text for one in page.root.all("table")[-1].all("th", scope="row")]
 
 
-async def test_keys_and_limits_are_sorted(tmp_path: Path) -> None:
+async def test_keys_and_limits_tables_keep_their_order_in_live_updates(tmp_path: Path) -> None:
     """A page that keeps itself up to date keeps its order, also when its reader stops that."""
     limits = {"tenants": {name: {"concurrent": most} for name, most in (("a", 5), ("c", 9), ("B", 7))}}
     async with served(tmp_path, key("root"), key("Zoe"), key("ann"), limits=limits) as browser:

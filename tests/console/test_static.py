@@ -8,7 +8,7 @@ from gateway.console.static import FOLDER, TYPES, static_answer, static_url
 from tests.console.browsing import key, served
 
 
-async def test_files_are_served_without_a_session_and_stored_for_ever(tmp_path: Path) -> None:
+async def test_static_files_are_served_without_a_session_as_immutable(tmp_path: Path) -> None:
     """Their address has the content in it: a changed file has another one."""
     async with served(tmp_path, key("ann")) as browser:
         for name, kind in TYPES.items():
@@ -35,13 +35,13 @@ async def test_files_are_served_without_a_session_and_stored_for_ever(tmp_path: 
         "/etc/passwd",
     ],
 )
-async def test_no_other_file_is_served(tmp_path: Path, name: str) -> None:
+async def test_unlisted_or_traversing_static_path_is_not_served(tmp_path: Path, name: str) -> None:
     assert static_answer(name) is None
     async with served(tmp_path, key("ann")) as browser:
         found = await browser.get(f"/console/static/{name}", follow=False)
         assert found.status in (303, 400, 404) and b"import" not in found.body
 
 
-def test_a_name_that_is_not_served_has_no_address() -> None:
+def test_static_url_raises_for_an_unserved_file() -> None:
     with pytest.raises(KeyError):
         static_url("THIRD_PARTY.md")

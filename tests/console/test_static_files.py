@@ -24,7 +24,7 @@ def test_each_library_comes_with_its_licence() -> None:
         assert "Permission to use, copy, modify, and/or distribute" in (STATIC / file).read_text()
 
 
-def test_no_file_of_others_names_a_place_to_load_from() -> None:
+def test_bundled_libraries_reference_no_external_url() -> None:
     """No address of another host, and no source map that a browser's tools would ask for."""
     for file in (file for file in listed() if file.endswith(".js")):
         text = (STATIC / file).read_text()

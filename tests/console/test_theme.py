@@ -20,7 +20,7 @@ def theme_of(page: Seen) -> str | None:
     return root.attributes.get("data-theme")
 
 
-async def test_a_reader_chooses_the_colours(tmp_path: Path) -> None:
+async def test_theme_choice_is_kept_in_a_cookie(tmp_path: Path) -> None:
     """For every page, the sign-in and refusals too, until they leave it to the system; another word is refused."""
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")

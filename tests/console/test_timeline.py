@@ -51,7 +51,7 @@ def bars(timeline: Timeline) -> list[list[tuple[str, float]]]:
     return [[(bar.kind, bar.duration_s) for bar in row.bars] for row in timeline.picture.rows]
 
 
-def test_calls_of_model_and_tools_stand_in_their_order() -> None:
+def test_timeline_orders_model_and_tool_calls_by_round() -> None:
     """A model is called, then what it asked for; calls of one round follow each other."""
     steps = (
         step(0, round=0, state="finished", started_s=102.0, finished_s=103.0),
@@ -89,7 +89,7 @@ def test_calls_of_model_and_tools_stand_in_their_order() -> None:
         ({"state": "expired"}, 5000.0, 890.0),
     ],
 )
-def test_the_wait_for_a_person(facts: Json, now_s: float, waited_s: float) -> None:
+def test_timeline_shows_the_wait_for_approval(facts: Json, now_s: float, waited_s: float) -> None:
     asked = approval(created_s=110.0, expires_s=1000.0, **facts)
     view = viewed(step(1, approval_id="ap_1", state="requested"), approvals=(asked,))
     (entry,) = shown(view, now_s=now_s).entries
@@ -97,7 +97,7 @@ def test_the_wait_for_a_person(facts: Json, now_s: float, waited_s: float) -> No
     assert bars(shown(view, now_s=now_s)) == [[("approval", waited_s)]]
 
 
-def test_nothing_goes_on_after_a_run_has_ended() -> None:
+def test_timeline_stops_waits_and_calls_when_the_run_ends() -> None:
     """A wait ends with the run that was cancelled, and so does a call."""
     asked = approval(created_s=110.0, state="cancelled")
     steps = (step(1, approval_id="ap_1", state="cancelled"), step(2, state="started", started_s=105.0))
@@ -108,12 +108,12 @@ def test_nothing_goes_on_after_a_run_has_ended() -> None:
     ]
 
 
-def test_of_an_unknown_outcome_no_end_is_known() -> None:
+def test_timeline_step_of_unknown_outcome_has_no_duration() -> None:
     view = viewed(step(1, state="unknown", started_s=105.0), state="unknown")
     assert bars(shown(view, now_s=9000.0)) == [[("bad", 0.0)]]
 
 
-def test_the_arguments_that_ran_decide_whether_they_are_short() -> None:
+def test_timeline_abbreviates_long_arguments_by_the_ones_that_ran() -> None:
     """The edited arguments, where a person edited them."""
     long = '{"command":"%s"}' % ("x" * ARGUMENTS_CHARS)
     asked, edited = (
@@ -124,7 +124,7 @@ def test_the_arguments_that_ran_decide_whether_they_are_short() -> None:
     assert [entry.brief for entry in found] == [False, True]
 
 
-def test_arguments_share_a_page() -> None:
+def test_timeline_arguments_share_a_size_budget() -> None:
     """Texts behind many others are shown by their beginning."""
     long = '{"command":"%s"}' % ("x" * (ARGUMENTS_CHARS - 100))
     view = viewed(*(step(number, arguments=long, round=number) for number in range(STEPS)))
@@ -142,7 +142,7 @@ def test_a_long_result_is_cut() -> None:
     assert len(lines.body) < 10_000 and len(line.body) < CHARS + 100
 
 
-def test_results_share_a_page() -> None:
+def test_timeline_results_share_a_character_budget() -> None:
     """Many long ones are shown by less of each."""
     steps = [step(number, round=number, state="finished", result="z" * CHARS) for number in range(STEPS)]
     found = [entry.result for entry in shown(viewed(*steps)).entries]
@@ -151,7 +151,7 @@ def test_results_share_a_page() -> None:
     assert all(one is not None and len(one.body) < LEAST_CHARS + 100 for one in found[full:])
 
 
-def test_results_of_many_lines_share_a_page() -> None:
+def test_timeline_results_share_a_line_budget() -> None:
     text = "\n".join("z" * LINES)
     steps = [step(number, round=number, state="finished", result=text) for number in range(STEPS)]
     found = [entry.result for entry in shown(viewed(*steps)).entries]
@@ -169,7 +169,9 @@ def test_results_of_many_lines_share_a_page() -> None:
         (99_999, range(150, 250), 50, None),
     ],
 )
-def test_a_long_run_comes_in_parts(first: int | None, numbers: range, earlier: int | None, later: int | None) -> None:
+def test_timeline_of_a_long_run_is_paged(
+    first: int | None, numbers: range, earlier: int | None, later: int | None
+) -> None:
     """The last part first; each has the calls of the model that belong to it."""
     steps = [step(number, round=number) for number in range(250)]
     view = viewed(*steps, models=[model(number, 100.0 + number) for number in range(251)])
@@ -180,14 +182,14 @@ def test_a_long_run_comes_in_parts(first: int | None, numbers: range, earlier: i
     assert (found.earlier, found.later, found.steps) == (earlier, later, 250)
 
 
-def test_what_is_seen_changes_with_the_run() -> None:
+def test_run_hash_ignores_lease_renewal() -> None:
     """But not by a lease that is renewed, which says nothing to a reader."""
     view = viewed(step(1))
     assert hash_run(view) == hash_run({**view, "lease_until": 500.0, "updated_at": 333.0})
     assert hash_run(view) != hash_run(viewed(step(1, state="started")))
 
 
-def test_a_run_lasts_from_the_first_call_of_its_model() -> None:
+def test_run_duration_starts_at_its_first_model_call() -> None:
     """To its end, or up to now: it is stored with its first effect, which comes later."""
     view = viewed(models=[model(0, 95.0), model(1, 99.0)], created_s=100.0, updated_s=110.0)
     assert get_begin_s(view) == 95.0

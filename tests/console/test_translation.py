@@ -66,7 +66,7 @@ def test_every_text_is_translated() -> None:
     assert shown - CHINESE.keys() == set()
 
 
-def test_each_translation_is_of_a_text_and_takes_the_same_values() -> None:
+def test_translations_keep_the_placeholders_of_their_text() -> None:
     """A value that a translation left out would not be shown."""
     wrong = [
         text for text, chinese in CHINESE.items() if sorted(_PLACES.findall(text)) != sorted(_PLACES.findall(chinese))
@@ -75,7 +75,7 @@ def test_each_translation_is_of_a_text_and_takes_the_same_values() -> None:
     assert all(isinstance(chinese, str) and chinese.strip() for chinese in CHINESE.values())
 
 
-def test_no_text_stands_twice() -> None:
+def test_translation_file_has_no_duplicate_keys() -> None:
     """YAML would take the last one."""
     document = yaml.compose(FILE.read_text())
     names = [key.value for key, _ in document.value]
@@ -151,7 +151,7 @@ def rules_in(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize("assessor", RULES_OF)
-def test_every_rule_of_our_assessors_has_a_sentence(assessor: str) -> None:
+def test_every_assessor_rule_has_a_chinese_sentence(assessor: str) -> None:
     """One that its source names, and no sentence for a rule that is gone."""
     files = [file for place in RULES_OF[assessor] for file in (place.rglob("*.py") if place.is_dir() else [place])]
     rules = {f"{assessor}.{rule}" for file in files for rule in rules_in(file.read_text())}
@@ -159,7 +159,7 @@ def test_every_rule_of_our_assessors_has_a_sentence(assessor: str) -> None:
     assert {name for name in CHINESE if name.startswith(f"{assessor}.")} == rules
 
 
-def test_a_rule_has_a_sentence_in_chinese_only() -> None:
+def test_rule_sentence_exists_in_chinese_only() -> None:
     """A plugin of the operator's may give a rule any name, also that of another text of the console."""
     asked = (
         CommandAssessor("standard").assess({"command": "rm x"}),

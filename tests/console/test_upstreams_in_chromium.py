@@ -21,7 +21,7 @@ GONE = "http://127.0.0.1:9/v1"
     ("view", "scheme", "language"),
     [(DESKTOP, "light", "en"), (DESKTOP, "dark", "zh"), (PHONE, "dark", "en"), (PHONE, "light", "zh")],
 )
-async def test_an_endpoint_goes_before_the_eyes_of_the_reader(
+async def test_upstreams_page_shows_a_failing_endpoint_live(
     chromium: Browser, tmp_path: Path, view: View, scheme: Scheme, language: Language
 ) -> None:
     """Its breaker opens, and the page says so by itself; it is accessible, and fits the window."""

@@ -49,7 +49,7 @@ def used() -> list[StoredUsage]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, View(640, 800), PHONE, View(320, 640)], ids=["1280", "640", "390", "320"])
-async def test_usage_is_seen_by_model_and_by_key(
+async def test_usage_charts_show_models_and_keys_accessibly(
     gateway: GatewayProcess, visit: Visit, view: View, scheme: Scheme
 ) -> None:
     """Each part has a pattern and a label besides its colour, and the chart a table with its amounts."""

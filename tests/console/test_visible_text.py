@@ -49,7 +49,7 @@ def counted(lines: Iterable[str]) -> list[str]:
 
 
 @given(TEXTS)
-def test_a_text_stands_there_line_by_line_as_it_is_shown_elsewhere(text: str) -> None:
+def test_exact_text_renders_every_line_without_foreign_elements(text: str) -> None:
     """The lines are those of the text; each shows what `shown` writes, and no element of the text's own."""
     html = exact_text(text)
     assert lines_of(html) == counted(text.split("\n"))
@@ -57,7 +57,7 @@ def test_a_text_stands_there_line_by_line_as_it_is_shown_elsewhere(text: str) ->
 
 
 @given(TEXTS)
-def test_what_was_written_out_is_marked(text: str) -> None:
+def test_escaped_invisible_characters_are_marked(text: str) -> None:
     """An invisible character that was written out is told from the same letters in the text."""
     assert "".join(unescape(part) for part in re.split(r"<[^>]*>", exact_text(text))) == "".join(
         counted(text.split("\n"))
@@ -69,7 +69,7 @@ def test_what_was_written_out_is_marked(text: str) -> None:
     ]
 
 
-def test_nothing_is_padded_away() -> None:
+def test_repeated_lines_are_counted_and_cannot_hide_text() -> None:
     """Equal lines in a row are counted; what comes behind them has the number of its line."""
     html = exact_text("first\n" + "\n" * 50_000 + "rm -rf /\nlast")
     assert lines_of(html) == ["first", "", "\\{49999 more lines like this one}", "rm -rf /", "last"]
@@ -83,7 +83,7 @@ def test_nothing_is_padded_away() -> None:
 
 
 @pytest.mark.parametrize("text", ["\n", "a\n", "a\nb\n", "\n\n\n\n\n\na", "\n\n\n\n\n\n\n\n\na", "\u200b\na\n"])
-def test_a_page_of_many_lines_is_bounded(text: str) -> None:
+def test_html_of_many_short_lines_is_bounded(text: str) -> None:
     """100 kB of line ends were 2.6 MB of HTML. All of them are still there."""
     text *= 100_000 // len(text)
     html = exact_text(text)
@@ -97,7 +97,7 @@ def test_a_long_comparison_says_how_much_is_missing() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=3)))
-def test_a_value_of_one_line_stands_there_as_json(value: object) -> None:
+def test_single_line_value_is_shown_as_json(value: object) -> None:
     if not (isinstance(value, str) and "\n" in value):
         assert lines_of(exact_value(value)) == [shown_json(value)]
 
@@ -107,7 +107,7 @@ def test_string_and_json_value_of_equal_text_are_shown_differently() -> None:
     assert lines_of(exact_value("a\nb")) == ["a", "b"]
 
 
-def test_a_brief_value_says_how_much_is_missing() -> None:
+def test_abbreviated_value_counts_the_omitted_text() -> None:
     brief = lines_of(exact_value("line\nmore\n" * 5_000, limit=2_000))
     assert len(brief) == BRIEF_LINES + 1 and brief[:2] == ["line", "more"]
     assert re.match(r"\\\{49881 more characters in 9978 lines, SHA-256 [0-9a-f]+", brief[-1]), brief[-1]
@@ -117,7 +117,7 @@ def test_a_brief_value_says_how_much_is_missing() -> None:
     assert len(exact_value("\n" * 100_000, limit=2_000)) < 2_000
 
 
-def test_arguments_stand_in_their_order_with_remarks() -> None:
+def test_arguments_are_shown_in_order_with_warnings() -> None:
     path, text = exact_arguments({"text": "a\u202eb", "path": "раypal"}).entries
     assert (path.name, text.name) == ("path", "text")
     assert "several scripts" in path.remarks[0] and lines_of(text.value) == ['"a\\u{202e}b"']
@@ -174,7 +174,7 @@ def kinds(before: str, after: str) -> list[tuple[str, str]]:
     return [(line.kind, unescape(re.sub(r"<[^>]*>", "", line.text))) for line in exact_difference(before, after)]
 
 
-def test_a_change_stands_among_the_lines_around_it() -> None:
+def test_difference_shows_changed_lines_with_context() -> None:
     before = "\n".join(f"line {i}" for i in range(100))
     assert kinds(before, before.replace("line 50", "changed")) == [
         ("skipped", "47"),
@@ -189,7 +189,7 @@ def test_a_change_stands_among_the_lines_around_it() -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.lists(st.sampled_from("abc"), max_size=30))
-def test_a_difference_leads_from_one_text_to_the_other(old: list[str], new: list[str]) -> None:
+def test_difference_reproduces_both_texts(old: list[str], new: list[str]) -> None:
     """Its lines, with those that were skipped, are the lines of both texts."""
     before, after = "\n".join(old), "\n".join(new)
     found = exact_difference(before, after)
@@ -212,19 +212,19 @@ def test_a_difference_leads_from_one_text_to_the_other(old: list[str], new: list
     ],
     ids=("two kinds of lines", "random", "many lines"),
 )
-def test_texts_that_take_long_to_compare_are_shown_one_after_the_other(before: str, after: str) -> None:
+def test_expensive_comparison_falls_back_to_whole_replacement(before: str, after: str) -> None:
     """A comparison of the first two takes minutes; what all of them begin and end with is still set aside."""
     order = [line.kind for line in exact_difference(before, after) if line.kind in ("removed", "added")]
     assert order == sorted(order, reverse=True) and len(set(order)) == 2
 
 
-def test_a_small_change_of_a_large_file_is_shown_as_one() -> None:
+def test_small_change_in_a_large_file_yields_a_small_difference() -> None:
     half = "the same\n" * 25_000
     found = kinds(half + half, f"{half}new\n{half}")
     assert [kind for kind, _ in found].count("added") == 1 and ("added", "new") in found and len(found) <= 9
 
 
-def test_a_card_is_short_as_it_is_drawn() -> None:
+def test_card_abbreviates_by_the_rendered_length() -> None:
     """Characters that are written out take more room: such a call has a page of its own."""
     for value in ("\u200b\u200c" * 500, ["\U000e0041\U000e0042" * 400], "a\u200b\n" * 20 + "\u200b\u200c" * 300):
         brief = exact_arguments({"x": value}, brief=True)

@@ -26,7 +26,7 @@ from gateway.contracts.caller import Caller
         (ApprovalModes("hold", {"assistant": "reject"}), "hold", "turn", "reject"),
     ],
 )
-def test_a_header_chooses_and_never_loosens_reject(
+def test_approvals_header_cannot_loosen_reject(
     modes: ApprovalModes, of_key: ApprovalMode | None, wanted: str | None, expected: str
 ) -> None:
     """Else the key says so, else the chain, else the configuration."""

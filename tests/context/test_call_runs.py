@@ -20,18 +20,18 @@ def wanted(**facts: object) -> WantedCall:
     return WantedCall(**{**given, **facts})  # type: ignore[arg-type]
 
 
-def test_the_client_and_the_order_of_arguments_make_no_difference() -> None:
+def test_call_fingerprint_ignores_client_and_argument_order() -> None:
     """Two requests with the same key and the same arguments are the same call."""
     assert fingerprint_call(wanted()) == fingerprint_call(wanted(arguments={"y": 2, "x": 1}, client={"name": "other"}))
 
 
 @pytest.mark.parametrize("facts", [{"tool": "peek"}, {"user": "ann"}, {"idempotency_key": "k"}, {"arguments": {}}])
-def test_all_else_makes_another_call(facts: dict[str, object]) -> None:
+def test_call_fingerprint_depends_on_tool_user_key_and_arguments(facts: dict[str, object]) -> None:
     """Of another end user, with other arguments, or with a key of its own."""
     assert fingerprint_call(wanted(**facts)) != fingerprint_call(wanted())
 
 
-def test_reports_have_no_control_characters() -> None:
+def test_progress_messages_drop_control_characters() -> None:
     """A server writes them, and a terminal may show them."""
     told: list[CallProgress] = []
     run = CallRun("run_1", "t", "f", "run_1", tell=told.append)

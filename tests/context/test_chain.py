@@ -62,7 +62,7 @@ async def test_a_failed_stage_fails_the_request() -> None:
         await chain.handler(ASKED)
 
 
-async def test_a_stage_may_be_skipped_where_the_operator_says_so() -> None:
+async def test_failed_stage_is_skipped_when_configured() -> None:
     """The request goes on without it, the skip is counted."""
     counters = ContextCounters()
     links = [Link("a", Noting("a")), Link("b", Failing(KeyError("x")), "skip"), Link("c", Noting("c"))]
@@ -75,7 +75,7 @@ async def test_a_stage_may_be_skipped_where_the_operator_says_so() -> None:
     "error",
     [SystemExit(3), KeyboardInterrupt(), BaseException("panicked"), BaseExceptionGroup("all", [KeyboardInterrupt()])],
 )
-async def test_a_skipped_stage_that_would_end_the_process_is_logged_as_that(
+async def test_skipped_stage_that_raised_an_exit_exception_is_logged(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log says who ends the process."""
@@ -90,7 +90,7 @@ async def test_a_skipped_stage_that_would_end_the_process_is_logged_as_that(
     [Failing(GatewayError("invalid_json", "No.")), Failing(KeyError("x"), after=True)],
     ids=["refusal", "late"],
 )
-async def test_a_refusal_and_a_late_failure_are_never_skipped(failing: Failing) -> None:
+async def test_refusals_and_failures_after_the_model_call_are_never_skipped(failing: Failing) -> None:
     """A refusal is an answer; and the model is not called twice."""
     calls = 0
 
@@ -106,7 +106,7 @@ async def test_a_refusal_and_a_late_failure_are_never_skipped(failing: Failing) 
 
 
 @pytest.mark.parametrize("error", [GatewayError("content_blocked", "No."), KeyError("x"), asyncio.CancelledError()])
-async def test_a_stage_that_fails_behind_a_call_gives_its_reply_back(error: BaseException) -> None:
+async def test_stage_failing_after_the_model_call_releases_the_reply(error: BaseException) -> None:
     """Else its connection would stay open, and its tokens would count nowhere."""
     released: list[bool] = []
 
@@ -123,7 +123,7 @@ async def test_a_stage_that_fails_behind_a_call_gives_its_reply_back(error: Base
     assert released == [True]
 
 
-async def test_a_stages_own_time_is_observed() -> None:
+async def test_stage_duration_excludes_the_stages_below() -> None:
     """Without that of what is below it."""
     clock = ManualClock()
 
@@ -139,7 +139,7 @@ async def test_a_stages_own_time_is_observed() -> None:
     assert sums == {"out": pytest.approx(0.02), "in": pytest.approx(0.02)}
 
 
-def test_a_stored_run_passes_no_stage_again_above_its_tools() -> None:
+def test_chain_reports_the_first_stage_a_resumed_run_would_bypass() -> None:
     """Of these, the first is named that may do more than add; those below see each call of the model."""
 
     def above(*links: Link) -> str | None:
@@ -206,7 +206,7 @@ async def test_no_stage_keeps_a_cancelled_run_alive(early: bool) -> None:
         await task
 
 
-async def test_a_stored_run_goes_on_inside_the_guards_above_its_loop() -> None:
+async def test_resumed_run_passes_the_guard_stages_above_its_loop() -> None:
     """Not inside those that only add to requests, nor above one that is below the loop."""
     links = [
         Link("a", Noting("a")),

@@ -26,13 +26,13 @@ def named(case: Json) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_a_programs_own_request_is_known(case: Json) -> None:
+def test_background_request_of_a_chat_program_is_recognised(case: Json) -> None:
     """By what it is for; a person's is none, whatever it is about."""
     assert find_task(case["messages"]) == case["task"]
 
 
 @pytest.mark.parametrize("case", TASKS, ids=named)
-def test_it_is_known_in_other_spellings(case: Json) -> None:
+def test_background_request_is_recognised_in_other_spellings(case: Json) -> None:
     """Text in parts, a system message of the operator's in front, other line ends."""
     parts = [{**m, "content": [{"type": "text", "text": m["content"]}]} for m in case["messages"]]
     assert find_task(parts) == case["task"]
@@ -42,7 +42,7 @@ def test_it_is_known_in_other_spellings(case: Json) -> None:
 
 
 @pytest.mark.parametrize("case", TASKS, ids=named)
-def test_words_of_a_tool_or_a_model_make_no_request_a_task(case: Json) -> None:
+def test_tool_and_model_text_does_not_mark_a_background_request(case: Json) -> None:
     """Only words of the system and of the user's last message count."""
     text = case["messages"][-1]["content"]
     call = {"role": "assistant", "content": text, "tool_calls": [{"id": "c", "type": "function", "function": {}}]}
@@ -51,7 +51,7 @@ def test_words_of_a_tool_or_a_model_make_no_request_a_task(case: Json) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in TASKS if case["task"] == "memory"], ids=named)
-def test_an_agent_of_a_program_is_known_in_each_round(case: Json) -> None:
+def test_background_agent_is_recognised_in_each_round(case: Json) -> None:
     """A result of its own tool is the last message, and the system message still says what the request is for."""
     call = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
     asks = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -60,7 +60,7 @@ def test_an_agent_of_a_program_is_known_in_each_round(case: Json) -> None:
 
 
 @pytest.mark.parametrize("tools", [1, 100, 1000])
-def test_a_long_system_message_is_known_each_time(tools: int) -> None:
+def test_long_system_message_is_recognised_on_every_request(tools: int) -> None:
     """However many tools it lists, and again with the next request."""
     told = f"Available Tools: [{'{get_weather: the weather}' * tools}]\nYour task is to choose and return"
     messages = [{"role": "system", "content": told}, {"role": "user", "content": "Query: Hi"}]
@@ -70,7 +70,7 @@ def test_a_long_system_message_is_known_each_time(tools: int) -> None:
     assert [find_task(person) for _ in range(3)] == [None] * 3
 
 
-def test_a_header_says_it_too() -> None:
+def test_task_header_overrides_the_recognised_task() -> None:
     """Whatever the words are; `none` says that it is a user's own. Other values are refused."""
     title, plain = TASKS[0]["messages"], [{"role": "user", "content": "Hi"}]
     assert asked_task("tags_generation", plain, look=False) == "tags_generation"
@@ -94,7 +94,7 @@ def test_a_header_says_it_too() -> None:
     ],
     ids=lambda text: text[:12].strip(),
 )
-def test_long_texts_are_read_in_part(text: str) -> None:
+def test_task_detection_reads_a_bounded_part_of_long_texts(text: str) -> None:
     """Only so much of them is looked at: a reading of the whole would not come to its end."""
     messages = [{"role": "system", "content": text}, {"role": "user", "content": text}]
     assert [find_task(messages) for _ in range(20)] == [None] * 20

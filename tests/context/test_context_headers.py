@@ -17,7 +17,7 @@ def refused(*lines: bytes) -> GatewayError:
     return caught.value
 
 
-def test_the_steering_headers_are_read_by_their_last_word() -> None:
+def test_context_headers_are_parsed_by_their_suffix() -> None:
     """Each by its value, without white space; other headers are none of ours."""
     lines = (b"X-Context-Chain: other", b"x-context-CONVERSATION:  c 1 ", b"X-Contextual: x", b"Context-Chain: y")
     assert parse_context_headers(head(*lines)) == {"chain": "other", "conversation": "c 1"}
@@ -26,7 +26,7 @@ def test_the_steering_headers_are_read_by_their_last_word() -> None:
 @pytest.mark.parametrize(
     ("name", "meant"), [(b"X-Context-Chian", "'chain'"), (b"X-Context-Tool", "'tools'"), (b"X-Context-", "")]
 )
-def test_a_steering_header_that_there_is_not_is_refused(name: bytes, meant: str) -> None:
+def test_unknown_context_header_is_refused_with_suggestions(name: bytes, meant: str) -> None:
     """A misspelt one would silently do nothing; the text has the nearest, and all that there are."""
     error = refused(name + b": x")
     assert error.param == name.decode().lower() and meant in error.message
@@ -34,20 +34,20 @@ def test_a_steering_header_that_there_is_not_is_refused(name: bytes, meant: str)
 
 
 @pytest.mark.parametrize("name", [b"Conversation", b"Task"])
-def test_what_a_program_has_nothing_to_fill_in_for_is_not_there(name: bytes) -> None:
+def test_empty_conversation_or_task_header_is_ignored(name: bytes) -> None:
     """Open WebUI sends an empty id of a chat that it does not keep."""
     assert parse_context_headers(head(b"X-Context-" + name + b": ", b"X-Context-Chain: main")) == {"chain": "main"}
 
 
 @pytest.mark.parametrize("value", [b"", b"  ", b"x" * (ID_LIMIT_CHARS + 1), b"a\tb", b"\x80\x9f"])
-def test_a_steering_value_that_is_none_is_refused(value: bytes) -> None:
+def test_invalid_context_header_value_is_refused(value: bytes) -> None:
     """Empty, too long, not printable; it is not repeated."""
     error = refused(b"X-Context-User: " + value)
     assert error.param == "x-context-user" and error.message.startswith("X-Context-User must")
     assert len(error.message) < 120
 
 
-def test_a_steering_header_that_comes_twice_is_refused() -> None:
+def test_duplicate_context_header_is_refused() -> None:
     """One name, one value, on every path."""
     for again in (b"x-context-chain: main", b"X-Context-Chain: other"):
         assert refused(b"X-Context-Chain: main", again).param == "x-context-chain"
@@ -61,7 +61,7 @@ def test_a_steering_header_that_comes_twice_is_refused() -> None:
         (b"Mode", ("context",), (b"passthrough",)),
     ],
 )
-def test_a_header_with_a_list_of_values_takes_no_other(
+def test_enumerated_context_header_accepts_only_its_exact_values(
     name: bytes, words: tuple[str, ...], wrong: tuple[bytes, ...]
 ) -> None:
     """Exactly; the header, what came and what may come stand in the text."""
@@ -74,7 +74,7 @@ def test_a_header_with_a_list_of_values_takes_no_other(
 
 
 @pytest.mark.parametrize("text", ["read", "read , write", "time.now", "time.*", "*", "away.whatever", "r?ad"])
-def test_names_and_globs_that_fit_a_tool(text: str) -> None:
+def test_tool_names_and_globs_are_accepted(text: str) -> None:
     """Also those of a service that does not run: nobody knows its tools now."""
     assert parse_tool_names(text, KNOWN) == tuple(part.strip() for part in text.split(","))
 
@@ -90,7 +90,7 @@ def test_a_name_that_fits_no_tool_is_refused(text: str) -> None:
         parse_tool_names("raed", KNOWN)
 
 
-def test_of_many_names_not_all_are_shown() -> None:
+def test_unknown_tool_error_lists_a_bounded_number_of_names() -> None:
     """The nearest one is, wherever it stands."""
     with pytest.raises(GatewayError, match=r"did you mean 'tool_999'.* and 950 more") as caught:
         parse_tool_names("tool-999", [f"tool_{n:03}" for n in range(1000)])

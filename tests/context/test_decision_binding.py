@@ -45,13 +45,13 @@ async def shown(store: SqliteStore, *answers: Json, word: str = "", conversation
     return await is_of_what_was_shown(ONE, reply, exchange, store=store)
 
 
-async def test_the_word_of_the_call_is_enough(store: SqliteStore) -> None:
+async def test_check_word_of_the_call_binds_the_decision(store: SqliteStore) -> None:
     """Whatever the request holds besides."""
     assert await shown(store, word=get_check_word(ONE))
     assert await shown(store, assistant("Hello"), word=get_check_word(ONE))
 
 
-async def test_another_word_is_not(store: SqliteStore) -> None:
+async def test_wrong_check_word_does_not_bind_the_decision(store: SqliteStore) -> None:
     """Nor does the history help then, nor a right word beside a wrong one."""
     assert not await shown(store, assistant(line(ONE)), word=get_check_word(TWO))
     reply = ChatDecision(True, (ONE.id,), words=((ONE.id, get_check_word(ONE)), (ONE.id, get_check_word(TWO))))
@@ -64,7 +64,7 @@ async def test_another_word_is_not(store: SqliteStore) -> None:
     [line(ONE), f"`{ONE.id}` {get_check_word(ONE)}", [{"type": "text", "text": line(ONE)}], line(ONE).lower()],
     ids=["line", "code", "parts", "lower case"],
 )
-async def test_the_id_alone_counts_for_the_only_call_that_was_shown(store: SqliteStore, content: object) -> None:
+async def test_approval_id_alone_binds_to_the_only_call_shown(store: SqliteStore, content: object) -> None:
     """By the last answer, with its word, which only the gateway can write."""
     assert await shown(store, assistant("Hello"), assistant(content))
 
@@ -84,12 +84,12 @@ async def test_the_id_alone_counts_for_the_only_call_that_was_shown(store: Sqlit
         [[None, {"text": 3}]],
     ],
 )
-async def test_else_the_id_alone_is_not_enough(store: SqliteStore, answers: list[object]) -> None:
+async def test_approval_id_alone_is_insufficient_when_ambiguous(store: SqliteStore, answers: list[object]) -> None:
     """Two calls, a call that another answer stands behind, one that only a model wrote of."""
     assert not await shown(store, *map(assistant, answers))
 
 
-async def test_without_any_answer_it_is_the_only_one_that_waits(store: SqliteStore) -> None:
+async def test_decision_without_history_binds_to_the_only_pending_call(store: SqliteStore) -> None:
     """Of this caller, in this conversation."""
     await store.write(parked(approval_id=ONE.id, conversation="c1"))
     await store.write(parked("run_2", approval_id=THEIRS.id, caller="eve"))

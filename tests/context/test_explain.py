@@ -50,7 +50,7 @@ async def test_explain_lists_the_tools_available_to_the_request(tmp_path: Path) 
         assert (await explained(world, response_format={"type": "json_object"})).json["tools"] == []
 
 
-async def test_native_tools_are_in_the_body(tmp_path: Path) -> None:
+async def test_explain_lists_native_tools_as_in_the_model_request(tmp_path: Path) -> None:
     """As the agent loop adds them for the first model call."""
     async with talking(says("Hi."), tools=desk(tmp_path), chains=NATIVE) as world:
         answer = await explained(world, headers={"X-Context-Chain": "native"})
@@ -60,7 +60,7 @@ async def test_native_tools_are_in_the_body(tmp_path: Path) -> None:
     assert [tool["function"]["name"] for tool in sent["tools"]] == [tool["name"] for tool in answer.json["tools"]]
 
 
-async def test_a_chain_without_stages_changes_nothing(tmp_path: Path) -> None:
+async def test_explain_of_a_chain_without_stages_shows_the_request_unchanged(tmp_path: Path) -> None:
     """No intent is looked for, and no tool is offered."""
     async with talking(tools=desk(tmp_path), chains=NATIVE) as world:
         answer = await explained(world, headers={"X-Context-Chain": "bare"})
@@ -68,7 +68,7 @@ async def test_a_chain_without_stages_changes_nothing(tmp_path: Path) -> None:
     assert (answer.json["stages"], answer.json["intent"], answer.json["tools"]) == ([], None, [])
 
 
-async def test_nothing_is_remembered_or_forgotten() -> None:
+async def test_explain_neither_stores_nor_deletes_memories() -> None:
     """The prompt says what a real request would do; the memories stay as they are."""
     async with talking(says("Noted."), says("Hi.")) as world:
         asked = await explained(world, "Remember that I like tea.")
@@ -82,7 +82,7 @@ async def test_nothing_is_remembered_or_forgotten() -> None:
         assert "I like tea" in (await explained(world)).json["messages"][0]["content"]
 
 
-async def test_a_workflow_is_explained_as_one(tmp_path: Path) -> None:
+async def test_explain_shows_a_workflow_with_its_parameters_and_steps(tmp_path: Path) -> None:
     """Which, with what, step by step; what it lacks is told as in a chat; an unknown name is ordinary text."""
     async with working(tmp_path) as world:
         answer = await explained(world, "/summary hello there")

@@ -64,7 +64,7 @@ def test_underscores_in_header_names_are_treated_as_hyphens() -> None:
 
 
 @pytest.mark.parametrize("line", [b"X_Api_Key: gw-key", b"My_Key: gw-key", b"api_key: Token gw-key", b"x-copy: gw-key"])
-def test_a_copy_of_the_gateways_key_never_goes_on(line: bytes) -> None:
+def test_copy_of_the_gateway_key_in_any_header_is_not_forwarded(line: bytes) -> None:
     """Whatever the header is called."""
     asked = head(b"Authorization: Bearer gw-key", line)
     key = Key(hashlib.sha256(b"gw-key").digest(), Caller("ada", "team", frozenset(("context",))))
@@ -74,13 +74,13 @@ def test_a_copy_of_the_gateways_key_never_goes_on(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
-def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
+def test_gateway_key_is_not_forwarded(name: bytes) -> None:
     """In whichever header it came."""
     asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
     assert select_forwarded_headers(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
 
 
-def test_a_key_goes_where_the_client_put_its_own() -> None:
+def test_credential_header_matches_the_header_the_client_used() -> None:
     """In Authorization where it put none."""
     assert credential_header(head(b"X-API-Key: k")) == b"x-api-key" and credential_header(head()) == b"authorization"
 

@@ -23,7 +23,7 @@ from tests.scripted_replies import reply_of
 from .contexts import BODY, NOBODY, World, head, request_key
 
 
-async def test_headers_steer_the_exchange() -> None:
+async def test_context_headers_set_chain_prompt_conversation_tools_and_events() -> None:
     """Chain, prompt, conversation, tools, events; what is not said has the configuration's value."""
     world = World()
     plain = await world.exchange()
@@ -49,7 +49,7 @@ async def test_headers_steer_the_exchange() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("line", "expected"), [((), "turn"), ((b"X-Context-Approvals: hold",), "hold")])
-async def test_a_header_chooses_how_a_person_is_waited_for(
+async def test_approvals_header_chooses_the_approval_mode(
     line: tuple[bytes, ...], expected: str, *, stream: bool
 ) -> None:
     """For streams as for other answers; `gateway.context.approval_mode` has the rest."""
@@ -105,7 +105,7 @@ async def _passes(exchange: Exchange, call_next: Handler) -> Reply:
 
 
 @pytest.mark.parametrize("line", [(), (b"X-Context-Task: title",)])
-async def test_a_background_request_needs_a_chain_that_keeps_a_record(line: tuple[bytes, ...]) -> None:
+async def test_background_request_requires_a_chain_with_an_agent_loop(line: tuple[bytes, ...]) -> None:
     """One with an agent loop; a task goes past it. Words that only look like a task do not."""
     world = World()
     loop = Link("agent_loop", _passes, runs_tools=True)
@@ -160,7 +160,7 @@ async def test_an_idle_lane_closes_as_it_retires() -> None:
     assert world.closed == 1
 
 
-async def test_a_request_that_fails_is_over_too() -> None:
+async def test_failed_request_releases_the_lane() -> None:
     """Whatever it raised."""
     world = World()
 
@@ -232,7 +232,7 @@ async def test_failure_within_a_stream_is_sent_as_error_without_done(failure: Ex
     assert world.released == 1
 
 
-async def test_silence_in_a_stream_is_filled() -> None:
+async def test_idle_stream_sends_empty_keepalive_chunks() -> None:
     """With chunks of nothing, and with none behind the end."""
     world = World()
     world.lane.bounds = dataclasses.replace(world.lane.bounds, keepalive_s=0.02, status_wait_s=0.0)
@@ -251,7 +251,7 @@ async def test_silence_in_a_stream_is_filled() -> None:
     assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= seconds / world.lane.bounds.keepalive_s + 1
 
 
-async def test_two_requests_of_one_asking_are_one_run() -> None:
+async def test_requests_with_the_same_key_share_one_run() -> None:
     """The second may have waited while the first began it."""
     world = World()
     asked = RequestKey("f" * 64, ("local", "local", "k"), repeats=False)
@@ -260,7 +260,7 @@ async def test_two_requests_of_one_asking_are_one_run() -> None:
     await world.lane.runs.close()
 
 
-async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
+async def test_workflow_run_starts_at_the_agent_loop_of_the_chain() -> None:
     """Nothing above its agent loop has a say; a chain without one executes nothing, and says so."""
     world, asked = World(), RequestKey("f" * 64, None, repeats=False)
     use: Json = {"definition": {}, "parameters": {}}

@@ -5,7 +5,7 @@ from contextlib import suppress
 from gateway.context.lane_refcount import LaneUse
 
 
-async def test_a_use_is_over_behind_its_block() -> None:
+async def test_lane_use_ends_with_its_block() -> None:
     over: list[str] = []
 
     async def note() -> None:
@@ -19,7 +19,7 @@ async def test_a_use_is_over_behind_its_block() -> None:
     assert over == ["over"]
 
 
-async def test_ending_it_twice_counts_once() -> None:
+async def test_lane_use_ended_twice_is_counted_once() -> None:
     over: list[str] = []
 
     async def note() -> None:

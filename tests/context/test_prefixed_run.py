@@ -36,7 +36,7 @@ async def test_handler_is_called_with_the_earlier_result_once_available() -> Non
     assert asked == [replace(RUN, delivery=replace(RUN.delivery, brings="It is done."))] and len(released) == 1
 
 
-async def test_a_handler_without_a_loop_is_called_behind_the_text() -> None:
+async def test_handler_without_a_loop_is_called_after_the_earlier_result() -> None:
     """Nobody else would tell it."""
 
     async def handler(exchange: Exchange) -> Reply:

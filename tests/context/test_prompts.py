@@ -23,7 +23,7 @@ def prompts(shelf: PromptsInMemory, **configured: str) -> BasePrompts:
     return BasePrompts(configured, shelf, clock=Wall())
 
 
-async def test_a_text_comes_from_the_configuration_or_the_store() -> None:
+async def test_configured_prompt_takes_precedence_over_the_stored_prompt() -> None:
     """An id of neither is None; the configuration wins."""
     shelf = PromptsInMemory()
     await shelf.put_prompt("default", "stored", tenant="acme", now_s=1.0)
@@ -40,7 +40,7 @@ async def test_a_text_comes_from_the_configuration_or_the_store() -> None:
     ]
 
 
-async def test_a_prompt_is_found_with_its_facts() -> None:
+async def test_find_returns_prompt_version_and_update_time() -> None:
     """Version and time of the stored, none of the configured."""
     both = prompts(PromptsInMemory(), default="D")
     await both.put("mine", "one", tenant="acme")
@@ -81,7 +81,7 @@ async def test_cancelled_prompt_read_does_not_cancel_other_readers() -> None:
     assert first.cancelled()
 
 
-async def test_a_change_is_seen_at_once() -> None:
+async def test_prompt_change_is_visible_at_once() -> None:
     """The text, and the version that stands for it."""
     base = prompts(PromptsInMemory())
     assert await base.text("mine", tenant="acme") is None
@@ -96,7 +96,7 @@ async def test_a_change_is_seen_at_once() -> None:
     assert len(set(versions)) == 3
 
 
-async def test_a_read_under_way_keeps_nothing_outdated() -> None:
+async def test_concurrent_read_does_not_cache_an_outdated_prompt() -> None:
     """What was read before a change is not what is answered after it."""
     shelf = PromptsInMemory()
     base = prompts(shelf)
@@ -112,7 +112,7 @@ async def test_a_read_under_way_keeps_nothing_outdated() -> None:
     assert await base.text("mine", tenant="acme") == "new"
 
 
-async def test_a_change_of_another_process_is_seen_after_a_refresh() -> None:
+async def test_prompt_change_by_another_process_is_visible_after_refresh() -> None:
     """The generation of the store tells; without a change nothing is read again."""
     shelf = PromptsInMemory()
     base = prompts(shelf)
@@ -158,7 +158,7 @@ async def test_configured_prompts_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("prompt_id", ["", ".x", "-x", "a/b", "a b", "a\n", "ä", "x" * 65, "../x", "a\0"])
-async def test_ids_follow_the_rule_of_names(prompt_id: str) -> None:
+async def test_prompt_id_must_be_a_valid_name(prompt_id: str) -> None:
     """As in the configuration; what cannot be a prompt is not even looked for."""
     with pytest.raises(ValueError, match="letters, digits"):
         parse_name(prompt_id)
@@ -171,7 +171,7 @@ async def test_ids_follow_the_rule_of_names(prompt_id: str) -> None:
     assert (shelf.asked, shelf.changes) == ([], 0)
 
 
-async def test_a_text_has_a_limit() -> None:
+async def test_prompt_text_over_the_byte_limit_is_rejected() -> None:
     """In bytes of UTF-8, and what fits is kept."""
     base = prompts(PromptsInMemory())
     await base.put("mine", "x" * TEXT_LIMIT_BYTES, tenant="acme")
@@ -180,7 +180,7 @@ async def test_a_text_has_a_limit() -> None:
     assert len(await base.text("mine", tenant="acme") or "") == TEXT_LIMIT_BYTES
 
 
-async def test_the_cache_has_a_limit() -> None:
+async def test_prompt_cache_is_bounded() -> None:
     """A text larger than all of it is read each time; thousands of ids that do not exist cost little."""
     shelf = PromptsInMemory()
     base = prompts(shelf)

@@ -36,7 +36,7 @@ async def decided(worker: Worker, request_id: str) -> LiveRun:
     return await worker.resumption.reply([ChatDecision(True, (pending.id,), in_field=True)], repeated)
 
 
-async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> None:
+async def test_following_requests_ask_the_same_new_approval_question(opened: Opened) -> None:
     """A repetition of one of the requests is asked again."""
     worker = await opened(answer(risky(1)), answer(risky(2)))
     await worker.first()
@@ -45,7 +45,7 @@ async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> 
     assert (one.answer.asks, two.answer.asks) == ("run_1", "run_1")
 
 
-async def test_a_slow_client_slows_the_run_that_it_follows(opened: Opened) -> None:
+async def test_slow_client_applies_backpressure_to_the_followed_run(opened: Opened) -> None:
     """Nothing piles up; once it reads, it gets all."""
     long = [*(letter * BEHIND_CHARS for letter in "uvwxy"), "z"]  # more than both answers let their readers be behind
     reads = asyncio.Event()

@@ -32,7 +32,7 @@ async def repeated(worker: Worker, **facts: object) -> list[Json]:
 # Ended runs.
 
 
-async def test_a_repeated_answer_has_its_calls_where_they_were(opened: Opened) -> None:
+async def test_replayed_response_keeps_tool_calls_in_their_positions(opened: Opened) -> None:
     """With the tools that there are now; a client without them gets the text alone."""
     rounds = [
         answer("First. ", call(x=1)),
@@ -67,7 +67,7 @@ async def test_decision_on_a_finished_run_returns_the_events_after_approval(open
     ]
 
 
-async def test_a_decision_that_comes_again_gets_all_that_came_of_it(opened: Opened) -> None:
+async def test_repeated_decision_gets_every_later_call_and_text(opened: Opened) -> None:
     """Its own call and those behind it, whatever was asked since."""
     worker = await opened(answer("First. ", call(x=1)), answer(risky(2)), answer(call(x=3)), answer(risky(4)))
     await worker.first(shows_calls=True)
@@ -100,7 +100,7 @@ async def test_repeated_request_replays_a_text_question_as_an_event(opened: Open
     assert events_of(told) == ["tools.listed", "approval.required"] and texts(told) == ""
 
 
-async def test_a_decision_on_a_part_gets_the_other_questions(opened: Opened) -> None:
+async def test_partial_decision_returns_the_remaining_approval_questions(opened: Opened) -> None:
     """And no call of the answer that its client has."""
     worker = await opened(group(call(x=0), risky(1), risky(2)), answer("Done."))
     await worker.first(shows_calls=True)
@@ -111,7 +111,7 @@ async def test_a_decision_on_a_part_gets_the_other_questions(opened: Opened) -> 
     assert [one["id"] for one in context_of(told)["approvals"]] == [second.id]
 
 
-async def test_a_message_that_decides_nothing_gets_the_questions_again(opened: Opened) -> None:
+async def test_message_without_a_decision_gets_the_approval_questions_again(opened: Opened) -> None:
     """Of the first run that it names, as an event: a request decides on calls of one run."""
     worker = await opened(answer(risky(1)), answer(risky(2)))
     await worker.first(shows_calls=True)
@@ -148,7 +148,7 @@ async def test_repeated_request_reports_an_unknown_outcome_as_text(opened: Opene
 # Who goes on.
 
 
-async def test_a_request_goes_on_as_its_own_client_reads(opened: Opened) -> None:
+async def test_resumed_response_follows_the_capabilities_of_its_own_client(opened: Opened) -> None:
     """Whatever the client that began the run could read."""
     for begins, goes_on in ((True, False), (False, True)):
         worker = await opened(answer(risky()), answer("Done."))
@@ -158,9 +158,7 @@ async def test_a_request_goes_on_as_its_own_client_reads(opened: Opened) -> None
 
 
 @pytest.mark.parametrize("in_fields", [True, False])
-async def test_the_answer_begins_with_the_result_of_a_question_that_fields_show(
-    opened: Opened, in_fields: bool
-) -> None:
+async def test_response_starts_with_the_result_of_an_approval_shown_in_fields(opened: Opened, in_fields: bool) -> None:
     """As it does with one whose text is shown last."""
     worker = await opened(answer(risky()), answer("It is noon."))
     await worker.first(shows_calls=True)
@@ -172,7 +170,7 @@ async def test_the_answer_begins_with_the_result_of_a_question_that_fields_show(
         assert "It is noon." in await brought()
 
 
-async def test_nothing_of_a_waiting_question_is_brought(opened: Opened) -> None:
+async def test_pending_approval_yields_no_earlier_result(opened: Opened) -> None:
     """It still waits."""
     worker = await opened(answer(risky()))
     await worker.first(shows_calls=True)

@@ -80,7 +80,7 @@ async def test_offer_selects_tools_of_a_service_or_the_gateway(
     ) == (only, services, False, True)
 
 
-async def test_offers_add_up() -> None:
+async def test_tool_offers_of_a_request_are_combined_in_order() -> None:
     """In the order of the request."""
     found = await wished(offer("time", names=("look",)), offer("gateway", "tools[1]", names=("now",)))
     assert (found.steering.only_tools, found.steering.services) == (("time.look", "now"), ("time",))
@@ -106,7 +106,9 @@ async def test_empty_offer_disables_all_tools(offers: tuple[RequestedTools, ...]
         (("*d",), "mail", ()),
     ],
 )
-async def test_headers_narrow_further(only: tuple[str, ...], label: str, left: tuple[str, ...]) -> None:
+async def test_only_tools_header_intersects_with_tool_offers(
+    only: tuple[str, ...], label: str, left: tuple[str, ...]
+) -> None:
     """What both name may be called; what cannot be known to be named by both may not."""
     found = await wished(offer(label), only=only)
     assert (found.steering.only_tools, found.steering.no_tools) == (left, not left)
@@ -127,7 +129,9 @@ async def test_headers_narrow_further(only: tuple[str, ...], label: str, left: t
         ({"label": "gateway", "asks": ("now",)}, ("now",)),
     ],
 )
-async def test_an_offer_may_want_a_person(facts: dict[str, object], asked: tuple[str, ...]) -> None:
+async def test_tool_offer_may_require_approval_for_all_or_some_tools(
+    facts: dict[str, object], asked: tuple[str, ...]
+) -> None:
     """For all of its tools, or for some."""
     assert (await wished(offer(**facts))).steering.ask_first == asked  # type: ignore[arg-type]
 
@@ -135,7 +139,7 @@ async def test_an_offer_may_want_a_person(facts: dict[str, object], asked: tuple
 # What is refused.
 
 
-async def test_a_name_that_means_nothing_is_refused() -> None:
+async def test_unknown_name_in_a_tool_offer_is_refused_with_suggestions() -> None:
     """With its place, the nearest name, and the names that there are."""
     param, text = await refused(offer("tmie", "tools[3]"))
     assert param == "tools[3].server_label" and "'time'?" in text and "gateway, git, mail, time" in text
@@ -147,14 +151,14 @@ async def test_a_name_that_means_nothing_is_refused() -> None:
     assert param == "tools[0].allowed_tools" and text.endswith("There are: push.")
 
 
-async def test_a_service_is_named_once() -> None:
+async def test_service_offered_twice_is_refused() -> None:
     """Else nobody knew which of the two narrows."""
     param, text = await refused(offer("time"), offer("time", "tools[1]", names=("look",)))
     assert param == "tools[1].server_label" and "once more" in text
 
 
 @pytest.mark.parametrize("url", [URLS["time"], URLS["time"] + "/", "https://gw.example:8443/mcp"])
-async def test_an_address_is_the_operators_or_the_gateways_own(url: str) -> None:
+async def test_server_url_of_the_service_or_the_gateway_is_accepted(url: str) -> None:
     """It changes nothing."""
     assert await wished(offer("time", url=url)) == await wished(offer("time"))
 
@@ -174,7 +178,7 @@ async def test_an_address_is_the_operators_or_the_gateways_own(url: str) -> None
         ("gateway", URLS["time"]),
     ],
 )
-async def test_another_address_is_refused(label: str, url: str) -> None:
+async def test_unknown_server_url_is_refused_without_revealing_the_configured_url(label: str, url: str) -> None:
     """And the operator's is not told."""
     param, text = await refused(offer(label, url=url))
     assert param == "tools[0].server_url" and "token" not in text
@@ -186,7 +190,7 @@ async def test_an_unknown_service_with_an_address_is_not_connected_to() -> None:
     assert param == "tools[0].server_label" and "connects to no address" in text
 
 
-async def test_tools_may_be_called_before_an_answer_in_a_format() -> None:
+async def test_json_response_format_allows_only_offered_tools() -> None:
     """The tools that the request names run, and no others."""
     json = replace(ASKED, body={"messages": [], "response_format": {"type": "json_object"}})
     assert with_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).steering.no_tools
@@ -197,7 +201,7 @@ async def test_tools_may_be_called_before_an_answer_in_a_format() -> None:
 # Other wishes.
 
 
-async def test_other_wishes_are_facts_of_the_exchange() -> None:
+async def test_request_wishes_are_applied_to_the_exchange() -> None:
     """Without offers, calls stay hidden and all tools are there."""
     wishes = Wishes(max_tool_calls=2, tainted=True, background=True, notes=("Be brief.",), no_tools=True)
     found = with_wishes(ASKED, wishes, catalog=await catalog(), addresses=ADDRESSES)

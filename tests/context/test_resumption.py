@@ -63,7 +63,7 @@ class Overtaken(SqliteStore):
 # A chat message that decides.
 
 
-async def test_a_run_goes_on_in_the_request_that_decides(opened: Opened) -> None:
+async def test_run_resumes_in_the_request_that_carries_the_decision(opened: Opened) -> None:
     """From its agent loop on: what stands above it has had its say. The answer is under that request's id."""
     worker = await opened(answer("First. ", risky()), answer("Done."))
     assert "approve ap_" in texts(await worker.first())
@@ -87,14 +87,14 @@ async def test_partial_decision_lists_the_remaining_approvals(opened: Opened) ->
     assert texts(await worker.message(f"{one} {two}")) == "Both." and len(worker.calls) == 2
 
 
-async def test_a_rejection_ends_the_run_in_its_own_request(opened: Opened) -> None:
+async def test_rejecting_request_gets_the_final_response_of_the_run(opened: Opened) -> None:
     """With a normal answer."""
     worker = await opened(answer(risky()))
     await worker.first()
     assert "rejected" in texts(await worker.message(approve=False)) and worker.calls == []
 
 
-async def test_a_decision_that_cannot_be_is_an_error(opened: Opened) -> None:
+async def test_invalid_decision_is_refused_with_its_error_code(opened: Opened) -> None:
     """There is no such approval, it is somebody else's, or it was decided otherwise."""
     worker = await opened(answer(risky()))
     await worker.first()
@@ -125,7 +125,7 @@ async def test_waiting_stream_receives_the_answer_after_the_decision(opened: Ope
     assert text.startswith("This call waits") and text.endswith("\n\nDone.") and len(worker.calls) == 1
 
 
-async def test_a_message_that_is_sent_twice_runs_nothing_twice(opened: Opened) -> None:
+async def test_repeated_decision_message_runs_the_call_once(opened: Opened) -> None:
     """Five at once, and once more afterwards: each gets the answer."""
     worker = await opened(answer(risky()), answer("Done."))
     await worker.first()
@@ -136,7 +136,7 @@ async def test_a_message_that_is_sent_twice_runs_nothing_twice(opened: Opened) -
     assert len(worker.calls) == 1
 
 
-async def test_a_message_without_a_check_word_that_is_sent_twice_gets_the_answer_twice() -> None:
+async def test_racing_decision_messages_without_check_word_both_get_the_response() -> None:
     """The other one decided after this one had found the call, and before it looked which calls wait."""
     store = Overtaken(":memory:")
     worker = Worker([answer(risky()), answer("Done.")], store=store)
@@ -154,7 +154,7 @@ async def test_a_message_without_a_check_word_that_is_sent_twice_gets_the_answer
     await worker.close()
 
 
-async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opened, tmp_path: Path) -> None:
+async def test_concurrent_processes_resume_a_decided_run_once(opened: Opened, tmp_path: Path) -> None:
     """Whoever has it, has it."""
     place = str(tmp_path / "gateway.db")
     one = await opened(answer(risky()), answer("Done."), answer("Done."), place=place)
@@ -208,7 +208,7 @@ async def test_run_whose_chain_was_removed_fails_with_a_reason(opened: Opened) -
         assert worker.calls == []
 
 
-async def test_a_run_that_never_comes_to_an_end_is_ended(opened: Opened) -> None:
+async def test_run_resumed_too_often_is_failed(opened: Opened) -> None:
     """It was taken up so often that it is at fault itself."""
     worker = await opened(answer(risky()))
     await worker.first()
@@ -225,7 +225,7 @@ async def test_a_run_that_never_comes_to_an_end_is_ended(opened: Opened) -> None
 
 
 @pytest.mark.parametrize("fails", ["claim", "steps"])
-async def test_a_decision_that_is_on_record_is_not_answered_as_refused(fails: str) -> None:
+async def test_recorded_decision_is_reported_as_accepted_despite_store_failure(fails: str) -> None:
     """The store fails behind it: the client hears that the run goes on by itself, and it does; 507 would say no."""
     worker = Worker([answer(risky()), answer("Done.")], store=Unwilling(":memory:"))
     await worker.open()

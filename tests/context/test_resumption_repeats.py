@@ -53,7 +53,7 @@ async def test_turn_is_finished_once_no_worker_streams_its_answer(opened: Opened
     assert await other.resumption.is_turn_finished(run) and await worker.resumption.is_turn_finished(run)
 
 
-async def test_a_repeated_question_is_the_same_question(opened: Opened) -> None:
+async def test_repeated_request_repeats_its_approval_question(opened: Opened) -> None:
     """The same text to the letter, and nobody is asked twice."""
     worker = await opened(answer(risky()))
     first = await worker.first()
@@ -71,7 +71,7 @@ async def test_repeated_request_continues_after_the_decision(opened: Opened) -> 
     assert texts(await whole(await worker.repeat())) == "Done." and len(worker.calls) == 1
 
 
-async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
+async def test_repeated_request_supplies_its_credential_to_the_waiting_run(opened: Opened) -> None:
     """A run that waits for it goes on."""
     refused = GatewayError("upstream_refused", "Upstream 'up' answered 401.")
     worker = await opened(answer(risky()), refused, answer("Done."))

@@ -39,7 +39,7 @@ async def test_harmless_call_runs_at_once_and_is_recorded(opened: Opened) -> Non
     assert (step.decision, step.rule, step.state) == ("auto", "harmless", "finished")
 
 
-async def test_a_held_call_waits_and_its_decision_runs_it_once(opened: Opened) -> None:
+async def test_held_call_runs_once_after_its_approval(opened: Opened) -> None:
     bench = calling(await opened())
     run, approval = await bench.held()
     assert (approval.tool, approval.arguments, approval.state) == ("look", '{"x":1}', "pending")
@@ -75,7 +75,7 @@ async def test_equal_call_joins_the_waiting_run_and_gets_its_result(opened: Open
         ({"idempotency_key": "k"}, 1),
     ],
 )
-async def test_another_call_joins_nothing(opened: Opened, facts: dict[str, object], x: int) -> None:
+async def test_different_call_does_not_join_a_held_call(opened: Opened, facts: dict[str, object], x: int) -> None:
     """Other arguments, another end user, key or tenant, or a key of its own."""
     bench = calling(await opened())
     run, _ = await bench.held()
@@ -83,7 +83,7 @@ async def test_another_call_joins_nothing(opened: Opened, facts: dict[str, objec
     assert other.id != run.id
 
 
-async def test_a_call_waits_for_the_decision(opened: Opened) -> None:
+async def test_outcome_reports_progress_and_returns_after_the_decision(opened: Opened) -> None:
     """The client is told that the call waits, and the decision ends the wait."""
     bench, told = calling(await opened()), list[CallProgress]()
     run, approval = await bench.held()
@@ -123,7 +123,7 @@ async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkey
     assert told[-1] == CallProgress(("half" + "x" * 2000)[:MESSAGE_CHARS], 1.0, 2.0)
 
 
-async def test_another_worker_takes_the_answer_and_the_repeat(opened: Opened, tmp_path: Path) -> None:
+async def test_call_held_at_one_worker_is_decided_and_joined_at_another(opened: Opened, tmp_path: Path) -> None:
     """Two processes of one store: asked at one, decided at the other, and either returns the result."""
     place = str(tmp_path / "gateway.db")
     one, other = calling(await opened(place=place)), calling(await opened(place=place))
@@ -136,7 +136,7 @@ async def test_another_worker_takes_the_answer_and_the_repeat(opened: Opened, tm
     assert len(one.worker.calls + other.worker.calls) == 1
 
 
-async def test_equal_calls_at_once_ask_once(opened: Opened) -> None:
+async def test_concurrent_equal_held_calls_share_one_approval(opened: Opened) -> None:
     bench = calling(await opened())
     runs = await asyncio.gather(*(bench.begin() for _ in range(5)))
     outcomes = await asyncio.gather(*(bench.calls.outcome(run, wait_s=0.0) for run in runs))
@@ -148,13 +148,13 @@ async def test_equal_calls_at_once_ask_once(opened: Opened) -> None:
     assert {result.run_id for result in results} == {run_id} and len(bench.worker.calls) == 1
 
 
-async def test_equal_calls_that_run_are_as_many_calls(opened: Opened) -> None:
+async def test_concurrent_equal_harmless_calls_run_separately(opened: Opened) -> None:
     bench = calling(await opened(assessors=HARMLESS))
     results = await asyncio.gather(*(bench.called() for _ in range(5)))
     assert len({result.run_id for result in results}) == len(bench.worker.calls) == 5
 
 
-async def test_a_rejection_is_the_result_with_its_reason(opened: Opened) -> None:
+async def test_rejected_call_returns_its_reason_as_the_result(opened: Opened) -> None:
     bench = calling(await opened())
     run, approval = await bench.held()
     await bench.decide(approval, approve=False, comment="not on Fridays")
@@ -168,7 +168,7 @@ async def test_a_rejection_is_the_result_with_its_reason(opened: Opened) -> None
     assert (await bench.held())[0].id != run.id
 
 
-async def test_an_expiry_is_the_result(opened: Opened) -> None:
+async def test_expired_approval_returns_an_expired_result(opened: Opened) -> None:
     bench = calling(await opened())
     run, _ = await bench.held()
     bench.worker.clock.advance(3601.0)
@@ -177,7 +177,7 @@ async def test_an_expiry_is_the_result(opened: Opened) -> None:
     assert bench.worker.calls == []
 
 
-async def test_a_result_waits_for_its_client_for_a_day(opened: Opened) -> None:
+async def test_undelivered_result_expires_after_a_day(opened: Opened) -> None:
     bench = calling(await opened())
     run, approval = await bench.held()
     await bench.decide(approval)
@@ -196,7 +196,7 @@ async def test_a_withdrawn_call_never_runs(opened: Opened) -> None:
     assert (await bench.held())[0].id != run.id
 
 
-async def test_a_call_that_runs_is_cancelled_in_its_source(opened: Opened) -> None:
+async def test_cancelling_a_running_call_cancels_its_tool(opened: Opened) -> None:
     works = Endless()
     bench = calling(await opened(assessors=HARMLESS, does=works))
     run = await bench.begin()
@@ -218,7 +218,7 @@ async def test_a_call_of_another_tenant_cannot_be_cancelled(opened: Opened) -> N
     assert (await bench.done(run)).result.ok
 
 
-async def test_a_tool_that_fails_is_a_result(opened: Opened) -> None:
+async def test_failing_tool_returns_a_failed_result(opened: Opened) -> None:
     async def fails(_call: ToolCall) -> ToolResult:
         return ToolResult("no such note", ok=False)
 
@@ -241,7 +241,7 @@ async def test_a_long_result_is_shortened_and_stored_whole(opened: Opened) -> No
     assert step.result == "x" * 5000
 
 
-async def test_a_gateway_that_is_full_begins_nothing(opened: Opened) -> None:
+async def test_overloaded_gateway_refuses_the_call_before_storing_a_run(opened: Opened) -> None:
     bench = calling(await opened(assessors=HARMLESS))
 
     def full() -> None:
@@ -253,7 +253,7 @@ async def test_a_gateway_that_is_full_begins_nothing(opened: Opened) -> None:
     assert bench.worker.calls == [] and (await bench.worker.store.runs(tenant="t", limit=1)).runs == []
 
 
-async def test_a_call_is_counted_and_its_audit_says_by_which_way(opened: Opened) -> None:
+async def test_tool_call_is_counted_and_audited_with_its_channel(opened: Opened) -> None:
     bench = calling(await opened())
     run, approval = await bench.held()
     await bench.decide(approval)
@@ -272,7 +272,7 @@ async def test_a_call_is_counted_and_its_audit_says_by_which_way(opened: Opened)
     await until_read(completed, lambda count: count == 1)
 
 
-async def test_what_policy_refuses_is_a_result_on_record(opened: Opened) -> None:
+async def test_call_denied_by_policy_returns_a_recorded_result(opened: Opened) -> None:
     bench = calling(await opened(rules={"look": "deny"}))
     done = await bench.called()
     assert not done.result.ok and "refused by policy" in done.result.content and bench.worker.calls == []
@@ -280,7 +280,7 @@ async def test_what_policy_refuses_is_a_result_on_record(opened: Opened) -> None
     assert stored is not None and stored.kind == "tool"
 
 
-async def test_the_word_of_a_client_on_the_risk_counts_for_nothing(opened: Opened) -> None:
+async def test_client_supplied_risk_level_does_not_lower_the_risk(opened: Opened) -> None:
     """Nobody vouches for the call: `risk_level` is an argument like all others."""
     bench = calling(await opened())
     _, approval = await bench.held(arguments={"x": 1, "risk_level": "low"})
@@ -293,14 +293,14 @@ async def test_held_call_is_rejected_where_approvals_are_disabled(opened: Opened
     assert done.state == "rejected" and not done.result.ok and worker.calls == []
 
 
-async def test_a_tool_that_is_not_there_is_none(opened: Opened) -> None:
+async def test_unknown_tool_is_refused_as_not_found(opened: Opened) -> None:
     bench = calling(await opened())
     with pytest.raises(GatewayError) as refused:
         await bench.begin(tool="lok")
     assert refused.value.code == "tool_not_found"
 
 
-async def test_a_call_with_its_own_key_runs_once(opened: Opened) -> None:
+async def test_calls_with_one_idempotency_key_run_once(opened: Opened) -> None:
     """However often it comes, also at the same time; another call with the key is refused."""
     bench = calling(await opened(assessors=HARMLESS))
     bench.worker.lane.earlier = _earlier(bench.worker.store)
@@ -324,7 +324,7 @@ def _earlier(store: SqliteStore) -> Callable[[RequestKey, Caller], Awaitable[Sto
     return earlier
 
 
-async def test_the_parts_of_a_result_survive(opened: Opened) -> None:
+async def test_image_and_structured_content_of_a_result_are_kept(opened: Opened) -> None:
     """An image and structured content reach the client that waits, and the one that comes back."""
     parts = [{"type": "text", "text": "a chart"}, {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}]
 

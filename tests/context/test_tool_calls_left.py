@@ -36,7 +36,7 @@ async def started(opened: Opened) -> tuple[Calling, CallRun, "asyncio.Task[Done]
     return bench, run, waits
 
 
-async def test_a_run_that_is_cancelled_while_its_tool_runs_has_an_unknown_outcome(opened: Opened) -> None:
+async def test_call_cancelled_while_its_tool_runs_reports_unknown_outcome(opened: Opened) -> None:
     """The client is not told that nothing ran."""
     bench, run, waits = await started(opened)
     await run_resolution.cancel(
@@ -62,7 +62,7 @@ async def test_returning_client_gets_the_unknown_outcome_before_a_new_approval(o
     assert (await bench.held())[0].id != run.id
 
 
-async def test_a_client_that_left_as_its_call_ended_gets_the_result(opened: Opened) -> None:
+async def test_late_cancellation_keeps_the_result_of_the_call(opened: Opened) -> None:
     """The cancellation came too late: nothing is lost."""
     bench = calling(await opened())
     run, approval = await bench.held()
@@ -75,7 +75,9 @@ async def test_a_client_that_left_as_its_call_ended_gets_the_result(opened: Open
 
 
 @pytest.mark.parametrize("are_two", [False, True])
-async def test_a_client_that_leaves_takes_no_other_one_along(opened: Opened, tmp_path: Path, are_two: bool) -> None:
+async def test_call_is_withdrawn_only_when_its_last_client_leaves(
+    opened: Opened, tmp_path: Path, are_two: bool
+) -> None:
     """In the same worker and in another one; the last one that leaves withdraws the call."""
     place = str(tmp_path / "gateway.db")
     one = calling(await opened(place=place))
@@ -89,7 +91,7 @@ async def test_a_client_that_leaves_takes_no_other_one_along(opened: Opened, tmp
     assert await pending(other) == []
 
 
-async def test_a_client_that_came_first_is_not_left_without_its_result(opened: Opened) -> None:
+async def test_first_client_gets_the_result_after_a_second_leaves(opened: Opened) -> None:
     bench = calling(await opened())
     first, approval = await bench.held()
     second, _ = await bench.held()
@@ -109,7 +111,7 @@ async def test_silently_departed_client_does_not_keep_an_approval_pending(opened
     assert await pending(bench) == []
 
 
-async def test_the_clients_of_a_worker_that_died_wait_no_longer(opened: Opened, tmp_path: Path) -> None:
+async def test_waiting_clients_of_a_dead_worker_expire(opened: Opened, tmp_path: Path) -> None:
     place = str(tmp_path / "gateway.db")
     dead = calling(await opened(place=place))
     await dead.held()

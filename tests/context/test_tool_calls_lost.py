@@ -104,7 +104,9 @@ async def came_back(bench: Calling) -> list[Done]:
 
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("at", range(1, WRITES + 1))
-async def test_a_held_call_at_every_write(opened: Opened, tmp_path: Path, at: int, behind: bool) -> None:
+async def test_held_call_survives_a_crash_at_every_store_write(
+    opened: Opened, tmp_path: Path, at: int, behind: bool
+) -> None:
     """The effect is there once, or the client was told that nobody knows, before it asked for another one."""
     place, effects = str(tmp_path / "gateway.db"), list[str]()
 
@@ -161,7 +163,7 @@ async def test_stalled_worker_reports_the_unknown_outcome_of_its_lost_run(
     assert step.late is not None and "4711" in step.late
 
 
-async def test_what_waits_survives_a_restart(opened: Opened, tmp_path: Path) -> None:
+async def test_held_call_survives_a_restart(opened: Opened, tmp_path: Path) -> None:
     """Decided before its client comes back, and by a process that knows neither."""
     place = str(tmp_path / "gateway.db")
     first = calling(await opened(place=place))

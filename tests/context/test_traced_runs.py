@@ -65,7 +65,7 @@ async def test_a_run_has_a_span_below_its_request() -> None:
     assert 0 < span.began_ns <= span.ended_ns
 
 
-async def test_a_parked_run_has_one_span_which_its_last_process_sends() -> None:
+async def test_parked_run_sends_one_span_from_its_last_process() -> None:
     sent, seen = list[Record](), list[Exchange]()
     await run(chain(seen, leaves=True), EXCHANGE, sent)
     assert sent == []
@@ -102,7 +102,7 @@ async def test_a_failed_run_fails_its_span() -> None:
         ({"task": "title"}, "run title"),
     ],
 )
-async def test_runs_have_names_of_their_kind(facts: dict[str, object], name: str) -> None:
+async def test_run_spans_are_named_by_run_kind(facts: dict[str, object], name: str) -> None:
     sent: list[Record] = []
     await run(chain([]), changed(EXCHANGE, **facts), sent)
     assert [one.name for one in sent] == [name]

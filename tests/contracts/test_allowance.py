@@ -7,7 +7,7 @@ from gateway.contracts.allowance import Allowance
 OWN = Allowance(requests_per_minute=10, cost_per_day=1.0)
 
 
-def test_budgets_are_sums_of_days_and_months() -> None:
+def test_has_budget_is_true_only_for_daily_and_monthly_limits() -> None:
     assert not Allowance(requests_per_minute=1, tokens_per_minute=1, concurrent=1).has_budget
     assert Allowance(tokens_per_day=1).has_budget and Allowance(cost_per_month=1.0).has_budget
 
@@ -22,5 +22,5 @@ def test_budgets_are_sums_of_days_and_months() -> None:
         (Allowance(requests_per_minute=10, cost_per_day=0.5, concurrent=3), None),
     ],
 )
-def test_the_first_figure_that_is_larger(given: Allowance | None, figure: str | None) -> None:
+def test_find_excess_returns_the_first_exceeded_limit(given: Allowance | None, figure: str | None) -> None:
     assert OWN.find_excess(given) == figure

@@ -3,13 +3,13 @@
 from gateway.contracts.caller import LOCAL, Caller
 
 
-def test_a_caller_is_a_fact() -> None:
+def test_equal_callers_compare_and_hash_equal() -> None:
     """Two of the same name, tenant and scopes are the same; it can be a key of a mapping."""
     one, same = (Caller("ci", "team", frozenset(("context",))) for _ in range(2))
     assert one == same and len({one, same}) == 1
 
 
-def test_what_belongs_together_is_a_conversation_else_a_key() -> None:
+def test_affinity_key_is_conversation_or_else_caller_key() -> None:
     """Of one tenant. A caller without a key and a conversation belongs nowhere."""
     one, other = Caller("ci", "team", frozenset()), Caller("qa", "team", frozenset())
     assert one.together(b"c") == other.together(b"c") != one.together(b"d")

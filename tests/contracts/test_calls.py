@@ -23,6 +23,6 @@ def test_only_the_allow_list_makes_a_call_harmless() -> None:
     assert not replace(AUTO, verdict=Verdict("auto", "llm", "r")).is_harmless
 
 
-def test_a_call_that_was_found_is_in_no_doubt_by_itself() -> None:
+def test_found_call_has_no_doubt_by_default() -> None:
     """Doubts are added by who knows the text around it."""
     assert FoundCall("t", {}, terminate=False).doubt is None and DOUBTS == ("quoted", "example")

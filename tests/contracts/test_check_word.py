@@ -20,7 +20,7 @@ ID, HASH = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "a" * 64
 CUT = "ap_a2b3(not shown to models)"
 
 
-def test_a_word_is_of_one_approval_and_one_call() -> None:
+def test_check_word_depends_on_secret_approval_and_call() -> None:
     """The same each time; another secret, id or call has another one."""
     word = check_word("s", ID, HASH)
     assert word == check_word("s", ID, HASH) and re.fullmatch(f"[{LETTERS}]{{6}}", word)
@@ -29,7 +29,7 @@ def test_a_word_is_of_one_approval_and_one_call() -> None:
     assert len({check_word(new_secret(), ID, HASH) for _ in range(1000)}) > 990
 
 
-def test_a_word_is_recognised_in_either_case() -> None:
+def test_check_word_is_accepted_in_either_case() -> None:
     """People type it as they like; nothing else passes."""
     word = check_word("s", ID, HASH)
     assert is_expected_word(word, word) and is_expected_word(word.lower(), word)
@@ -49,7 +49,7 @@ def test_a_word_is_recognised_in_either_case() -> None:
         f'<b>{ID}</b>: "KFMQTR"'.replace("</b>", ""),
     ],
 )
-def test_what_goes_to_a_model_holds_neither_id_nor_word(text: str) -> None:
+def test_masking_removes_approval_ids_and_check_words(text: str) -> None:
     """In content, in parts, in arguments of calls that are JSON in JSON."""
     call = {"function": {"name": "f", "arguments": orjson.dumps({"text": text}).decode()}}
     body = {"messages": [{"content": text}, {"content": [{"type": "text", "text": text}]}, {"tool_calls": [call]}]}
@@ -58,7 +58,7 @@ def test_what_goes_to_a_model_holds_neither_id_nor_word(text: str) -> None:
     assert sent.lower().count(b"ap_a2b3(not shown to models)") == 3 and orjson.loads(sent)
 
 
-def test_the_rest_of_a_request_is_as_it_was() -> None:
+def test_masking_leaves_other_text_unchanged() -> None:
     """An id alone is cut short; what only resembles one is not touched."""
     assert mask_check_words(f"approve {ID} and KFMQTR".encode()) == f"approve {CUT} and KFMQTR".encode()
     assert mask_check_words(f"approve {ID} KFMQTR {ID} BCDFGH!".encode()) == f"approve {CUT} {CUT}!".encode()

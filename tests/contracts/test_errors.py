@@ -110,7 +110,7 @@ def test_each_code_has_the_status_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), CODES.items())
-def test_the_type_fits_the_status(name: str, code: Code) -> None:
+def test_error_type_matches_its_status(name: str, code: Code) -> None:
     """LiteLLM classifies by it: what we or an upstream do wrong is a server_error, the rest is the client's."""
     assert HTTPStatus(code.status).phrase
     if code.status >= 500 and code.source != "client":
@@ -129,7 +129,7 @@ def test_only_transient_error_codes_are_retryable(name: str, code: Code) -> None
     assert code.retryable is (passes and name != "insufficient_quota")
 
 
-def test_the_table_cannot_be_changed() -> None:
+def test_error_code_table_is_immutable() -> None:
     """It is a constant."""
     with pytest.raises(TypeError):
         CODES["new"] = CODES["overloaded"]  # type: ignore[index]
@@ -137,7 +137,7 @@ def test_the_table_cannot_be_changed() -> None:
         CODES["overloaded"].status = 200  # type: ignore[misc]
 
 
-def test_an_error_carries_its_facts() -> None:
+def test_gateway_error_carries_code_param_and_retry_after() -> None:
     """What the answer, the log and the metric need."""
     error = GatewayError("overloaded", "Too much at once.", param="p", retry_after_s=3)
     assert (error.code, error.facts, error.param, error.retry_after_s) == ("overloaded", CODES["overloaded"], "p", 3)
@@ -146,7 +146,7 @@ def test_an_error_carries_its_facts() -> None:
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_after_effects_no_client_tries_again(name: str) -> None:
+def test_errors_after_effects_have_a_status_no_sdk_retries(name: str) -> None:
     """A run that has done something is not run twice: same code and words, a status that no SDK sends again."""
     error = GatewayError(name, "It broke.", param="p", retry_after_s=3)
     late = error.after_effects()
@@ -173,7 +173,7 @@ def test_error_without_traceback_keeps_its_fields() -> None:
         assert vars(again) == vars(first) and str(again) == str(first)
 
 
-def test_the_log_shows_where_an_error_of_another_kind_came_from() -> None:
+def test_without_traceback_returns_foreign_errors_unchanged() -> None:
     """It stays what it is."""
     failure = ValueError("x")
     assert without_traceback(failure) is failure
@@ -185,7 +185,7 @@ def test_unknown_error_code_raises_key_error() -> None:
         GatewayError("nope", "x")
 
 
-def test_a_key_that_is_not_accepted_is_not_sent_again() -> None:
+def test_rejected_key_error_is_marked_not_retryable() -> None:
     """Another try would bring the same key: Claude Code repeats a 401 for minutes that does not say so."""
     assert GatewayError("invalid_api_key", "").settled and GatewayError("key_expired", "").copy().settled
     assert not GatewayError("scope_missing", "").settled and not GatewayError("overloaded", "").settled

@@ -39,7 +39,7 @@ def test_an_exchange_shows_no_credential() -> None:
 ANY = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
 
 
-def test_a_request_may_narrow_its_tools() -> None:
+def test_tool_steering_narrows_tools_by_name_and_glob() -> None:
     """By names and globs; a name with the signs of a glob in it is not one. `no_tools` leaves none."""
     assert ANY.steering.allows("time.look")
     named = ToolSteering(only_tools=("now", "time.*", "odd[[]1]"))
@@ -51,7 +51,7 @@ def test_a_request_may_narrow_its_tools() -> None:
     assert not replace(named, no_tools=True).allows("now") and not ToolSteering(no_tools=True).allows("now")
 
 
-def test_a_request_may_want_a_person_for_some_tools() -> None:
+def test_tool_steering_requires_approval_for_named_tools() -> None:
     """None without it: an empty list names none, and not all."""
     assert not ANY.steering.asks_first("now")
     asks = ToolSteering(ask_first=("now", "time.*"))

@@ -28,13 +28,13 @@ from gateway.contracts.model_names import (
         ("llama3:latest", "llama3", False),
     ],
 )
-def test_a_model_is_that_of_a_glob_in_any_letter_case(model: str, pattern: str, fits: bool) -> None:
+def test_model_globs_match_case_insensitively(model: str, pattern: str, fits: bool) -> None:
     """Other spellings that an upstream takes for the name are for the operator to write."""
     assert is_model_match(model, pattern) is fits
 
 
 @pytest.mark.parametrize("model", ["m" * (MODEL_CHARS + 1), "m" * MODEL_CHARS + " ", "m" + "\u0301" * 1_000_000])
-def test_what_is_too_long_for_a_name_fits_all_models_alone(model: str) -> None:
+def test_overlong_model_name_matches_only_the_all_glob(model: str) -> None:
     """However many globs there are, none of them is looked for in it."""
     assert not is_model_match(model, "m*")
     assert not is_listed_model(model, ["m*", "*m*", "?*"])
@@ -42,12 +42,12 @@ def test_what_is_too_long_for_a_name_fits_all_models_alone(model: str) -> None:
     assert is_listed_model(model, ["gpt-*", "*"])
 
 
-def test_the_longest_name_is_one() -> None:
+def test_model_name_of_maximum_length_matches_globs() -> None:
     assert is_model_match("M" * MODEL_CHARS, "m*")
     assert is_listed_model("m" * MODEL_CHARS, ["gpt-*", "m*"])
 
 
-def test_a_shared_name_counts_for_its_globs() -> None:
+def test_shared_usage_name_matches_each_of_its_globs() -> None:
     """However they are written: a class of letters does not match itself."""
     shared = shared_name(["gpt-4.[12]*", "*"])
     assert (

@@ -5,14 +5,14 @@ from dataclasses import fields
 from gateway.contracts.plugin import Enhancer, LoopLimits
 
 
-def test_the_limits_of_a_loop_are_the_documented_ones() -> None:
+def test_loop_limits_default_to_the_documented_values() -> None:
     """requirement agent-loop: ten calls, five minutes, three attempts."""
     limits = LoopLimits()
     assert (limits.max_tool_calls, limits.timeout_s, limits.max_malformed) == (10, 300.0, 3)
     assert {field.name for field in fields(limits)} >= {"tool_format", "result_role", "result_chars"}
 
 
-def test_an_enhancer_is_known_by_its_shape() -> None:
+def test_enhancer_protocol_is_recognised_structurally() -> None:
     """So that any stage can be one."""
 
     class Shows:

@@ -34,7 +34,7 @@ def test_a_field_that_is_missing_or_unknown_is_named(given: dict[str, Any]) -> N
         make(Exchange, **given)
 
 
-def test_a_copy_has_the_new_values_and_leaves_the_record() -> None:
+def test_replace_returns_a_copy_and_keeps_the_original() -> None:
     record = Exchange(id="run_1", body={"model": "m"}, caller=CALLER, chain="default")
     copy = replace(record, notes=("Be brief.",), dry=True)
     assert copy == dataclasses.replace(record, notes=("Be brief.",), dry=True)
@@ -42,7 +42,7 @@ def test_a_copy_has_the_new_values_and_leaves_the_record() -> None:
     assert copy.body is record.body
 
 
-def test_a_copy_is_frozen_too() -> None:
+def test_replaced_copy_is_frozen() -> None:
     copy = replace(Exchange(id="run_1", body={}, caller=CALLER, chain="default"), dry=True)
     with pytest.raises(dataclasses.FrozenInstanceError):
         copy.dry = False  # type: ignore[misc]

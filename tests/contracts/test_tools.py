@@ -8,7 +8,7 @@ from gateway.contracts.tools import Previewer, model_name
 
 
 @pytest.mark.parametrize("name", ["地图.查询", "a" * 40 + "." + "b" * 40, "a b.c", "s.\ud800", ""])
-def test_every_name_can_be_written_by_a_model(name: str) -> None:
+def test_model_name_is_valid_and_unique_for_every_tool_name(name: str) -> None:
     """At most 64 letters, digits, `_` and `-`, ending in 8 digits of its own."""
     written = model_name(name)
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", written)
@@ -16,7 +16,7 @@ def test_every_name_can_be_written_by_a_model(name: str) -> None:
     assert written != model_name(name + "地")
 
 
-def test_a_plain_name_stays_as_it_is() -> None:
+def test_plain_tool_name_keeps_its_model_name() -> None:
     """`service__tool`."""
     assert model_name("git.git_log") == "git__git_log"
 

@@ -19,14 +19,14 @@ INVALID = ["", "5 m", "m", "-1s", "1d", "1e3", "0", "0ms", 0, -1, 8761 * 3600, 1
 
 
 @pytest.mark.parametrize(("value", "seconds"), VALID)
-def test_a_duration_is_seconds(value: object, seconds: float) -> None:
+def test_duration_is_parsed_to_seconds(value: object, seconds: float) -> None:
     """Text with a unit, or a number; the same as in the rest of the configuration."""
     assert positive_seconds(value) == seconds == parse_positive_duration(value)
     assert isinstance(positive_seconds(value), float)
 
 
 @pytest.mark.parametrize("value", [*INVALID, True, None, [], {}, "٣s", "9" * 400])
-def test_what_is_none_is_refused(value: object) -> None:
+def test_invalid_duration_raises_value_error(value: object) -> None:
     """With a ValueError, here as there."""
     with pytest.raises(ValueError, match=r"duration|must be"):
         positive_seconds(value)

@@ -203,7 +203,7 @@ async def campaign(
     return figures
 
 
-async def test_faults_between_any_two_steps(tmp_path: Path) -> None:
+async def test_faults_between_run_steps_break_no_guarantee(tmp_path: Path) -> None:
     """A few of each that takes little time."""
     kinds = ("failing fsync", "SIGTERM", "deny by reload", "killed worker")
     figures = await campaign(tmp_path, rounds=1, lanes=1, kinds=kinds, count=6)
@@ -211,7 +211,7 @@ async def test_faults_between_any_two_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-async def test_faults_between_any_two_steps_of_many_runs(tmp_path: Path) -> None:
+async def test_faults_between_steps_of_many_runs_break_no_guarantee(tmp_path: Path) -> None:
     """0 refused decisions in effect, denied calls run, accepted decisions lost, silent repeats, outcomes untold."""
     figures = await campaign(tmp_path, rounds=6, lanes=2, kinds=tuple(KINDS))
     assert figures.runs.total() >= 500 and min(figures.runs.values()) >= 20

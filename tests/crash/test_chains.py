@@ -63,7 +63,7 @@ async def chained(folder: Path, kind: str, count: int) -> tuple[Sequence[float],
 
 
 @pytest.mark.parametrize("kind", ["background", "with a call"])
-async def test_a_chain_costs_the_store_its_length(tmp_path: Path, kind: str) -> None:
+async def test_response_chain_grows_the_store_linearly(tmp_path: Path, kind: str) -> None:
     """Its second half is no larger than its first one, although each request contains all before it."""
     _, sizes = await chained(tmp_path / "chain", kind, 60)
     assert sizes[9] - sizes[4] <= TIMES_LARGER * (sizes[4] - sizes[0]) * 5 / 4
@@ -71,7 +71,7 @@ async def test_a_chain_costs_the_store_its_length(tmp_path: Path, kind: str) -> 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("kind", ["plain", "background", "with a call"])
-async def test_a_chain_of_a_thousand(tmp_path: Path, kind: str) -> None:
+async def test_chain_of_a_thousand_responses_stays_linear(tmp_path: Path, kind: str) -> None:
     """Linear in what is said: the store as a whole, and each request."""
     times_ms, sizes = await chained(tmp_path / "chain", kind, 1000)
     at_ms = {k: median(times_ms[max(k - 10, 1) : k]) for k in (10, 100, 1000)}

@@ -93,12 +93,12 @@ def states(place: Path) -> dict[str, str]:
         return dict(connection.execute("SELECT id, state FROM approvals"))
 
 
-async def test_decisions_at_once(tmp_path: Path) -> None:
+async def test_concurrent_decisions_hold_once_each(tmp_path: Path) -> None:
     """A3: two hundred on twenty approvals: the first one holds, the same again is told the same, the other is 409."""
     await contested(tmp_path, approvals=20, connections=100)
 
 
 @pytest.mark.crash
-async def test_ten_thousand_decisions_at_once(tmp_path: Path) -> None:
+async def test_ten_thousand_concurrent_decisions_hold_once_each(tmp_path: Path) -> None:
     """The same on a thousand approvals: one execution each."""
     await contested(tmp_path, approvals=1000, connections=1000)

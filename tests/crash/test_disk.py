@@ -173,7 +173,7 @@ async def endured(folder: Path, *, seeds: range, cuts: int) -> Counter[str]:
     return figures
 
 
-async def test_what_a_store_says_holds_on_a_disk_that_fails(tmp_path: Path) -> None:
+async def test_store_answers_hold_on_a_failing_disk(tmp_path: Path) -> None:
     """Refused: not there, and never will be. Accepted: there. Nobody knows: said so."""
     figures = await endured(tmp_path, seeds=range(6, 11), cuts=6)
     assert (
@@ -185,7 +185,7 @@ async def test_what_a_store_says_holds_on_a_disk_that_fails(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("skip", range(8))
-async def test_a_file_that_cannot_be_read_fails_a_write_and_not_the_store(tmp_path: Path, skip: int) -> None:
+async def test_unreadable_file_fails_the_write_but_not_the_store(tmp_path: Path, skip: int) -> None:
     """A write under the fault ends, with an answer; the next ones are accepted; the store can be closed."""
     place, answers = tmp_path / "gateway.db", list[str]()
     disk = Disk(place, tmp_path)
@@ -226,6 +226,6 @@ async def test_a_file_that_cannot_be_read_fails_a_write_and_not_the_store(tmp_pa
 
 
 @pytest.mark.crash
-async def test_what_a_store_says_holds_on_two_hundred_disks(tmp_path: Path) -> None:
+async def test_store_answers_hold_on_two_hundred_failing_disks(tmp_path: Path) -> None:
     """The same, with forty power cuts each."""
     await endured(tmp_path, seeds=range(1000, 1200), cuts=40)

@@ -82,14 +82,14 @@ async def endured(folder: Path, *, faults: int, lanes: int, calls: int, seed: in
     return figures
 
 
-async def test_a_store_that_fails_at_a_few_doors(tmp_path: Path) -> None:
+async def test_store_faults_at_some_api_steps_break_no_guarantee(tmp_path: Path) -> None:
     """The chat and the Responses API in all of their ways."""
     figures = await endured(tmp_path, faults=6, lanes=1, calls=0, seed=1)
     assert not any(figures.wrong.values())
 
 
 @pytest.mark.crash
-async def test_a_store_that_fails_at_every_door(tmp_path: Path) -> None:
+async def test_store_faults_at_every_api_step_break_no_guarantee(tmp_path: Path) -> None:
     """0 refused decisions in effect, 0 calls said not to have run that ran, 0 silent repeats, 0 lost."""
     figures = await endured(tmp_path, faults=520, lanes=3, calls=40, seed=7)
     assert set(figures.faults) >= {*ASKING, *(f"decided by {door}" for door in DECIDING)}

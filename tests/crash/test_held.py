@@ -21,7 +21,7 @@ RUN_BYTES, CPU_SHARE = 100_000, 0.05
 WATCHED_S = 30.0
 
 
-async def test_a_thousand_held_runs(tmp_path: Path) -> None:
+async def test_thousand_held_streams_use_bounded_memory_and_cpu(tmp_path: Path) -> None:
     """At most 100 KB each and 5 % of a core for their keep-alives; then all are approved, and each has its answer."""
     config = settings(tmp_path, approvals={"inline_wait": "10m"})
     async with GatewayProcess(json.dumps(config)) as gateway, session_with(gateway, connections=0) as session:

@@ -207,13 +207,13 @@ async def swept(folder: Path, *, count: int, lanes: int) -> Figures:
     return figures
 
 
-async def test_nothing_is_lost_by_a_kill(tmp_path: Path) -> None:
+async def test_runs_survive_kills_at_a_few_points(tmp_path: Path) -> None:
     """A few points: the run comes to its end, each call has one effect, the approved one only after its approval."""
     assert not (await swept(tmp_path, count=6, lanes=3)).faults
 
 
 @pytest.mark.crash
-async def test_nothing_is_lost_by_two_hundred_kills(tmp_path: Path) -> None:
+async def test_runs_survive_two_hundred_kills_and_recover_quickly(tmp_path: Path) -> None:
     """N5: 200 points of a run of ten calls with an approval in the middle, and ready again within 5 s.
 
     At p95, because others have the machine, too.

@@ -41,7 +41,7 @@ def denying(config: Json, tool: str = "ledger") -> Json:
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_sigterm_right_behind_an_approval(tmp_path: Path, *, held: bool) -> None:
+async def test_approved_call_runs_once_after_an_immediate_sigterm(tmp_path: Path, *, held: bool) -> None:
     """The decision was accepted: its call runs once, in this process or in the next one, and its run ends well."""
     async with GatewayProcess(json.dumps(settings(tmp_path, limits={"drain": "1s"}))) as gateway:
         async with session_with(gateway) as session:
@@ -120,7 +120,7 @@ async def test_restart_with_denying_policy_cancels_an_approved_call(tmp_path: Pa
     assert effects(tmp_path) == [] and born(tmp_path) == ["Di"]
 
 
-async def test_what_was_raised_stays_raised_after_a_restart(tmp_path: Path) -> None:
+async def test_raised_risk_level_survives_a_restart(tmp_path: Path) -> None:
     """An everyday call that the model itself called high in risk: it waits for an approval of its own."""
     config = settings(tmp_path)
     config["tools"] |= ranch(tmp_path)
@@ -163,7 +163,7 @@ async def test_frozen_worker_records_its_late_outcome_without_repeating_the_effe
 
 
 @pytest.mark.crash
-async def test_a_zombie_that_waited_for_a_person_runs_nothing(tmp_path: Path) -> None:
+async def test_frozen_process_runs_no_call_after_its_run_is_taken_over(tmp_path: Path) -> None:
     """Frozen in a held stream: the other process takes the run, the call is approved there and runs there, once."""
     config = settings(tmp_path)
     async with (
@@ -195,7 +195,7 @@ async def told_late(gateway: GatewayProcess, run_id: str) -> Json:
 # What clients do meanwhile.
 
 
-async def test_the_same_idempotency_key_after_an_approval(tmp_path: Path) -> None:
+async def test_idempotency_key_returns_the_same_answer_after_approval(tmp_path: Path) -> None:
     """It brings the answer of the run that it began, not another question, also after a restart; one effect."""
     key = {"Idempotency-Key": "k-1"}
     async with GatewayProcess(json.dumps(settings(tmp_path))) as gateway:
@@ -218,7 +218,7 @@ async def test_the_same_idempotency_key_after_an_approval(tmp_path: Path) -> Non
     assert [effect.n for effect in effects(tmp_path)] == [ASKS]
 
 
-async def test_a_terminal_shows_the_whole_call(tmp_path: Path) -> None:
+async def test_approvals_show_prints_the_whole_call(tmp_path: Path) -> None:
     """`gateway approvals show`: as long as it is, to its last character."""
     names = ", ".join(f"'dog {n}'" for n in range(2000))
     sql = f"DELETE FROM pets WHERE name IN ({names}) OR name = 'the last one'"

@@ -60,7 +60,7 @@ def text(result: Json) -> str:
     return "\n".join(block["text"] for block in result["content"])
 
 
-async def test_a_question_of_one_is_answered_at_the_other(tmp_path: Path) -> None:
+async def test_mcp_question_of_a_killed_replica_is_answered_at_another(tmp_path: Path) -> None:
     """The first one is killed in between. The call runs once, however often the answer comes, and where."""
     async with two(tmp_path) as (one, other):
         asked = await called(one, CAPABILITIES[0])
@@ -77,7 +77,7 @@ async def test_a_question_of_one_is_answered_at_the_other(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_back", [False, True])
-async def test_a_call_that_waits_at_one_is_decided_at_the_other(tmp_path: Path, is_back: bool) -> None:
+async def test_waiting_mcp_call_is_decided_at_another_replica(tmp_path: Path, is_back: bool) -> None:
     """By REST. The same call joins it, at the other one or at the first one once it is back, and runs once."""
     async with two(tmp_path) as (one, other):
         waits = asyncio.create_task(called(one, CAPABILITIES[1]))

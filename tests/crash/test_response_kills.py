@@ -58,20 +58,20 @@ async def lane(folder: Path, fault: Fault, todo: Sequence[tuple[Moment, int, Way
         figures.wrong["other"].append(broken)
 
 
-async def test_a_background_response_outlives_its_gateway(tmp_path: Path) -> None:
+async def test_background_response_survives_a_gateway_kill(tmp_path: Path) -> None:
     """At a few points, with a gateway that is started again, and with another one beside it."""
     figures = await swept(tmp_path, WAYS, (KILL, "events", 4), (BESIDE, "time", 3), (FREEZE, "events", 2))
     assert not any(figures.wrong.values())
 
 
-async def test_a_response_tells_where_it_stands_after_a_crash(tmp_path: Path) -> None:
+async def test_foreground_response_reports_its_state_after_a_crash(tmp_path: Path) -> None:
     """In the foreground, at a few points."""
     figures = await swept(tmp_path, FOREGROUND, (KILL, "events", 2), (BESIDE, "time", 2))
     assert not any(figures.wrong.values())
 
 
 @pytest.mark.crash
-async def test_a_background_response_at_a_hundred_points(tmp_path: Path) -> None:
+async def test_background_response_survives_kills_at_a_hundred_points(tmp_path: Path) -> None:
     """0 lost, 0 repeated, 0 unapproved, 0 untold; the events before and behind a kill are those of one stream."""
     lanes = ((KILL, "events", 30), (KILL, "time", 20), (KILL, "writes", 30), (BESIDE, "time", 30))
     assert not any((await swept(tmp_path, WAYS, *lanes)).wrong.values())
@@ -85,7 +85,7 @@ async def test_background_response_survives_a_stopped_or_frozen_gateway(tmp_path
 
 
 @pytest.mark.crash
-async def test_a_response_tells_where_it_stands_at_many_points(tmp_path: Path) -> None:
+async def test_foreground_response_reports_its_state_at_many_kill_points(tmp_path: Path) -> None:
     """In the foreground: what it was asked, what ran, what it was answered."""
     lanes = ((KILL, "events", 20), (KILL, "writes", 20), (BESIDE, "time", 20))
     assert not any((await swept(tmp_path, FOREGROUND, *lanes)).wrong.values())

@@ -37,7 +37,7 @@ def event(frame: bytes) -> Json:
 
 
 @pytest.mark.parametrize("at", [0, 4, pytest.param(12, marks=pytest.mark.crash), 30])
-async def test_a_stream_goes_on_behind_the_last_event_that_was_read(tmp_path: Path, at: int) -> None:
+async def test_background_response_stream_resumes_after_a_kill(tmp_path: Path, at: int) -> None:
     """After `kill -9`, in the next process; from the first event on it is the same, and no tool ran twice."""
     async with GatewayProcess(json.dumps(settings(tmp_path))) as gateway:
         body = {"model": "demo", "input": SAID, "background": True, "stream": True}

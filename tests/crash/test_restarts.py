@@ -41,7 +41,7 @@ def line(run: str, n: int = 1) -> str:
     return f'tool ledger {{"run": "{run}", "n": {n}}}'
 
 
-async def test_sigterm_with_a_pending_approval_and_a_running_tool(tmp_path: Path) -> None:
+async def test_sigterm_keeps_pending_approvals_and_records_running_tools(tmp_path: Path) -> None:
     """N10: approvals stay, a tool has its grace, what became of it is written down, nobody is left; then it goes on."""
     async with GatewayProcess(json.dumps(slow(tmp_path))) as gateway:
         async with session_with(gateway) as session:
@@ -116,7 +116,7 @@ async def died_often(folder: Path, *, times: int) -> None:
     assert [effect.run for effect in effects(folder)] == ["asked"]
 
 
-async def test_sigterm_leaves_no_lease_behind(tmp_path: Path) -> None:
+async def test_sigterm_releases_every_lease(tmp_path: Path) -> None:
     """A run that was taken up and did not go on yet is the next process's at once, not after its lease."""
     place = tmp_path / "gateway.db"
 
@@ -137,18 +137,18 @@ async def test_sigterm_leaves_no_lease_behind(tmp_path: Path) -> None:
         assert told_of_run("SELECT state, owner, lease_s FROM runs") == ("running", None, 0)
 
 
-async def test_it_starts_after_it_was_killed_while_it_started(tmp_path: Path) -> None:
+async def test_gateway_starts_after_kills_during_startup(tmp_path: Path) -> None:
     """N7, a few times: no lock is in the way, no store is half there, what was asked is still asked."""
     await died_often(tmp_path, times=4)
 
 
 @pytest.mark.crash
-async def test_it_starts_after_it_was_killed_twenty_times_while_it_started(tmp_path: Path) -> None:
+async def test_gateway_starts_after_twenty_kills_during_startup(tmp_path: Path) -> None:
     """N7: twenty times in a row, at twenty points of a start."""
     await died_often(tmp_path, times=20)
 
 
-async def test_a_reload_leaves_the_tools_of_a_run_open(tmp_path: Path) -> None:
+async def test_reload_keeps_the_tools_of_a_running_run(tmp_path: Path) -> None:
     """A run that nobody's request drives keeps the configuration that it goes on with until it has ended."""
     async with GatewayProcess(json.dumps(slow(tmp_path))) as gateway, session_with(gateway) as session:
         approval_id = await approval_asked(session, line("r", ASKS))

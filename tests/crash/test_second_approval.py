@@ -25,7 +25,7 @@ async def sent(gateway: GatewayProcess, key: str, path: str, body: Json | None =
         return response.status, await response.json()
 
 
-async def test_the_first_of_two_approvals_outlives_its_gateway(tmp_path: Path) -> None:
+async def test_first_of_two_approvals_survives_a_gateway_kill(tmp_path: Path) -> None:
     """kill -9 right behind its answer. The same key counts once at the other gateway, too; another one lets it run."""
     keys = [holder(name) for name in ("agent", "anna", "ben")]
     config = json.dumps(settings(tmp_path, keys=keys, approvals={"require": [{"approvals": 2}], "self": "refuse"}))

@@ -155,14 +155,14 @@ async def _points(here: Lane, count: int) -> None:
         await here.killed(f"run-{k}", place, lasts_s, ERAS[k % len(ERAS)])
 
 
-async def test_a_held_call_outlives_its_gateway(tmp_path: Path) -> None:
+async def test_held_mcp_call_survives_a_gateway_kill(tmp_path: Path) -> None:
     """At a few points: a gateway that starts again, and another one that goes on beside it."""
     figures = await swept(tmp_path, (False, 2), (True, 2))
     assert figures.faults == []
 
 
 @pytest.mark.crash
-async def test_a_held_call_at_a_hundred_points(tmp_path: Path) -> None:
+async def test_held_mcp_call_survives_kills_at_a_hundred_points(tmp_path: Path) -> None:
     """0 unapproved effects, 0 silent repeats, 0 lost."""
     figures = await swept(tmp_path, (False, 35), (False, 35), (True, 40))
     assert figures.faults == []

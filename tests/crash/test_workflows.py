@@ -108,7 +108,7 @@ async def test_a_paused_workflow_survives_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-async def test_a_kill_behind_an_approved_step(tmp_path: Path) -> None:
+async def test_kill_after_an_approved_step_does_not_repeat_the_step(tmp_path: Path) -> None:
     """The model's answer is lost, and asked for again; the call that ran before it does not run again."""
     async with GatewayProcess(settings(tmp_path)) as gateway:
         run = await begun(gateway, "Di", words=f"slow {SLOW_S}")

@@ -16,7 +16,7 @@ async def start(*arguments: str) -> asyncio.subprocess.Process:
     )
 
 
-async def test_words() -> None:
+async def test_words_option_prints_the_word_table() -> None:
     """--words prints the table, says when a function is called without words, and leaves."""
     output, _ = await (await start("--words")).communicate()
     assert output.decode() == f"{words_table()}\n{NOTE}"

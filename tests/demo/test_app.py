@@ -14,7 +14,7 @@ from .talk import user
 CHAT = "/v1/chat/completions"
 
 
-async def test_health(client: aiohttp.ClientSession) -> None:
+async def test_health_endpoint_returns_200(client: aiohttp.ClientSession) -> None:
     """GET and HEAD /health are 200."""
     async with client.get("/health") as response:
         assert await response.json() == {"status": "ok"}
@@ -30,7 +30,9 @@ async def test_health(client: aiohttp.ClientSession) -> None:
         ("PUT", CHAT, 405, "method_not_allowed"),
     ],
 )
-async def test_unknown_routes(client: aiohttp.ClientSession, method: str, path: str, status: int, code: str) -> None:
+async def test_unknown_routes_return_openai_errors(
+    client: aiohttp.ClientSession, method: str, path: str, status: int, code: str
+) -> None:
     """Unknown routes and methods are told in OpenAI's shape, with the path."""
     async with client.request(method, path) as response:
         error = (await response.json())["error"]
@@ -40,7 +42,9 @@ async def test_unknown_routes(client: aiohttp.ClientSession, method: str, path: 
 
 
 @pytest.mark.parametrize(("status", "retry_after"), [(400, None), (429, "1"), (500, None), (503, "1")])
-async def test_error_word(client: aiohttp.ClientSession, status: int, retry_after: str | None) -> None:
+async def test_error_word_returns_the_given_status(
+    client: aiohttp.ClientSession, status: int, retry_after: str | None
+) -> None:
     """`error CODE` has the status, an error body, and Retry-After where a retry makes sense; streaming too."""
     for stream in (False, True):
         async with client.post(CHAT, json={"messages": [user(f"error {status}")], "stream": stream}) as response:
@@ -49,19 +53,19 @@ async def test_error_word(client: aiohttp.ClientSession, status: int, retry_afte
         assert response.headers.get("Retry-After") == retry_after
 
 
-async def test_bad_json(client: aiohttp.ClientSession) -> None:
+async def test_invalid_json_body_returns_400(client: aiohttp.ClientSession) -> None:
     """A body that is not JSON is 400 invalid_json."""
     async with client.post(CHAT, data=b'{"messages": [') as response:
         assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_json")
 
 
-async def test_unreadable_body(client: aiohttp.ClientSession) -> None:
+async def test_undecodable_body_returns_400(client: aiohttp.ClientSession) -> None:
     """A body that is not encoded as it claims is a 400."""
     async with client.post(CHAT, data=b"{}", headers={"Content-Encoding": "gzip"}) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (400, "unreadable_body")
 
 
-async def test_big_bodies(client: aiohttp.ClientSession) -> None:
+async def test_oversized_body_returns_413(client: aiohttp.ClientSession) -> None:
     """More than aiohttp's own limit is taken; beyond the limit it is 413."""
     body = orjson.dumps({"messages": [user("x" * 2_000_000)]})
     async with client.post(CHAT, data=io.BytesIO(body)) as response:
@@ -70,13 +74,13 @@ async def test_big_bodies(client: aiohttp.ClientSession) -> None:
         assert (response.status, (await response.json())["error"]["code"]) == (413, "request_too_large")
 
 
-async def test_long_header(client: aiohttp.ClientSession) -> None:
+async def test_long_header_line_is_accepted(client: aiohttp.ClientSession) -> None:
     """Header lines longer than aiohttp's own limit are taken."""
     async with client.get("/health", headers={"X-Long": "x" * 30_000}) as response:
         assert response.status == 200
 
 
-async def test_start_and_close() -> None:
+async def test_closing_a_demo_server_ends_slow_answers() -> None:
     """Each has a port of its own; closing ends even a slow answer, and closing again does nothing."""
     first, second = await start_demo(), await start_demo()
     assert first.base_url != second.base_url
@@ -94,7 +98,7 @@ async def test_start_and_close() -> None:
     await second.close()
 
 
-async def test_ipv6() -> None:
+async def test_demo_server_listens_on_ipv6() -> None:
     """An IPv6 address stands in brackets."""
     demo = await start_demo(host="::1")
     try:

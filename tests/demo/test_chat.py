@@ -8,7 +8,7 @@ from .talk import chat, chat_stream, user
 WEATHER = 'native get_weather {"city": "Köln"}'
 
 
-async def test_answer(client: aiohttp.ClientSession) -> None:
+async def test_chat_completion_is_deterministic_with_usage(client: aiohttp.ClientSession) -> None:
     """A completion has usage, one choice and ids that only depend on the request."""
     answer = await chat(client, "hello", model="any-name")
     assert (answer["object"], answer["model"]) == ("chat.completion", "any-name")
@@ -19,7 +19,7 @@ async def test_answer(client: aiohttp.ClientSession) -> None:
     assert answer["id"] != (await chat(client, "hello!", model="any-name"))["id"]
 
 
-async def test_stream(client: aiohttp.ClientSession) -> None:
+async def test_chat_stream_chunks_follow_the_protocol(client: aiohttp.ClientSession) -> None:
     """One id, created and model; the role first, one finish_reason last, then [DONE], and no usage unasked."""
     *chunks, done = await chat_stream(client, "long 5")
     assert done == "[DONE]"
@@ -31,14 +31,14 @@ async def test_stream(client: aiohttp.ClientSession) -> None:
     assert "".join(choice["delta"].get("content", "") for choice in choices) == "word1 word2 word3 word4 word5 "
 
 
-async def test_usage_frame(client: aiohttp.ClientSession) -> None:
+async def test_usage_frame_is_sent_only_when_requested(client: aiohttp.ClientSession) -> None:
     """Usage comes in a last frame without choices, only when it is asked for, and is that of the plain answer."""
     *_, usage, done = await chat_stream(client, "long 5", stream_options={"include_usage": True})
     assert done == "[DONE]"
     assert (usage["choices"], usage["usage"]) == ([], (await chat(client, "long 5"))["usage"])
 
 
-async def test_reasoning(client: aiohttp.ClientSession) -> None:
+async def test_reasoning_content_precedes_the_text(client: aiohttp.ClientSession) -> None:
     """Reasoning has its own field and comes before the text."""
     message = (await chat(client, "think hello"))["choices"][0]["message"]
     assert message["reasoning_content"] and "<think>" not in message["content"]
@@ -48,7 +48,7 @@ async def test_reasoning(client: aiohttp.ClientSession) -> None:
     assert kinds == sorted(kinds, reverse=True) and set(kinds) == {"reasoning_content", "content"}
 
 
-async def test_native_calls(client: aiohttp.ClientSession) -> None:
+async def test_native_tool_calls_have_the_api_shape(client: aiohttp.ClientSession) -> None:
     """Native calls have an id, a type, a name and arguments as JSON text, and finish_reason tool_calls."""
     (choice,) = (await chat(client, WEATHER))["choices"]
     (call,) = choice["message"]["tool_calls"]
@@ -59,7 +59,7 @@ async def test_native_calls(client: aiohttp.ClientSession) -> None:
     assert "sunny" in answer["choices"][0]["message"]["content"]
 
 
-async def test_native_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
+async def test_streamed_tool_calls_carry_index_id_and_name(client: aiohttp.ClientSession) -> None:
     """Streamed calls carry their index in each delta, and id, type and name in the first of each call only."""
     chunks = (await chat_stream(client, f"{WEATHER} native other {{}}"))[:-1]
     calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
@@ -74,7 +74,7 @@ async def test_native_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
+async def test_client_function_is_called_as_tool_choice_allows(client: aiohttp.ClientSession) -> None:
     """A message about a function of the request is answered with its call, as far as tool_choice lets it."""
     prompt = "What's the weather like in San Francisco?"
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -92,7 +92,7 @@ async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
         assert forced["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"hello"}'
 
 
-async def test_roles(client: aiohttp.ClientSession) -> None:
+async def test_system_and_developer_messages_are_not_prompts(client: aiohttp.ClientSession) -> None:
     """System and developer messages are not prompts; parts without text are left out."""
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
     prompt = {"role": "user", "content": [{"type": "text", "text": "hello"}, image]}
@@ -101,7 +101,7 @@ async def test_roles(client: aiohttp.ClientSession) -> None:
     assert '"hello"' in answer["choices"][0]["message"]["content"]
 
 
-async def test_broken_arguments_in_the_history(client: aiohttp.ClientSession) -> None:
+async def test_malformed_call_in_the_history_is_retried(client: aiohttp.ClientSession) -> None:
     """A malformed native call that the client kept is retried after the complaint."""
     prompt = "malformed native x {}"
     message = (await chat(client, prompt))["choices"][0]["message"]
@@ -126,7 +126,7 @@ async def test_broken_arguments_in_the_history(client: aiohttp.ClientSession) ->
         {"messages": [user("hello")], "max_tokens": 0},
     ],
 )
-async def test_bad_requests(client: aiohttp.ClientSession, body: object) -> None:
+async def test_invalid_chat_bodies_return_400(client: aiohttp.ClientSession, body: object) -> None:
     """Bodies of the wrong shape are a 400 that names the field."""
     async with client.post("/v1/chat/completions", json=body) as response:
         error = (await response.json())["error"]

@@ -16,7 +16,7 @@ async def told(client: Client, offset_hours: float) -> str:
     return block.text
 
 
-async def test_as_a_program() -> None:
+async def test_clock_program_serves_its_now_tool() -> None:
     """It has one tool, which tells the time; nothing of it is left when its input ends."""
     async with Client(StdioServerParameters(command=sys.executable, args=["-m", "gateway.demo.clock"])) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["now"]

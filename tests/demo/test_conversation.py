@@ -14,14 +14,14 @@ from gateway.demo.conversation import (
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"null", b'"text"', b"\xff"])
-def test_bad_bodies(raw: bytes) -> None:
+def test_invalid_json_bodies_return_400(raw: bytes) -> None:
     """What is not one JSON object is refused with 400 invalid_json."""
     with pytest.raises(RefusalError) as refusal:
         read_body(raw)
     assert (refusal.value.status, refusal.value.code) == (400, "invalid_json")
 
 
-def test_texts() -> None:
+def test_message_content_accepts_text_and_parts() -> None:
     """A content is a string, nothing, or parts, of which those without text are left out."""
     parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}, "b", {"type": "text", "text": 1}]
     assert read_texts("a", param="p") == ("a",)
@@ -48,13 +48,13 @@ def test_model_text_is_classified_as_answer_call_or_broken_call(text: str, kind:
     assert classify_text((text,)).kind == kind
 
 
-def test_arguments() -> None:
+def test_is_json_accepts_empty_and_valid_arguments() -> None:
     """Empty arguments are none; others must be JSON."""
     assert is_json("") and is_json("{}") and not is_json('{"a":')
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "5", 1.5])
-def test_bad_limits(limit: object) -> None:
+def test_invalid_token_limit_is_refused_by_name(limit: object) -> None:
     """A limit that is no whole number above 0 is refused by its name."""
     with pytest.raises(RefusalError) as refusal:
         read_conversation({"max_tokens": limit}, entries=(), max_tokens=("max_tokens",))

@@ -18,34 +18,34 @@ PATH = "/v1/chat/completions"
 CLOCK_S = 0.002  # timers of an event loop may be this much early
 
 
-async def test_slow(client: aiohttp.ClientSession) -> None:
+async def test_slow_word_delays_the_response_head(client: aiohttp.ClientSession) -> None:
     """`slow S` holds back the head."""
     began_s = time.monotonic()
     async with client.post(PATH, json={"messages": [user("slow 0.1")], "stream": True}):
         assert time.monotonic() - began_s >= 0.1 - CLOCK_S
 
 
-async def test_drip(client: aiohttp.ClientSession) -> None:
+async def test_drip_word_pauses_between_events(client: aiohttp.ClientSession) -> None:
     """`drip MS` pauses between the events, which arrive one by one."""
     began_s = time.monotonic()
     events = await chat_stream(client, "drip 20 long 3")
     assert len(events) == 6 and time.monotonic() - began_s >= 5 * (0.02 - CLOCK_S)
 
 
-async def test_first_event_is_not_late(client: aiohttp.ClientSession) -> None:
+async def test_first_event_arrives_without_the_drip_pause(client: aiohttp.ClientSession) -> None:
     """With a long pause between events the first one is there at once."""
     async with client.post(PATH, json={"messages": [user("drip 600000")], "stream": True}) as response:
         assert b'"role":"assistant"' in await asyncio.wait_for(response.content.readline(), 120)
 
 
-async def test_cut_body(demo: DemoModel) -> None:
+async def test_cut_word_truncates_the_body(demo: DemoModel) -> None:
     """`cut` without a stream is a 200 with half of the body that Content-Length promises, then an end of file."""
     head, _, body = (await exchange(demo, {"messages": [user("cut hello")]})).partition(b"\r\n\r\n")
     promised = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
     assert head.startswith(b"HTTP/1.1 200 ") and len(body) == promised // 2
 
 
-async def test_cut_stream(demo: DemoModel) -> None:
+async def test_cut_word_truncates_the_stream(demo: DemoModel) -> None:
     """`cut` in a stream is a 200 with the first half of the events, then an end of file without the last chunk."""
     received = await exchange(demo, {"messages": [user("cut long 10")], "stream": True})
     assert received.startswith(b"HTTP/1.1 200 ") and b"Transfer-Encoding: chunked" in received
@@ -67,7 +67,7 @@ async def exchange(demo: DemoModel, body: Json) -> bytes:
         await writer.wait_closed()
 
 
-async def test_connection_is_kept(demo: DemoModel) -> None:
+async def test_connection_stays_open_after_answers_and_errors(demo: DemoModel) -> None:
     """After whole answers and errors the connection serves on."""
     connector = aiohttp.TCPConnector(limit=1)
     made = 0
@@ -87,7 +87,7 @@ async def test_connection_is_kept(demo: DemoModel) -> None:
     assert made == 1
 
 
-async def test_request_id(client: aiohttp.ClientSession) -> None:
+async def test_request_id_depends_only_on_the_request(client: aiohttp.ClientSession) -> None:
     """The request id depends on the request alone."""
     ids = []
     for prompt in ("a", "a", "b"):
@@ -96,7 +96,9 @@ async def test_request_id(client: aiohttp.ClientSession) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
-async def test_client_leaves(client: aiohttp.ClientSession, demo: DemoModel, caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_disconnect_logs_no_warning(
+    client: aiohttp.ClientSession, demo: DemoModel, caplog: pytest.LogCaptureFixture
+) -> None:
     """A client that leaves in the middle is no error, and others are served."""
     for prompt in ("long 10000", "drip 50 long 100", "slow 600"):
         async with aiohttp.ClientSession(demo.base_url) as leaving:
@@ -111,7 +113,7 @@ async def test_client_leaves(client: aiohttp.ClientSession, demo: DemoModel, cap
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_pieces_in_order() -> None:
+async def test_paced_parts_keep_their_order() -> None:
     """Pacing changes nothing but the time; the first half never holds the end."""
     assert [part async for part in pace_parts("abc", gap_s=0)] == ["a", "b", "c"]
     assert (first_half("abc"), first_half("")) == ("a", "")

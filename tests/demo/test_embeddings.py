@@ -14,7 +14,7 @@ from .talk import post
 PATH = "/v1/embeddings"
 
 
-async def test_both_encodings_say_the_same(client: aiohttp.ClientSession) -> None:
+async def test_base64_and_float_embeddings_are_equal(client: aiohttp.ClientSession) -> None:
     """base64 is the little-endian 32-bit form of the floats."""
     body = {"model": "any-name", "input": ["a", "b"]}
     floats = await post(client, PATH, body)
@@ -31,14 +31,14 @@ async def test_both_encodings_say_the_same(client: aiohttp.ClientSession) -> Non
     )
 
 
-async def test_inputs(client: aiohttp.ClientSession) -> None:
+async def test_embedding_inputs_of_every_shape_are_accepted(client: aiohttp.ClientSession) -> None:
     """One text, several, one text as tokens, several: each gives as many vectors."""
     for value, count in (("a", 1), (["a", "b"], 2), ([1, 2, 3], 1), ([[1], [2], [3]], 3)):
         answer = await post(client, PATH, {"input": value, "dimensions": 8})
         assert [len(entry["embedding"]) for entry in answer["data"]] == [8] * count
 
 
-def test_vectors() -> None:
+def test_embedding_vectors_are_deterministic_and_normalised() -> None:
     """A vector depends on its text alone and has length 1."""
     assert build_vector(b"a", dimensions=64) == build_vector(b"a", dimensions=64) != build_vector(b"b", dimensions=64)
     assert math.isclose(math.hypot(*build_vector(b"a", dimensions=MAX_DIMENSIONS)), 1, abs_tol=1e-5)
@@ -56,7 +56,7 @@ def test_vectors() -> None:
         ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
     ],
 )
-async def test_bad_requests(client: aiohttp.ClientSession, body: object, param: str) -> None:
+async def test_invalid_embedding_fields_return_400(client: aiohttp.ClientSession, body: object, param: str) -> None:
     """Wrong fields are refused by name."""
     async with client.post(PATH, json=body) as response:
         assert (response.status, (await response.json())["error"]["param"]) == (400, param)

@@ -26,7 +26,7 @@ def form_of(content: bytes | AsyncIterator[bytes], *, name: str = "file") -> aio
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\r\n--" * 100_000])
-async def test_upload(client: aiohttp.ClientSession, content: bytes) -> None:
+async def test_upload_answer_has_size_and_sha256(client: aiohttp.ClientSession, content: bytes) -> None:
     """The answer tells the size and the SHA-256 of what arrived."""
     async with client.post(PATH, data=form_of(content)) as response:
         file = await response.json()
@@ -34,7 +34,7 @@ async def test_upload(client: aiohttp.ClientSession, content: bytes) -> None:
     assert (file["bytes"], file["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
 
 
-async def test_big_upload_is_not_kept(client: aiohttp.ClientSession) -> None:
+async def test_large_upload_is_hashed_without_buffering(client: aiohttp.ClientSession) -> None:
     """An upload is hashed as it arrives: memory stays far below its size."""
     tracemalloc.start()
     try:
@@ -62,7 +62,7 @@ async def test_big_upload_is_not_kept(client: aiohttp.ClientSession) -> None:
         ),
     ],
 )
-async def test_bad_uploads(client: aiohttp.ClientSession, content_type: str, body: bytes) -> None:
+async def test_invalid_upload_returns_400(client: aiohttp.ClientSession, content_type: str, body: bytes) -> None:
     """What is not a form with a file is a 400."""
     async with client.post(PATH, data=body, headers={"Content-Type": content_type}) as response:
         assert (response.status, (await response.json())["error"]["param"]) == (400, "file")

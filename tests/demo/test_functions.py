@@ -36,7 +36,7 @@ def argument(schema: object, message: str = WEATHER) -> Any:
         ("Wie ist das Wetter in Köln?", "wetter"),
     ],
 )
-def test_function_of_a_message(message: str, name: str) -> None:
+def test_message_matches_a_function_by_its_long_words(message: str, name: str) -> None:
     """A message is about a function whose name has one of its long words, in any case and way of writing."""
     assert called(message, name) == name
 
@@ -51,12 +51,12 @@ def test_function_of_a_message(message: str, name: str) -> None:
         ("", "weather"),
     ],
 )
-def test_message_about_no_function(message: str, name: str) -> None:
+def test_unrelated_message_calls_no_function(message: str, name: str) -> None:
     """Short words, parts of words and other words lead to no call."""
     assert called(message, name) is None
 
 
-def test_choice_among_functions() -> None:
+def test_first_matching_function_is_called() -> None:
     """The first function that a word names is called; if a call is forced and no word fits, the first of all."""
     names = ("get_time", "get_weather", "weather_map")
     assert called(WEATHER, *names) == called(WEATHER, *names, forced=True) == "get_weather"
@@ -86,7 +86,7 @@ def test_choice_among_functions() -> None:
         ({"type": "null"}, None),
     ],
 )
-def test_arguments(schema: object, value: object) -> None:
+def test_required_arguments_get_values_of_their_type(schema: object, value: object) -> None:
     """Each required argument gets a value of its type, and the others are left out."""
     assert argument(schema) == value and type(argument(schema)) is type(value)
 
@@ -104,13 +104,13 @@ def test_arguments(schema: object, value: object) -> None:
         ("", ""),
     ],
 )
-def test_text_of_a_message(message: str, text: str) -> None:
+def test_text_argument_is_a_capitalised_name_or_the_message(message: str, text: str) -> None:
     """Text is the longest capitalised name that does not begin the message, else all of it."""
     assert argument({"type": "string"}, message) == text
 
 
 @pytest.mark.parametrize("parameters", [None, 3, {"required": "a"}, {"properties": [], "required": [3]}])
-def test_parameters_of_the_wrong_shape(parameters: object) -> None:
+def test_malformed_schema_has_no_required_arguments(parameters: object) -> None:
     """A schema that is none has no required arguments."""
     functions = read_functions([{"type": "function", "name": "weather", "parameters": parameters}], choice="auto")
     call = functions.find_call(WEATHER, by_words=True)
@@ -138,7 +138,7 @@ A, B = Function("a", {"x": 1}), Function("b", {})
     ],
 )
 @pytest.mark.parametrize("tools", [BESIDE, INSIDE])
-def test_reading(tools: object, choice: object, functions: Functions) -> None:
+def test_functions_are_read_from_chat_and_responses_tools(tools: object, choice: object, functions: Functions) -> None:
     """Tools and the choice among them are read in the form of chat completions and in that of responses."""
     assert read_functions(tools, choice=choice) == functions
 
@@ -156,6 +156,6 @@ def test_reading(tools: object, choice: object, functions: Functions) -> None:
         [{"type": "custom", "name": "a"}],
     ],
 )
-def test_no_functions(tools: object) -> None:
+def test_non_function_tools_are_ignored(tools: object) -> None:
     """Tools of other kinds or shapes are no functions."""
     assert read_functions(tools, choice=None) == NO_FUNCTIONS

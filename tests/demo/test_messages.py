@@ -21,7 +21,7 @@ def body_of(*messages: str | Json, **more: object) -> Json:
     }
 
 
-async def test_answer(client: aiohttp.ClientSession) -> None:
+async def test_message_has_content_stop_reason_and_usage(client: aiohttp.ClientSession) -> None:
     """A message has content blocks, a stop reason and usage."""
     answer = await ask(client, "hello", system=[{"type": "text", "text": "Be kind."}])
     (block,) = answer["content"]
@@ -30,7 +30,7 @@ async def test_answer(client: aiohttp.ClientSession) -> None:
     assert answer["usage"]["input_tokens"] > 0 and answer["usage"]["output_tokens"] > 0
 
 
-async def test_stream(client: aiohttp.ClientSession) -> None:
+async def test_message_stream_events_follow_the_api_order(client: aiohttp.ClientSession) -> None:
     """The events come in the API's order and add up to the message."""
     events = await post_stream(client, PATH, body_of("long 2"))
     assert [event["type"] for event in events] == [
@@ -47,7 +47,7 @@ async def test_stream(client: aiohttp.ClientSession) -> None:
     assert events[6]["delta"]["stop_reason"] == "end_turn" and events[6]["usage"]["output_tokens"] == 2
 
 
-async def test_thinking(client: aiohttp.ClientSession) -> None:
+async def test_signed_thinking_block_precedes_the_text(client: aiohttp.ClientSession) -> None:
     """Thinking is a signed block before the text, in a stream as well."""
     assert [block["type"] for block in (await ask(client, "think hello"))["content"]] == ["thinking", "text"]
     events = await post_stream(client, PATH, body_of("think hello"))
@@ -55,7 +55,7 @@ async def test_thinking(client: aiohttp.ClientSession) -> None:
     assert list(dict.fromkeys(deltas)) == ["thinking_delta", "signature_delta", "text_delta"]
 
 
-async def test_calls(client: aiohttp.ClientSession) -> None:
+async def test_tool_use_result_is_mentioned_in_the_answer(client: aiohttp.ClientSession) -> None:
     """A call is a tool_use block; its result is mentioned, also when a reminder follows it."""
     prompt = 'native a {"city": "Köln"}'
     first = await ask(client, prompt)
@@ -74,7 +74,7 @@ async def test_calls(client: aiohttp.ClientSession) -> None:
         assert "sunny" in answer["content"][0]["text"]
 
 
-async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
+async def test_client_tool_is_called_as_tool_choice_allows(client: aiohttp.ClientSession) -> None:
     """A message about a tool with a schema is answered with its call, as far as tool_choice lets it."""
     prompt = "What's the weather like in San Francisco?"
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -99,7 +99,9 @@ async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
         ({"type": "tool", "name": "other"}, "text"),
     ],
 )
-async def test_choice_of_a_function(client: aiohttp.ClientSession, choice: Json | None, kind: str) -> None:
+async def test_tool_choice_any_forces_a_tool_call(
+    client: aiohttp.ClientSession, choice: Json | None, kind: str
+) -> None:
     """`any` and a named tool call one that no word fits."""
     tools = [{"type": "custom", "name": "get_weather", "input_schema": {"type": "object"}}]
     (block,) = (await ask(client, "hello", tools=tools, tool_choice=choice))["content"]
@@ -108,7 +110,7 @@ async def test_choice_of_a_function(client: aiohttp.ClientSession, choice: Json 
     assert block["type"] == "text"
 
 
-async def test_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
+async def test_streamed_tool_input_deltas_add_up(client: aiohttp.ClientSession) -> None:
     """The pieces of JSON add up to the input; a malformed call's do not make JSON."""
     for prompt, whole in (('native a {"b": 1}', '{"b": 1}'), ('malformed native a {"b": 1}', '{"b": 1')):
         events = await post_stream(client, PATH, body_of(prompt))
@@ -116,7 +118,7 @@ async def test_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
         assert "".join(deltas) == whole
 
 
-async def test_malformed_call(client: aiohttp.ClientSession) -> None:
+async def test_malformed_tool_call_is_retried(client: aiohttp.ClientSession) -> None:
     """A malformed call is recognised in the history and retried."""
     prompt = 'malformed native a {"b": 1}'
     first = await ask(client, prompt)
@@ -126,19 +128,19 @@ async def test_malformed_call(client: aiohttp.ClientSession) -> None:
     assert first["content"][0]["input"] != {"b": 1} and retried["content"][0]["input"] == {"b": 1}
 
 
-async def test_limit(client: aiohttp.ClientSession) -> None:
+async def test_token_limit_stops_with_max_tokens(client: aiohttp.ClientSession) -> None:
     """A limit ends the message with max_tokens."""
     assert (await ask(client, "hello", max_tokens=2))["stop_reason"] == "max_tokens"
 
 
-async def test_history(client: aiohttp.ClientSession) -> None:
+async def test_earlier_turns_and_system_messages_are_not_prompts(client: aiohttp.ClientSession) -> None:
     """An earlier turn stays in the past, and a system message is no prompt."""
     said = {"role": "assistant", "content": "Done."}
     answer = await ask(client, "long 5", said, {"role": "system", "content": "long 9"}, "thanks")
     assert '"thanks"' in answer["content"][0]["text"]
 
 
-async def test_count_tokens(client: aiohttp.ClientSession) -> None:
+async def test_token_count_equals_usage_of_the_answer(client: aiohttp.ClientSession) -> None:
     """The count of a prompt is the usage of its answer."""
     count = await post(client, "/v1/messages/count_tokens", body_of("hello there"))
     assert count == {"input_tokens": (await ask(client, "hello there"))["usage"]["input_tokens"]}
@@ -149,14 +151,16 @@ async def test_count_tokens(client: aiohttp.ClientSession) -> None:
     [("error 400", 400, "invalid_request_error"), ("error 429", 429, "rate_limit_error"),
      ("error 500", 500, "api_error"), ("error 529", 529, "overloaded_error")],
 )  # fmt: skip
-async def test_errors(client: aiohttp.ClientSession, prompt: str, status: int, kind: str) -> None:
+async def test_errors_have_anthropic_shape_and_type(
+    client: aiohttp.ClientSession, prompt: str, status: int, kind: str
+) -> None:
     """Errors have Anthropic's shape and types."""
     async with client.post(PATH, json=body_of(prompt)) as response:
         body = await response.json()
     assert (response.status, body["type"], body["error"]["type"]) == (status, "error", kind)
 
 
-async def test_bad_role(client: aiohttp.ClientSession) -> None:
+async def test_unknown_role_returns_400(client: aiohttp.ClientSession) -> None:
     """A role that the API does not know is refused."""
     async with client.post(PATH, json=body_of({"role": "robot", "content": "hello"})) as response:
         assert response.status == 400

@@ -5,7 +5,7 @@ import aiohttp
 from gateway.demo.models import MODELS
 
 
-async def test_list(client: aiohttp.ClientSession) -> None:
+async def test_models_list_contains_every_model(client: aiohttp.ClientSession) -> None:
     """The list has what clients read, and each entry can be had alone."""
     async with client.get("/v1/models") as response:
         models = await response.json()
@@ -15,7 +15,7 @@ async def test_list(client: aiohttp.ClientSession) -> None:
         assert await response.json() == models["data"][0]
 
 
-async def test_unknown_model(client: aiohttp.ClientSession) -> None:
+async def test_unknown_model_returns_404(client: aiohttp.ClientSession) -> None:
     """An unknown model is 404 model_not_found, whatever its name."""
     async with client.get("/v1/models/org/other") as response:
         assert (response.status, (await response.json())["error"]["code"]) == (404, "model_not_found")

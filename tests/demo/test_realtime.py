@@ -26,7 +26,7 @@ async def respond(socket: aiohttp.ClientWebSocketResponse, *items: Json) -> list
     return events
 
 
-async def test_session(client: aiohttp.ClientSession) -> None:
+async def test_realtime_session_answers_in_deltas(client: aiohttp.ClientSession) -> None:
     """A session opens, is updated, takes an item, and answers in deltas that add up to the item told as done."""
     async with client.ws_connect(PATH, protocols=("realtime",)) as socket:
         assert socket.protocol == "realtime"
@@ -44,7 +44,7 @@ async def test_session(client: aiohttp.ClientSession) -> None:
     assert len({event["event_id"] for event in [created, updated, *events]}) == len(events) + 2
 
 
-async def test_conversation(client: aiohttp.ClientSession) -> None:
+async def test_realtime_session_remembers_the_conversation(client: aiohttp.ClientSession) -> None:
     """The session remembers: a tool's result is mentioned, and the next prompt begins anew."""
     async with client.ws_connect(PATH) as socket:
         await socket.receive_json()
@@ -70,7 +70,9 @@ async def test_conversation(client: aiohttp.ClientSession) -> None:
         ('{"type": "conversation.item.create", "item": 3}', "item"),
     ],
 )
-async def test_bad_events(client: aiohttp.ClientSession, sent: str, param: str | None) -> None:
+async def test_invalid_realtime_event_returns_an_error_event(
+    client: aiohttp.ClientSession, sent: str, param: str | None
+) -> None:
     """A bad event is answered with an error and the session goes on."""
     async with client.ws_connect(PATH) as socket:
         await socket.receive_json()
@@ -81,7 +83,7 @@ async def test_bad_events(client: aiohttp.ClientSession, sent: str, param: str |
         assert (await respond(socket, item("hello")))[-1]["type"] == "response.done"
 
 
-async def test_error(client: aiohttp.ClientSession) -> None:
+async def test_error_word_sends_an_error_event(client: aiohttp.ClientSession) -> None:
     """`error CODE` is an error event."""
     async with client.ws_connect(PATH) as socket:
         await socket.receive_json()
@@ -89,7 +91,7 @@ async def test_error(client: aiohttp.ClientSession) -> None:
         assert error["error"]["type"] == "server_error"
 
 
-async def test_cut(client: aiohttp.ClientSession) -> None:
+async def test_cut_word_drops_the_websocket_connection(client: aiohttp.ClientSession) -> None:
     """`cut` ends the connection without a closing handshake, in the middle of the answer."""
     async with client.ws_connect(PATH) as socket:
         await socket.receive_json()
@@ -102,7 +104,7 @@ async def test_cut(client: aiohttp.ClientSession) -> None:
         assert socket.close_code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE
 
 
-async def test_without_upgrade(client: aiohttp.ClientSession) -> None:
+async def test_realtime_request_without_upgrade_returns_400(client: aiohttp.ClientSession) -> None:
     """A plain GET is a 400 in the shape of every error."""
     async with client.get(PATH) as response:
         assert (response.status, (await response.json())["error"]["type"]) == (400, "invalid_request_error")

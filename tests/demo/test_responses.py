@@ -18,7 +18,7 @@ async def ask_stream(client: aiohttp.ClientSession, prompt: str, **more: object)
     return events
 
 
-async def test_answer(client: aiohttp.ClientSession) -> None:
+async def test_response_has_a_message_and_usage(client: aiohttp.ClientSession) -> None:
     """A response is completed, has one message and usage."""
     answer = await ask(client, "hello", instructions="Be kind.")
     (message,) = answer["output"]
@@ -28,7 +28,7 @@ async def test_answer(client: aiohttp.ClientSession) -> None:
     assert answer["usage"]["total_tokens"] == answer["usage"]["input_tokens"] + answer["usage"]["output_tokens"]
 
 
-async def test_stream(client: aiohttp.ClientSession) -> None:
+async def test_response_stream_events_are_ordered_and_numbered(client: aiohttp.ClientSession) -> None:
     """The events come in order, numbered from 0, and end with the whole response."""
     events = await ask_stream(client, "long 2")
     assert [event["sequence_number"] for event in events] == list(range(10))
@@ -49,7 +49,7 @@ async def test_stream(client: aiohttp.ClientSession) -> None:
     assert events[2]["item"] == {**events[-2]["item"], "status": "in_progress", "content": []}
 
 
-async def test_reasoning(client: aiohttp.ClientSession) -> None:
+async def test_reasoning_item_precedes_the_message(client: aiohttp.ClientSession) -> None:
     """Thinking is an item of its own before the message."""
     assert [item["type"] for item in (await ask(client, "think hello"))["output"]] == ["reasoning", "message"]
     events = await ask_stream(client, "think hello")
@@ -59,7 +59,7 @@ async def test_reasoning(client: aiohttp.ClientSession) -> None:
     assert {event["output_index"] for event in reasoning} == {0}
 
 
-async def test_calls(client: aiohttp.ClientSession) -> None:
+async def test_function_call_items_and_results_are_answered(client: aiohttp.ClientSession) -> None:
     """Calls are items; their results, sent back with them, are mentioned in the answer."""
     prompt = 'native a {"x": 1} native b {}'
     calls = (await ask(client, prompt))["output"]
@@ -76,7 +76,7 @@ async def test_calls(client: aiohttp.ClientSession) -> None:
     assert "from b" in answer["output"][0]["content"][0]["text"]
 
 
-async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
+async def test_client_function_is_called_as_tool_choice_allows(client: aiohttp.ClientSession) -> None:
     """A message about a function of the request is answered with its call, as far as tool_choice lets it."""
     prompt = "What's the weather like in San Francisco?"
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -93,7 +93,7 @@ async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
         assert forced["arguments"] == '{"city":"hello"}'
 
 
-async def test_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
+async def test_streamed_argument_deltas_add_up_to_the_item(client: aiohttp.ClientSession) -> None:
     """The deltas of the arguments add up to the finished item's."""
     events = await ask_stream(client, 'native a {"city": "Köln"}')
     deltas = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
@@ -101,14 +101,14 @@ async def test_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
     assert len(deltas) > 1
 
 
-async def test_incomplete(client: aiohttp.ClientSession) -> None:
+async def test_token_limit_makes_the_response_incomplete(client: aiohttp.ClientSession) -> None:
     """A limit makes the response incomplete, and the stream's last event says so."""
     answer = await ask(client, "hello", max_output_tokens=2)
     assert (answer["status"], answer["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert (await ask_stream(client, "hello", max_output_tokens=2))[-1]["type"] == "response.incomplete"
 
 
-async def test_history(client: aiohttp.ClientSession) -> None:
+async def test_earlier_turns_do_not_affect_the_answer(client: aiohttp.ClientSession) -> None:
     """An earlier turn stays in the past."""
     output = (await ask(client, "hello"))["output"]
     answer = await ask(client, [user("long 5"), *output, {"role": "developer", "content": "long 7"}, user("thanks")])
@@ -116,7 +116,7 @@ async def test_history(client: aiohttp.ClientSession) -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], [3], [{"role": "robot", "content": ""}], [{"type": 3}]])
-async def test_bad_input(client: aiohttp.ClientSession, value: object) -> None:
+async def test_invalid_input_returns_400(client: aiohttp.ClientSession, value: object) -> None:
     """An input of the wrong shape is a 400 that names it."""
     async with client.post(PATH, json={"input": value}) as response:
         assert (response.status, (await response.json())["error"]["param"]) == (400, "input")

@@ -47,7 +47,7 @@ def result(text: str) -> ConversationEntry:
     return ConversationEntry("result", (text,))
 
 
-def test_plain_answer() -> None:
+def test_plain_prompt_is_repeated_in_the_answer() -> None:
     """A plain prompt is answered in words that name the demo model and repeat the prompt's."""
     answer = ask("How are you?")
     assert "demo model" in text_of(answer) and '"How are you?"' in text_of(answer)
@@ -55,7 +55,7 @@ def test_plain_answer() -> None:
     assert (answer.finish, answer.prompt_tokens, answer.completion_tokens) == ("stop", 3, len(answer.text))
 
 
-def test_empty_and_long_prompts() -> None:
+def test_empty_and_overlong_prompts_are_answered() -> None:
     """No prompt is no error, and a long one is repeated in part."""
     assert "You said nothing" in text_of(ask())
     assert len(text_of(ask("x" * 100_000))) < 1000
@@ -79,33 +79,33 @@ def test_empty_and_long_prompts() -> None:
         ('Summarise these.\n\n{"rows": 3}', '{"rows": 3}'),
     ],
 )
-def test_summaries(text: str, summary: str) -> None:
+def test_summary_prompt_is_answered_with_its_first_sentence(text: str, summary: str) -> None:
     """The first sentence of what is to be summarised, or what rows there are: no model, but of use."""
     assert text_of(ask(text)) == (f'{GREETING} You said: "{text}"' if text.startswith("Summarise:") else summary)
 
 
-def test_long() -> None:
+def test_long_word_produces_exactly_n_pieces() -> None:
     """`long N` has exactly N pieces."""
     assert len(ask("long 10000").text) == 10_000
     assert text_of(ask("long 3")) == "word1 word2 word3 "
     assert ask("long 0").text == ()
 
 
-def test_limit() -> None:
+def test_token_limit_truncates_the_text() -> None:
     """A token limit cuts the text and is told as the reason for the end."""
     answer = ask("long 10", max_tokens=4)
     assert (text_of(answer), answer.finish) == ("word1 word2 word3 word4 ", "length")
     assert ask("long 4", max_tokens=4).finish == "stop"
 
 
-def test_thinking() -> None:
+def test_think_word_adds_thoughts_beside_or_inside_the_text() -> None:
     """`think` thinks beside the text, `think tag` inside it."""
     assert ask("think hi").thoughts and "<think>" not in text_of(ask("think hi"))
     assert not ask("think tag hi").thoughts and text_of(ask("think tag hi")).startswith("<think>")
     assert classify_text(ask("think tag tool x {}").text).kind == "call"
 
 
-def test_error() -> None:
+def test_error_word_raises_a_refusal() -> None:
     """`error CODE` raises it, and every other ask does not."""
     with pytest.raises(RefusalError) as refusal:
         refuse_when_asked(ask("error 418"))
@@ -113,7 +113,7 @@ def test_error() -> None:
     refuse_when_asked(ask("error"))
 
 
-def test_prompted_call_and_its_result() -> None:
+def test_tool_word_produces_a_call_and_mentions_its_result() -> None:
     """`tool` is the call in the prompted format; after the tool's result the answer mentions it."""
     prompt = 'tool execute_sql {"sql": "SELECT 1", "risk_level": "high"}'
     first = ask(prompt)
@@ -123,13 +123,13 @@ def test_prompted_call_and_its_result() -> None:
     assert "42 rows" in text_of(ask(prompt, said_by(first), result("42 rows")))
 
 
-def test_result_as_user_message() -> None:
+def test_tool_result_as_user_message_is_recognised() -> None:
     """A result that comes as a user message is a result too."""
     prompt = "tool x {}"
     assert "42 rows" in text_of(ask(prompt, said_by(ask(prompt)), "42 rows"))
 
 
-def test_next_prompt_begins_anew() -> None:
+def test_earlier_prompts_are_not_repeated() -> None:
     """What was asked in an earlier turn does not come back, whether the turn was finished or failed."""
     prompt = "tool x {}"
     call = said_by(ask(prompt))
@@ -139,7 +139,7 @@ def test_next_prompt_begins_anew() -> None:
     assert '"thanks"' in text_of(ask(prompt, "thanks"))
 
 
-def test_group() -> None:
+def test_several_tool_words_produce_a_call_group() -> None:
     """Several `tool` make a JSON array, and all results of the round are told."""
     prompt = 'tool a {"n": 1} tool b {"n": 2}'
     first = ask(prompt)
@@ -148,7 +148,7 @@ def test_group() -> None:
     assert "one" in answer and "two" in answer
 
 
-def test_steps() -> None:
+def test_steps_word_produces_n_successive_calls() -> None:
     """`steps N` calls N times, `$step` counts, and only the last call terminates."""
     prompt = 'steps 3 terminate tool t {"n": $step, "risk_level": "low"}'
     entries: list[ConversationEntry | str] = [prompt]
@@ -161,19 +161,19 @@ def test_steps() -> None:
     assert "result 2" not in text_of(ask(*entries))
 
 
-def test_steps_alone() -> None:
+def test_steps_word_without_a_tool_calls_execute_sql() -> None:
     """Without a tool of its own, `steps` calls execute_sql."""
     assert call_of(ask("steps 2"))["parameters"] == {"sql": "SELECT 1"}
 
 
 @pytest.mark.parametrize(("parameters", "merged"), [("{}", {}), ('{"a": 1}', {"a": 1})])
-def test_risk_level(parameters: str, merged: dict[str, object]) -> None:
+def test_risk_level_word_adds_a_parameter(parameters: str, merged: dict[str, object]) -> None:
     """`risk_level` adds the level to the parameters."""
     call = call_of(ask(f"risk_level high tool x {parameters}"))
     assert call["parameters"] == {**merged, "risk_level": "high"}
 
 
-def test_native_calls() -> None:
+def test_native_words_produce_parallel_calls() -> None:
     """`native` calls side by side are one round, in whichever entries the history has them."""
     prompt = 'native a {"n": $step} native b {}'
     first = ask(prompt)
@@ -184,7 +184,7 @@ def test_native_calls() -> None:
     assert answer.calls == () and "one" in text_of(answer) and "two" in text_of(answer)
 
 
-def test_native_without_native_calls() -> None:
+def test_native_word_falls_back_to_the_prompted_format() -> None:
     """Where the API has no tool calls, `native` is the prompted format."""
     assert call_of(ask("native a {}", native_calls=False))["tool"] == "a"
 
@@ -193,7 +193,7 @@ def test_native_without_native_calls() -> None:
     "complaint", [ConversationEntry("user", ("Not JSON: try again",)), ConversationEntry("system", ("Not JSON",))]
 )
 @pytest.mark.parametrize("keeps_bad_message", [False, True])
-def test_malformed(complaint: ConversationEntry, keeps_bad_message: bool) -> None:
+def test_malformed_word_breaks_json_until_corrected(complaint: ConversationEntry, keeps_bad_message: bool) -> None:
     """The JSON is broken until as many complaints as asked for stand in the history, and then right."""
     entries: list[ConversationEntry | str] = ['malformed 2 tool x {"a": 1}']
     for _ in range(2):
@@ -205,7 +205,7 @@ def test_malformed(complaint: ConversationEntry, keeps_bad_message: bool) -> Non
     assert "42" in text_of(ask(*entries, said_by(answer), result("42")))
 
 
-def test_a_complaint_in_the_same_message() -> None:
+def test_complaint_in_the_prompt_message_is_counted() -> None:
     """Gateways whose servers take no two messages of the user in a row put complaints behind the prompt."""
     prompt = 'malformed 2 tool x {"a": 1}'
     for joined in (("\n\n".join((prompt, "Not JSON.")),), (prompt, "Not JSON.")):
@@ -214,7 +214,7 @@ def test_a_complaint_in_the_same_message() -> None:
         assert call_of(ask(again)) == {"tool": "x", "parameters": {"a": 1}, "terminate": False}
 
 
-def test_malformed_native() -> None:
+def test_malformed_native_call_has_broken_arguments() -> None:
     """Broken native arguments are no JSON; the complaint about them may be a tool message."""
     prompt = "malformed native x {}"
     assert ask(prompt).calls[0].arguments == "{"
@@ -222,27 +222,27 @@ def test_malformed_native() -> None:
     assert ask(prompt, *history).calls[0].arguments == "{}"
 
 
-def test_parts_around_a_prompt() -> None:
+def test_tagged_parts_around_a_prompt_are_ignored() -> None:
     """Tagged parts that a client adds to a user message, or sends before it, are not the prompt."""
     around = ConversationEntry("user", ("<context>long 3</context>", "hello", "<reminder>be kind</reminder>"))
     assert '"hello"' in text_of(ask(around))
     assert text_of(ask("<environment>", ConversationEntry("user", ("long 2", "<reminder>")))) == "word1 word2 "
 
 
-def test_reminder_after_a_result() -> None:
+def test_reminder_after_a_result_is_ignored() -> None:
     """A client's own user message after a result does not hide the ask that is being worked on."""
     prompt = 'tool x {"a": 1}'
     history = [said_by(ask(prompt)), result("42")]
     assert "42" in text_of(ask(prompt, *history, "<reminder>be kind</reminder>"))
 
 
-def test_result_of_an_unscripted_call() -> None:
+def test_unscripted_tool_result_is_mentioned() -> None:
     """A tool's result is mentioned even if the demo model never asked for it."""
     assert "sunny" in text_of(ask("weather?", ConversationEntry("call", ("{}",)), result("sunny")))
     assert "sunny" in text_of(ask("weather?", result("sunny")))
 
 
-def test_function_of_the_client() -> None:
+def test_client_function_is_called_once_per_question() -> None:
     """A message about a function is answered with its call, once, and the result is told; so is the next message."""
     functions = Functions((WEATHER,))
     prompt = "What's the weather in New York?"
@@ -258,14 +258,14 @@ def test_function_of_the_client() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["tool x {}", "weather in Rome?"])
-def test_result_about_a_function(prompt: str) -> None:
+def test_result_as_user_message_triggers_no_function(prompt: str) -> None:
     """A result as a user message is no question, whatever it is about."""
     functions = Functions((WEATHER,))
     told = ask(prompt, said_by(ask(prompt, functions=functions)), "The weather is sunny", functions=functions)
     assert told.calls == () and "is sunny" in text_of(told)
 
 
-def test_next_question_behind_a_result() -> None:
+def test_new_question_after_a_result_calls_a_function() -> None:
     """A user message behind a result may be about a function anew; what a client adds there is not."""
     functions = Functions((WEATHER,))
     history = ["weather in Rome?", said_by(ask("weather in Rome?", functions=functions)), result("sunny")]
@@ -286,7 +286,7 @@ def test_unrelated_messages_trigger_no_function_call() -> None:
 
 @pytest.mark.parametrize("prompt", ["Hello", "<task>Hello</task>"])
 @pytest.mark.parametrize("behind", [(), ("<reminder>be kind</reminder>",)])
-def test_forced_function(prompt: str, behind: tuple[str, ...]) -> None:
+def test_forced_function_is_called_once(prompt: str, behind: tuple[str, ...]) -> None:
     """A forced call needs no word, is made once, and scripted messages do as they say."""
     functions = Functions((WEATHER,), forced=True)
     first = ask(prompt, functions=functions)
@@ -299,12 +299,12 @@ def test_forced_function(prompt: str, behind: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " a  b\n", "x" * 100, "你好，世界 " * 9, "\t\n"])
-def test_pieces(text: str) -> None:
+def test_text_pieces_join_to_the_whole_text(text: str) -> None:
     """The pieces of a text are the whole text."""
     assert "".join(pieces(text)) == text
 
 
-def test_count_tokens() -> None:
+def test_prompt_tokens_are_estimated_from_utf8_bytes() -> None:
     """A prompt is estimated as UTF-8 bytes / 4, rounded up."""
     conversation = Conversation(
         model="demo", entries=(ConversationEntry("user", ("你好",)),), stream=False, max_tokens=None

@@ -28,7 +28,7 @@ from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, PromptAsk, Script
         ("malformed 3", PromptAsk(scripted=True, broken=3)),
     ],
 )
-def test_words(text: str, ask: PromptAsk) -> None:
+def test_prompt_words_are_parsed_in_any_case(text: str, ask: PromptAsk) -> None:
     """Each word is read in any case, and what follows it is the rest."""
     assert read_ask(text) == ask
 
@@ -38,7 +38,7 @@ def test_words(text: str, ask: PromptAsk) -> None:
     ["slow down", "long story", "error in line 4", "error 200", "error 4290", "cutting", "please slow 3", "tool time",
      "tool x {broken", 'tool x ["list"]', "thinking of you", "summarised", "slow 9999999"],
 )  # fmt: skip
-def test_ordinary_text(text: str) -> None:
+def test_ordinary_text_is_not_parsed_as_prompt_words(text: str) -> None:
     """Text that only resembles a word, or stands after other text, is ordinary."""
     assert read_ask(text) == PromptAsk(rest=text)
 
@@ -50,12 +50,12 @@ def test_calls_are_kept_letter_for_letter() -> None:
     assert (ask.native, ask.wanted_rounds, ask.rest) == (False, 1, "and so on")
 
 
-def test_native_calls() -> None:
+def test_native_word_marks_the_call_as_native() -> None:
     """`native` adds a call and asks for the API's own form."""
     assert read_ask("native  f{}") == PromptAsk(scripted=True, native=True, calls=(ScriptedCall("f", "{}"),))
 
 
-def test_limits() -> None:
+def test_numbers_above_the_limits_are_clamped() -> None:
     """Numbers beyond the limits count as the limit."""
     ask = read_ask("slow 999999 long 999999")
     assert (ask.delay_s, ask.events) == (MAX_DELAY_S, MAX_EVENTS)
@@ -69,7 +69,7 @@ def test_any_text_is_readable(text: str) -> None:
     assert ask.scripted or ask == PromptAsk(rest=ask.rest)
 
 
-def test_deep_nesting() -> None:
+def test_overly_nested_json_is_ordinary_text() -> None:
     """A JSON object too deep to be read is ordinary text."""
     assert not read_ask("tool x " + '{"a":' * 100_000).scripted
 

@@ -36,7 +36,7 @@ def test_alert_names_are_unique() -> None:
 
 
 @pytest.mark.prometheus
-def test_prometheus_takes_the_rules_and_fires_as_described(tmp_path: Path) -> None:
+def test_alert_rules_pass_promtool_checks_and_tests(tmp_path: Path) -> None:
     """By its own tool (Debian: apt-get install prometheus)."""
     promtool = shutil.which("promtool")
     assert promtool is not None, "no promtool here: apt-get install prometheus"

@@ -130,7 +130,7 @@ def is_zero(*values: str) -> Callable[[Found], bool]:
 
 
 @pytest.mark.prometheus
-async def test_ten_questions_in_a_bad_night(tmp_path: Path) -> None:
+async def test_operations_queries_find_the_causes_of_an_outage(tmp_path: Path) -> None:
     """Each query of the table has an answer, and what went wrong is in it."""
     program = shutil.which("prometheus")
     assert program is not None, "no prometheus here: apt-get install prometheus"

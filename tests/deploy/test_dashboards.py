@@ -12,7 +12,7 @@ FOLDER = REPOSITORY / "deploy" / "grafana"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
-def test_there_is_one_for_each_subject() -> None:
+def test_dashboard_exists_for_each_subject() -> None:
     assert DASHBOARDS.keys() == {"agents", "health", "traffic", "upstreams", "usage"}
     assert len({board["uid"] for board in DASHBOARDS.values()}) == len(DASHBOARDS)
 
@@ -28,7 +28,7 @@ def test_dashboard_queries_use_existing_metrics_and_labels(board: dict[str, Any]
 
 
 @pytest.mark.parametrize("board", DASHBOARDS.values(), ids=DASHBOARDS)
-def test_panels_have_a_place_of_their_own(board: dict[str, Any]) -> None:
+def test_dashboard_panels_do_not_overlap(board: dict[str, Any]) -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     for one, other in combinations([panel["gridPos"] for panel in board["panels"]], 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]

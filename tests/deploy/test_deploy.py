@@ -130,7 +130,7 @@ def test_image_requirements_add_mcp_to_the_pinned_base() -> None:
     assert any(line.startswith("mcp==") for line in image - plain)
 
 
-def test_a_larger_image_sends_traces_too() -> None:
+def test_tracing_image_adds_only_the_tracing_libraries() -> None:
     """`--build-arg REQUIREMENTS=requirements/tracing.txt` adds the libraries for traces, and changes no other."""
     image, larger = (pinned(REPOSITORY / f"requirements/{name}.txt") for name in ("mcp", "tracing"))
     assert image <= larger <= pinned(REPOSITORY / "requirements/dev.txt")
@@ -142,7 +142,7 @@ def pinned(requirements: Path) -> set[str]:
     return {line.split()[0] for line in requirements.read_text().splitlines() if "==" in line.partition(" ")[0]}
 
 
-def test_the_image_stops_by_a_drain() -> None:
+def test_image_stop_signal_is_sigterm() -> None:
     """The engine sends the signal on which the gateway finishes what is under way."""
     assert last("STOPSIGNAL") == "SIGTERM"
 
@@ -183,7 +183,7 @@ def test_the_container_refuses_to_start_without_its_keys(missing: str) -> None:
         load(CONTAINER_CONFIG, environ=environ, flags={})
 
 
-def test_the_container_keeps_its_state_where_it_may_write() -> None:
+def test_container_keeps_its_state_in_the_writable_volume() -> None:
     """Store, working folder, the folder that the image gives to the user, and compose's volume are one."""
     folder = last("WORKDIR")
     assert settings().store.reveal() == f"sqlite:///{folder}/gateway.db"
@@ -191,7 +191,7 @@ def test_the_container_keeps_its_state_where_it_may_write() -> None:
     assert services()["gateway"]["volumes"] == [f"state:{folder}"]
 
 
-def test_everything_speaks_of_one_port() -> None:
+def test_image_compose_and_prometheus_use_the_same_port() -> None:
     """The port that is listened on is the one exposed, published and scraped."""
     port = settings().listen.port
     assert last("EXPOSE") == str(port)
@@ -199,7 +199,7 @@ def test_everything_speaks_of_one_port() -> None:
     assert scrape_targets() == [f"gateway:{port}"]
 
 
-def test_prometheus_may_ask_for_the_metrics() -> None:
+def test_prometheus_scrape_host_is_allowed_by_the_gateway() -> None:
     """It asks by the service's name, which compose resolves and the gateway's Host check admits."""
     [host] = {target.partition(":")[0] for target in scrape_targets()}
     assert host in services()
@@ -242,7 +242,7 @@ def test_stop_grace_periods_exceed_the_drain_time() -> None:
     assert float(unit()["TimeoutStopSec"][0]) > needed_s
 
 
-def test_systemd_starts_reloads_and_stops_the_gateway_as_it_expects() -> None:
+def test_systemd_unit_starts_reloads_and_stops_the_gateway() -> None:
     """Ready when it says so, reload by SIGHUP, a first SIGTERM to the parent alone, back after a crash."""
     found = unit()
     assert found["Type"] == ["notify"]
@@ -273,7 +273,7 @@ def complaints(folder: Path) -> str:
     return subprocess.run([analyze, "verify", file], capture_output=True, text=True, timeout=60, check=False).stderr
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+def test_systemd_unit_has_only_known_settings(tmp_path: Path) -> None:
     """No unknown setting, no value it would ignore."""
     assert complaints(tmp_path) == ""
 

@@ -18,7 +18,7 @@ ASK = {"model": "demo", "messages": [{"role": "user", "content": "Hello?"}]}
 TOKENS = 'gateway_tokens_total{key="ci",type="%s"}'
 
 
-def test_each_question_has_an_answer() -> None:
+def test_operations_page_has_valid_queries_for_each_question() -> None:
     """Of metrics, labels and values that there are."""
     found = answers()
     assert found.keys() == {*range(1, 11)}
@@ -39,7 +39,7 @@ def test_query_check_finds_unknown_metrics_labels_and_values() -> None:
         assert [*wrong_in(query)] == [wrong]
 
 
-def test_the_command_of_each_row_exists() -> None:
+def test_commands_named_in_operations_page_exist() -> None:
     """What a row names to go on with is in the table of commands."""
     page = OPERATIONS.read_text()
     commands = OPERATIONS.with_name("commands.md").read_text()

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "gateway" / "console" / "static"
 
 
-def test_the_pages_name_the_version() -> None:
+def test_changelog_and_readme_name_the_current_version() -> None:
     """The newest chapter of the changelog is that of this version, and the banner in the README shows it."""
     chapters = re.findall(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert chapters[0][0] == __version__

@@ -81,7 +81,7 @@ def test_bill_of_materials_lists_installed_and_bundled_packages(home: Path, pyth
     assert "Zero-Clause BSD" in texts
 
 
-def test_it_brings_one_package_with_its_types_its_schema_and_examples(python: Path, tmp_path: Path) -> None:
+def test_wheel_installs_one_package_with_types_schema_and_examples(python: Path, tmp_path: Path) -> None:
     """Nothing else stands beside it in site-packages."""
     code = (
         "import importlib.metadata as m; print('\\n'.join(sorted({f.parts[0] for f in m.files('twolane')})));"

@@ -33,7 +33,7 @@ def test_the_tools_of_a_client_are_known_by_name() -> None:
     ("wanted", "text"),
     [(None, True), ({"type": "text"}, True), ({"type": "json_object"}, False), ({}, False), ("text", False)],
 )
-def test_only_text_is_text(wanted: object, *, text: bool) -> None:
+def test_only_text_formats_are_recognized_as_text(wanted: object, *, text: bool) -> None:
     """Nothing said is text, too."""
     assert wants_text({"response_format": wanted}) is text
     assert wants_text({})
@@ -48,7 +48,7 @@ def test_only_text_is_text(wanted: object, *, text: bool) -> None:
         ({"shows_calls": True, "no_tools": True}, False),
     ],
 )
-def test_an_answer_in_a_format_may_follow_tools_that_the_request_names(fields: dict[str, Any], *, may: bool) -> None:
+def test_formatted_answer_allows_tools_only_if_the_request_names_them(fields: dict[str, Any], *, may: bool) -> None:
     """Any tool of the gateway may be called before an answer in text."""
     caller = Caller(name="a", tenant="a", scopes=frozenset())
     asked = new_exchange(
@@ -74,7 +74,7 @@ TEXT = {"type": "text", "text": "Hi"}
         (None, ""),
     ],
 )
-def test_a_message_is_text_as_a_whole(content: object, text: str) -> None:
+def test_whole_text_requires_a_text_only_message(content: object, text: str) -> None:
     """A picture beside the text, and the text is not all that its user said."""
     assert whole_text({"messages": [{"role": "user", "content": content}]}) == text
 
@@ -83,12 +83,12 @@ def test_a_message_is_text_as_a_whole(content: object, text: str) -> None:
     "messages",
     [None, [], ["Hi"], [{"role": "tool", "content": "Hi"}], [{"role": "user", "content": "Hi"}, {"role": "assistant"}]],
 )
-def test_only_a_user_at_the_end_says_something(messages: object) -> None:
+def test_whole_text_requires_a_final_user_message(messages: object) -> None:
     """What a tool or the model said is nobody's word."""
     assert whole_text({"messages": messages}) == ""
 
 
-def test_a_client_of_functions() -> None:
+def test_client_with_functions_and_no_tools_is_recognized() -> None:
     """It brought functions, and no tools."""
     function = {"name": "a"}
     assert knows_functions_only({"functions": [function]})
@@ -113,7 +113,7 @@ def test_a_client_of_functions() -> None:
         ({"role": "assistant", "content": 5}, False),
     ],
 )
-def test_results_of_a_clients_tools_are_seen(message: dict[str, object], *, brings: bool) -> None:
+def test_client_tool_results_are_recognized(message: dict[str, object], *, brings: bool) -> None:
     """And calls, whose results may stand anywhere."""
     assert brings_tool_results([{"role": "user", "content": "Hi"}, message]) is brings
 

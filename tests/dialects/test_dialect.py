@@ -3,7 +3,7 @@
 from gateway.dialects.dialect import ChatDecision, ParsedRequest
 
 
-def test_a_request_decides_nothing_by_itself() -> None:
+def test_parsed_request_has_no_decisions_by_default() -> None:
     """A dialect with a field for decisions sets it."""
     asked = ParsedRequest(body={"messages": []}, text="", streams=False)
     assert asked.decisions == ()

@@ -17,7 +17,7 @@ def gathered(*pieces: tuple[str, object]) -> dict[str, Any]:
     return whole.whole()
 
 
-def test_pieces_are_put_together() -> None:
+def test_message_field_pieces_are_joined() -> None:
     """Texts are continued, but not those that each piece repeats; nothing is nothing; anything else is replaced."""
     first = {"id": "a", "type": "t", "data": "AA", "n": 1, "deep": {"text": "x"}}
     second = {"id": "a", "type": "t", "data": "BB", "n": 2, "deep": {"text": "y"}, "none": None}
@@ -43,7 +43,7 @@ def test_entries_of_a_list_are_continued_by_their_index_and_type() -> None:
 
 @pytest.mark.parametrize("cut", range(1, len(ID)))
 @pytest.mark.parametrize("wrap", [lambda t: t, lambda t: {"text": t}, lambda t: [{"index": 3, "type": "x", "text": t}]])
-def test_an_id_is_removed_wherever_it_is_cut(cut: int, wrap: Any) -> None:
+def test_split_approval_id_is_removed_from_message_fields(cut: int, wrap: Any) -> None:
     """And the text around it stays."""
     beside = MessageFields()
     shown = [beside.feed("f", wrap(piece)) for piece in (f"see {ID[:cut]}", ID[cut:])]
@@ -52,7 +52,7 @@ def test_an_id_is_removed_wherever_it_is_cut(cut: int, wrap: Any) -> None:
     }
 
 
-def test_what_is_held_back_comes_at_the_end() -> None:
+def test_held_back_field_text_is_released_at_the_end() -> None:
     """A text may end with what an id begins with."""
     beside = MessageFields()
     for name, value in (("a", "the map_"), ("b", {"transcript": "map_"}), ("c", [{"index": 0, "text": "map_"}])):
@@ -78,7 +78,7 @@ def test_indexes_of_a_later_round_continue_per_field() -> None:
 
 
 @pytest.mark.parametrize("deepen", [lambda v: [v], lambda v: {"a": v}])
-def test_what_is_nested_too_deeply(deepen: Any) -> None:
+def test_deeply_nested_message_field_is_refused(deepen: Any) -> None:
     """It could not be written again, and costs no stack."""
     value: object = "x"
     for _ in range(2000):

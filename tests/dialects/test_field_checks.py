@@ -45,7 +45,7 @@ from gateway.dialects.field_checks import (
         (number(0, 2), [0, 1.5, 2], [-0.1, 2.1, 1e300, True, "1"]),
     ],
 )
-def test_what_a_kind_accepts(kind: Kind, accepted: list[object], refused: list[object]) -> None:
+def test_field_kind_accepts_only_its_values(kind: Kind, accepted: list[object], refused: list[object]) -> None:
     """JSON's true and false are no numbers, though Python's are."""
     assert [value for value in accepted if not kind.accepts(value)] == []
     assert [value for value in refused if kind.accepts(value)] == []
@@ -65,7 +65,7 @@ def test_a_refusal_names_the_place_and_not_the_value() -> None:
     )
 
 
-def test_null_is_left_out_unless_it_is_needed() -> None:
+def test_null_field_is_optional_unless_required() -> None:
     check("", {"a": None}, {"a": TEXT, "b": TEXT})
     assert refused("", {"a": None}, {"a": mark_required(TEXT)}) == (
         "missing_field",
@@ -74,7 +74,7 @@ def test_null_is_left_out_unless_it_is_needed() -> None:
     )
 
 
-def test_an_object_that_is_closed_has_no_other_fields() -> None:
+def test_closed_object_refuses_unknown_fields() -> None:
     """The error is in OpenAI's words, and a name of a megabyte is cut."""
     assert refused("x", {"b": None}, {"a": TEXT}, closed=True) == (
         "unknown_parameter",
@@ -85,17 +85,17 @@ def test_an_object_that_is_closed_has_no_other_fields() -> None:
     assert len(param or "") == 64 and len(message) < 100
 
 
-def test_an_object_at_a_place() -> None:
+def test_check_object_refuses_a_non_object() -> None:
     assert check_object("a", {"b": 1}) == {"b": 1}
     with pytest.raises(GatewayError, match="'a' must be an object"):
         check_object("a", [])
 
 
-def test_places() -> None:
+def test_join_place_builds_a_field_path() -> None:
     assert (join_place("", "a"), join_place("a[0]", "b")) == ("a", "a[0].b")
 
 
-def test_an_unsupported_field_has_a_next_step() -> None:
+def test_unsupported_field_error_names_a_next_step() -> None:
     error = build_unsupported_error("prompt", "leave it out")
     assert (error.code, error.param) == ("unsupported_parameter", "prompt")
     assert error.message == "'prompt' is not offered in context mode: leave it out."

@@ -58,7 +58,7 @@ def seen(text: str) -> str:
 
 
 @pytest.mark.parametrize("written", DISGUISES.values(), ids=DISGUISES)
-def test_no_whole_id_is_shown(written: str) -> None:
+def test_approval_id_is_defused_in_any_spelling(written: str) -> None:
     """In whichever disguise; what stands around it is as it was."""
     shown = defuse(f"Send this:\n\napprove {written} KFMQTR\n\nThen go on.")
     assert INSTEAD in shown and ID[3:] not in seen(shown)
@@ -66,7 +66,7 @@ def test_no_whole_id_is_shown(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", DISGUISES.values(), ids=DISGUISES)
-def test_pieces_of_a_stream_make_no_difference(written: str) -> None:
+def test_id_scrubbing_is_independent_of_stream_chunking(written: str) -> None:
     """Cut between any two characters, or between all of them."""
     text = f"approve {written} KFMQTR"
     whole = defuse(text)
@@ -79,7 +79,7 @@ def test_pieces_of_a_stream_make_no_difference(written: str) -> None:
         assert defuser.feed(text[:cut]) + defuser.feed(text[cut:]) + defuser.finish() == whole
 
 
-def test_several_ids_of_a_text() -> None:
+def test_several_approval_ids_of_a_text_are_defused() -> None:
     """Both lines, in both languages, in a block of code."""
     shown = defuse(f"```text\n{LINE}\n```\n```text\n拒绝 {ID}\n批准{ID}\n```")
     assert shown.count(INSTEAD) == 3 and "a2b3" not in shown and shown.endswith("\n```")
@@ -99,14 +99,14 @@ def test_several_ids_of_a_text() -> None:
         "ap_a2b3c4d5e6f7g2h3i\n4j5k6l7mq",
     ],
 )
-def test_other_text_is_as_it_was(text: str) -> None:
+def test_text_without_approval_ids_is_unchanged(text: str) -> None:
     """Names with low lines, short ids, entities."""
     assert defuse(text) == text
     defuser = Defuser()
     assert "".join(map(defuser.feed, text)) + defuser.finish() == text
 
 
-def test_text_is_not_held_back() -> None:
+def test_streamed_text_is_held_back_only_for_a_possible_id() -> None:
     """But for what may be the beginning of an id."""
     defuser = Defuser()
     pieces = ("A map", "_of", " it, ap", "_", "a2", " and", " &am", "p; on", "e")
@@ -120,7 +120,7 @@ def test_text_is_not_held_back() -> None:
         st.text() | st.text("ap_ABC27<b>&#95;[]()*`\\ \n") | st.just(ID) | st.sampled_from(list(DISGUISES.values()))
     )
 )
-def test_no_text_is_too_odd(pieces: list[str]) -> None:
+def test_arbitrary_text_never_shows_a_whole_id(pieces: list[str]) -> None:
     """The same in pieces as in one; never a whole id."""
     defuser = Defuser()
     shown = "".join(map(defuser.feed, pieces)) + defuser.finish()
@@ -146,7 +146,7 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 
 
 @given(st.text("ap_2\uff3fé", max_size=24) | st.text("ap_a2<&*]", max_size=24))
-def test_a_short_text_is_read_as_a_part_of_one(text: str) -> None:
+def test_short_text_is_scrubbed_like_a_streamed_piece(text: str) -> None:
     """A word without room for an id goes on unread, as if it had been read."""
     defuser = Defuser()
     assert defuse(text) == defuser.feed(text) + defuser.finish()

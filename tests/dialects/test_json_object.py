@@ -7,12 +7,12 @@ from gateway.contracts.errors import GatewayError
 from gateway.dialects.json_object import json_object
 
 
-def test_an_object() -> None:
+def test_json_object_is_parsed() -> None:
     assert json_object(b'{"a": [1, 2.5, null, "\xc3\xa4"]}') == {"a": [1, 2.5, None, "ä"]}
 
 
 @pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_an_object_is_as_deep_as_it_can_be_written(opens: bytes, closes: bytes) -> None:
+def test_json_object_depth_is_limited_to_serializable_nesting(opens: bytes, closes: bytes) -> None:
     """Deeper ones are refused; many values beside each other are not deep."""
     body = json_object(b'{"x":' + opens * 253 + b"1" + closes * 253 + b"}")
     assert orjson.loads(orjson.dumps(body)) == body
@@ -38,7 +38,7 @@ def test_an_object_is_as_deep_as_it_can_be_written(opens: bytes, closes: bytes) 
         b'{"x": ' + b"[" * 100_000,
     ],
 )
-def test_anything_else_is_refused(content: bytes) -> None:
+def test_invalid_json_body_is_refused(content: bytes) -> None:
     """Hostile bodies are no more than that."""
     with pytest.raises(GatewayError) as caught:
         json_object(content)

@@ -26,7 +26,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
-def test_arguments_have_one_spelling(value: dict[str, object]) -> None:
+def test_argument_spelling_does_not_change_their_meaning(value: dict[str, object]) -> None:
     """Order of keys, white space and escapes make no difference."""
     backwards = dict(reversed(value.items()))
     spellings = {
@@ -52,7 +52,7 @@ def test_arguments_have_one_spelling(value: dict[str, object]) -> None:
         ('{"a": "\\/"}', '{"a": "/"}'),
     ],
 )
-def test_two_spellings_mean_the_same(one: object, other: object) -> None:
+def test_equivalent_argument_spellings_have_the_same_meaning(one: object, other: object) -> None:
     """Also those of JavaScript, which has one kind of number."""
     assert arguments_meant(one) == arguments_meant(other)
 
@@ -69,7 +69,7 @@ def test_two_spellings_mean_the_same(one: object, other: object) -> None:
         ("{not json", "{}"),
     ],
 )
-def test_other_arguments_mean_something_else(one: str, other: str) -> None:
+def test_different_arguments_have_different_meanings(one: str, other: str) -> None:
     """A value, a type, an order, a key."""
     assert arguments_meant(one) != arguments_meant(other)
 
@@ -101,12 +101,12 @@ def test_unparsable_arguments_are_compared_as_text(arguments: object) -> None:
         ("x1y2" * 100, False),
     ],
 )
-def test_an_id_is_random_or_not(call_id: str, expected: bool) -> None:
+def test_random_call_ids_are_recognized(call_id: str, expected: bool) -> None:
     """One that a model counts up, or makes of a name, is another conversation's, too."""
     assert is_random(call_id) is expected
 
 
-def test_thoughts_are_taken_out_in_linear_time() -> None:
+def test_reasoning_removal_takes_linear_time() -> None:
     """Whatever a model repeats: a megabyte that begins nothing but thoughts is read once."""
     text = "<think>" * 150_000
     assert parse_meaning({"role": "assistant", "content": text}).text == text.encode()
@@ -117,7 +117,7 @@ def test_thoughts_are_taken_out_in_linear_time() -> None:
 ID, ASK = "call_0a1b2c3d4e5f6a7b8c9d0e1f", "ap_" + "a2" * 13
 
 
-def test_a_text_has_ids_of_calls_and_approvals() -> None:
+def test_call_and_approval_ids_are_extracted_from_text() -> None:
     """Each approval once; an id of another form, or within another word, is none."""
     text = f"{ID} call_1 `approve {ASK} word` {ASK} m{ASK} {ASK}2 ap_1"
     assert (extract_call_ids(text), extract_approval_ids(text)) == ([ID], (ASK,))

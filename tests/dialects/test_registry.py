@@ -6,7 +6,7 @@ import sys
 from gateway.dialects.registry import COLLECTIONS, ENDPOINTS, STATELESS, build_paths
 
 
-def test_each_package_is_an_endpoint() -> None:
+def test_dialect_package_name_maps_to_its_endpoint() -> None:
     """By the name of its folder."""
     assert ENDPOINTS["chat"] == "chat/completions"
 
@@ -22,7 +22,7 @@ def test_an_endpoint_has_four_paths() -> None:
     assert build_paths("x/y") == ("/context/v1/x/y", "/context/x/y", "/v1/x/y", "/x/y")
 
 
-def test_paths_are_known_before_dialects_are_loaded() -> None:
+def test_registry_paths_are_known_without_loading_dialects() -> None:
     """The passthrough lane reads them, and loads no dialect."""
     code = "import sys, gateway.dialects.registry; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

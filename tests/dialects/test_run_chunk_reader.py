@@ -4,7 +4,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.run_chunk_reader import TurnState
 
 
-def test_pieces_come_at_once_and_facts_at_the_end() -> None:
+def test_chunk_deltas_are_returned_at_once_and_facts_at_the_end() -> None:
     """An event is told beside the answer; facts without a type are of the whole answer."""
     turn = TurnState()
     assert turn.take(chunks.delta({"role": "assistant", "reasoning_content": "Hm"})) == (

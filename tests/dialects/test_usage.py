@@ -19,7 +19,7 @@ def test_usage_is_summed_over_the_calls() -> None:
     }
 
 
-def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
+def test_missing_usage_is_estimated_and_marked() -> None:
     """UTF-8 bytes / 4, rounded up; odd numbers count as none, and so does a prompt of no tokens."""
     usage = TurnUsage()
     usage.begin_call(BODY)
@@ -38,7 +38,7 @@ def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
     assert chunk["usage"]["prompt_tokens"] == 4 * -(-len(b'[{"role":"user","content":"hello"}]') // 4)
 
 
-def test_details_are_summed_whatever_they_are_called() -> None:
+def test_usage_details_are_summed_by_name() -> None:
     """Numbers are added, other words replaced; what is no number is none, and nothing is as deep as it wants."""
     usage = TurnUsage()
     for cached, tier in ((3, "default"), (4, "flex")):
@@ -57,7 +57,7 @@ def test_details_are_summed_whatever_they_are_called() -> None:
         assert (told["tier"], told["deep"]) == ("flex", {"a": {}})
 
 
-def test_a_snapshot_of_an_earlier_version() -> None:
+def test_snapshot_without_usage_details_is_restored() -> None:
     """It knows no details."""
     usage = TurnUsage()
     usage.restore({"prompt": 3, "completion": 4, "estimated": False})

@@ -32,7 +32,7 @@ async def counted(world: World, name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_has_one_line_with_all_of_it(tmp_path: Path, stream: bool) -> None:
+async def test_access_log_has_one_complete_line_per_answer(tmp_path: Path, stream: bool) -> None:
     """Also where tools ran; the tokens are those of all calls, and are counted by key."""
     async with talking(READ, says("Behind the mirror."), tools=desk(tmp_path), **SETTINGS) as world:
         body = {"model": "m", "messages": [{"role": "user", "content": "Where is it?"}], "stream": stream}
@@ -74,7 +74,7 @@ async def test_an_answer_has_one_line_with_all_of_it(tmp_path: Path, stream: boo
         (refuses(429), {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "upstream_limited"),
     ],
 )
-async def test_the_id_of_an_error_is_in_the_log(answer: Answer, body: Json, code: str) -> None:
+async def test_access_log_contains_the_request_id_of_an_error(answer: Answer, body: Json, code: str) -> None:
     """As its client has it, with the code."""
     async with talking(answer, **SETTINGS) as world:
         refused = await world.post(body, headers=KEY)
@@ -85,7 +85,7 @@ async def test_the_id_of_an_error_is_in_the_log(answer: Answer, body: Json, code
         assert (line["status"], line["key"], line["client"]) == (refused.status, "ci", "127.0.0.1")
 
 
-async def test_a_client_that_leaves_has_its_line() -> None:
+async def test_access_log_records_a_disconnected_client_as_499() -> None:
     """499, with its address and the run."""
     async with talking(says("Ne", asyncio.Event(), "ver"), **SETTINGS) as world:
         async with world.session.post(

@@ -218,7 +218,7 @@ ITS_OWN: Json = {"type": "function", "function": {"name": "its_own", "parameters
         '{"tool": "its_own"}',
     ],
 )
-async def test_the_name_of_a_tool_alone_goes_back_to_the_model(tmp_path: Path, text: str, *, stream: bool) -> None:
+async def test_incomplete_tool_call_goes_back_to_the_model(tmp_path: Path, text: str, *, stream: bool) -> None:
     """The tool exists, the gateway's or the client's, and fields are missing: the client never sees the attempt."""
     async with talking(says(text), says("Sorry."), tools=desk(tmp_path)) as world:
         asking = world.stream if stream else world.chat
@@ -297,7 +297,7 @@ HELD = [
 
 
 @pytest.mark.parametrize(("asked", "tool"), HELD)
-async def test_a_call_that_needs_a_person_waits_for_one(tmp_path: Path, asked: Answer, tool: Json) -> None:
+async def test_call_needing_approval_pauses_the_run(tmp_path: Path, asked: Answer, tool: Json) -> None:
     """The turn ends with the question; nothing ran, and the model is not asked again."""
     tools = desk(tmp_path, write=True)
     tools["file_operations"] |= tool
@@ -311,7 +311,7 @@ async def test_a_call_that_needs_a_person_waits_for_one(tmp_path: Path, asked: A
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["notes.txt"]
 
 
-async def test_a_call_that_needs_a_person_terminates_behind_the_answer(tmp_path: Path) -> None:
+async def test_approved_terminating_call_returns_its_result(tmp_path: Path) -> None:
     """Not before it ran: the turn that waits shows nothing of it, the one that goes on is its result."""
     held = calls("file_operations", operation="read", path="notes.txt", risk_level="high", terminate=True)
     async with talking(held, tools=desk(tmp_path)) as world:
@@ -335,7 +335,7 @@ async def test_native_tool_calls(tmp_path: Path) -> None:
         assert result["content"] == NOTES
 
 
-async def test_hidden_turns_come_back(tmp_path: Path) -> None:
+async def test_hidden_tool_turns_are_restored_in_the_next_request(tmp_path: Path) -> None:
     """The model remembers what it did: calls and results stand before the answer that the client sends back."""
     async with talking(READ, says("Behind the mirror."), says("Yes."), tools=desk(tmp_path)) as world:
         ann = {"X-Context-User": "ann"}
@@ -347,7 +347,7 @@ async def test_hidden_turns_come_back(tmp_path: Path) -> None:
         assert world.model.asked[2]["messages"][1:] == [said[0], *hidden, said[1], {"role": "user", "content": "Sure?"}]
 
 
-async def test_hidden_turns_do_not_come_back_to_another_conversation(tmp_path: Path) -> None:
+async def test_hidden_tool_turns_are_not_restored_in_another_conversation(tmp_path: Path) -> None:
     """A conversation that was edited is another one."""
     async with talking(READ, says("Behind the mirror."), says("Yes."), tools=desk(tmp_path)) as world:
         answer = await world.chat("Where is the safe?")
@@ -357,7 +357,7 @@ async def test_hidden_turns_do_not_come_back_to_another_conversation(tmp_path: P
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_each_round_begins_a_paragraph(tmp_path: Path, *, stream: bool) -> None:
+async def test_text_of_each_round_begins_a_paragraph(tmp_path: Path, *, stream: bool) -> None:
     """What the model says before a call stays in the answer, apart from what it says after it."""
     looks = says("I will look.", json.dumps(read()))
     async with talking(looks, says("Behind ", "the mirror."), tools=desk(tmp_path)) as world:

@@ -73,7 +73,7 @@ async def test_decision_without_scope_or_tenant_is_refused(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("way", ["rest", "chat"])
-async def test_another_key_of_the_tenant_decides(tmp_path: Path, way: str) -> None:
+async def test_another_key_of_the_tenant_can_decide(tmp_path: Path, way: str) -> None:
     """One key for the agent, which may not approve, and one for the person."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=by("asks"))
@@ -98,7 +98,7 @@ async def settled(world: World, run_id: str) -> Json:
     return dict(ended.json)
 
 
-async def test_an_id_that_is_none() -> None:
+async def test_unknown_approval_id_is_answered_with_404() -> None:
     """404, by chat too: no model ever sees it."""
     nobody = "ap_" + "a" * 26
     async with talking() as world:
@@ -119,7 +119,7 @@ class Ahead(SystemClock):
 
 
 @pytest.mark.parametrize("way", ["rest", "chat"])
-async def test_an_expired_approval(tmp_path: Path, way: str) -> None:
+async def test_expired_approval_is_answered_with_410(tmp_path: Path, way: str) -> None:
     """410; the run has ended, and nothing ran."""
     clock = Ahead()
     async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "1h"}, clock=clock) as world:
@@ -132,7 +132,7 @@ async def test_an_expired_approval(tmp_path: Path, way: str) -> None:
         assert born(tmp_path) == []
 
 
-async def test_a_held_stream_ends_with_its_approval(tmp_path: Path) -> None:
+async def test_waiting_stream_ends_when_its_approval_expires(tmp_path: Path) -> None:
     """A normal end that says so."""
     async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "50ms"}) as world:
         async with world.streaming(GO, headers=HOLD) as stream:
@@ -141,7 +141,7 @@ async def test_a_held_stream_ends_with_its_approval(tmp_path: Path) -> None:
         assert "Nobody decided" in text and "Nothing ran." in text and born(tmp_path) == []
 
 
-async def test_an_approval_of_a_cancelled_run(tmp_path: Path) -> None:
+async def test_approval_of_a_cancelled_run_is_answered_with_409(tmp_path: Path) -> None:
     """409: what it was for is over."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -157,7 +157,7 @@ async def test_an_approval_of_a_cancelled_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["rest", "chat"])
-async def test_an_approval_does_not_hold_for_another_policy(tmp_path: Path, way: str) -> None:
+async def test_approval_is_invalid_after_a_policy_change(tmp_path: Path, way: str) -> None:
     """409 after a reload that changes it, and a new approval, which does."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -173,7 +173,7 @@ async def test_an_approval_does_not_hold_for_another_policy(tmp_path: Path, way:
 
 
 @pytest.mark.parametrize("tool", ["execute_sql", "file_operations", "execute_command"])
-async def test_an_approval_does_not_hold_for_another_place(tmp_path: Path, tool: str) -> None:
+async def test_approval_is_invalid_after_a_change_of_the_tool_target(tmp_path: Path, tool: str) -> None:
     """Another database, or another folder, that the configuration names meanwhile: nothing happens there."""
     here, there = tmp_path / "here", tmp_path / "there"
     for place in (here, there):
@@ -199,7 +199,7 @@ async def test_an_approval_does_not_hold_for_another_place(tmp_path: Path, tool:
         assert born(there) == ["Di"] if tool == "execute_sql" else list(tmp_path.rglob("new.txt")) == [new]
 
 
-async def test_a_held_stream_goes_on_with_the_new_approval(tmp_path: Path) -> None:
+async def test_waiting_stream_continues_with_the_reissued_approval(tmp_path: Path) -> None:
     """Its run waits for whichever approval takes the place of the first."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
@@ -210,7 +210,7 @@ async def test_a_held_stream_goes_on_with_the_new_approval(tmp_path: Path) -> No
         assert (behind_question(await whole(stream)), born(tmp_path)) == ("Di is here.", ["Di"])
 
 
-async def test_remember_for_the_run(tmp_path: Path) -> None:
+async def test_approval_remembered_for_the_run_covers_the_same_call(tmp_path: Path) -> None:
     """The same call of the same run asks nobody again; another one does, and so does another run."""
     answers = (asks(), asks(), asks(birth("Ed")), says("Both."), asks())
     async with talking(*answers, tools=ranch(tmp_path)) as world:
@@ -230,7 +230,7 @@ def talk(name: str) -> dict[str, str]:
     return {"X-Context-Conversation": name}
 
 
-async def test_remember_for_the_conversation(tmp_path: Path) -> None:
+async def test_approval_remembered_for_the_conversation_covers_the_same_call(tmp_path: Path) -> None:
     """Its later requests ask nobody for the same call, until the grant is taken back; another conversation does."""
     answers = (asks(), DONE, asks(), says("Twins."), asks(), asks())
     async with talking(*answers, tools=ranch(tmp_path)) as world:
@@ -248,7 +248,7 @@ async def test_remember_for_the_conversation(tmp_path: Path) -> None:
         assert born(tmp_path) == ["Di", "Di"]
 
 
-async def test_nothing_is_remembered_without_a_conversation(tmp_path: Path) -> None:
+async def test_remember_for_conversation_without_a_conversation_is_refused(tmp_path: Path) -> None:
     """400, and nothing is decided."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(GO)).asks
@@ -271,7 +271,7 @@ async def test_non_stream_client_can_wait_for_the_decision(tmp_path: Path) -> No
         assert (behind_question(answer.text), born(tmp_path)) == ("Di is here.", ["Di"])
 
 
-async def test_a_stream_may_be_a_turn(tmp_path: Path) -> None:
+async def test_turn_header_ends_the_stream_with_its_question(tmp_path: Path) -> None:
     """`X-Context-Approvals: turn`: it ends with the question, and names what waits in its last chunk."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         headers = {"X-Context-Approvals": "turn"}
@@ -302,7 +302,7 @@ async def test_reject_mode_refuses_risky_calls_without_an_approval(
 
 
 @pytest.mark.parametrize("where", ["mode", "chain", "key"])
-async def test_the_operator_chooses_how(tmp_path: Path, where: str) -> None:
+async def test_operator_configures_the_default_approval_delivery(tmp_path: Path, where: str) -> None:
     """For clients that send no header: for all, for those of a chain, for those of a key."""
     said: Json = {"mode": {"mode": "hold"}, "chain": {"chains": {"assistant": "hold"}}, "key": {}}[where]
     approvals = {"inline_wait": "50ms", **said}

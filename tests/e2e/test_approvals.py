@@ -99,7 +99,7 @@ async def test_batch_approval(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("word", ["approve {}", "Approve {}.", "`approve {}`", "批准 {}", "同意{}", " approve\n{} "])
-async def test_a_reply_approves(tmp_path: Path, word: str, *, stream: bool) -> None:
+async def test_chat_reply_approves_the_pending_call(tmp_path: Path, word: str, *, stream: bool) -> None:
     """The next message of an unchanged client, in English or Chinese; the answer comes as that request wants it."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -111,7 +111,7 @@ async def test_a_reply_approves(tmp_path: Path, word: str, *, stream: bool) -> N
         assert (shown["state"], shown["via"], shown["decided_by"]) == ("done", "chat", "local")
 
 
-async def test_a_chinese_conversation(tmp_path: Path) -> None:
+async def test_chinese_conversation_gets_the_question_in_chinese(tmp_path: Path) -> None:
     """The question and the answers are in its language."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         first = await world.chat("请登记一只新出生的狗")
@@ -121,7 +121,7 @@ async def test_a_chinese_conversation(tmp_path: Path) -> None:
         assert "已被拒绝，原因：`狗太多了`" in second.text and born(tmp_path) == []
 
 
-async def test_a_reply_on_a_part_of_a_group(tmp_path: Path) -> None:
+async def test_reply_on_part_of_a_group_is_kept_until_complete(tmp_path: Path) -> None:
     """It is kept; the run waits for the rest, and runs all of it in its order."""
     async with talking(asks(birth("Di"), birth("Ed")), says("Both."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -134,7 +134,7 @@ async def test_a_reply_on_a_part_of_a_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, RETRY])
-async def test_the_same_reply_again(tmp_path: Path, headers: dict[str, str]) -> None:
+async def test_repeated_reply_runs_the_call_once(tmp_path: Path, headers: dict[str, str]) -> None:
     """An SDK that sends it twice, or a person who does: the same answer, one execution."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -144,7 +144,7 @@ async def test_the_same_reply_again(tmp_path: Path, headers: dict[str, str]) -> 
         assert (born(tmp_path), len(world.model.asked)) == (["Di"], 2)
 
 
-async def test_many_replies_at_once(tmp_path: Path) -> None:
+async def test_concurrent_replies_run_the_call_once(tmp_path: Path) -> None:
     """One execution; whoever does not drive the run is told that it goes on, or what came of it."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -185,7 +185,7 @@ async def test_message_that_only_contains_an_approval_decides_nothing(
         assert (await pending(world), born(tmp_path)) == ([approval["id"]], [])
 
 
-async def test_a_message_in_parts_of_text_approves(tmp_path: Path) -> None:
+async def test_reply_in_text_parts_approves_the_call(tmp_path: Path) -> None:
     """As some clients send every message."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -193,7 +193,7 @@ async def test_a_message_in_parts_of_text_approves(tmp_path: Path) -> None:
         assert (await world.chat([user(GO), first.message, {"role": "user", "content": parts}])).text == "Di is here."
 
 
-async def test_nothing_but_the_last_word_of_a_user_counts(tmp_path: Path) -> None:
+async def test_approval_counts_only_in_the_last_user_message(tmp_path: Path) -> None:
     """Not an earlier message, nor one of the model or of a tool."""
     async with talking(asks(), says("One."), says("Two."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -208,7 +208,7 @@ async def test_nothing_but_the_last_word_of_a_user_counts(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 @pytest.mark.parametrize("via", ["rest", "websocket", "chat"])
-async def test_a_held_stream_is_decided_elsewhere(tmp_path: Path, via: str, decision: str) -> None:
+async def test_held_stream_continues_after_a_decision_elsewhere(tmp_path: Path, via: str, decision: str) -> None:
     """By REST, by WebSocket, by the chat reply of another client: it goes on in the same, clean stream."""
     answers = (asks(), DONE) if decision == "approve" else (asks(),)
     async with talking(*answers, tools=ranch(tmp_path)) as world:
@@ -247,7 +247,7 @@ async def decided(world: World, approval_id: str, decision: str, *, via: str) ->
         )
 
 
-async def test_a_stream_is_not_held_for_ever(tmp_path: Path) -> None:
+async def test_held_stream_becomes_a_turn_after_inline_wait(tmp_path: Path) -> None:
     """`approvals.inline_wait`: it becomes a turn; a later reply goes on."""
     approvals = {"inline_wait": "50ms"}
     async with talking(asks(), DONE, tools=ranch(tmp_path), approvals=approvals) as world:
@@ -259,7 +259,7 @@ async def test_a_stream_is_not_held_for_ever(tmp_path: Path) -> None:
         assert ((await world.chat(said)).text, born(tmp_path)) == ("Di is here.", ["Di"])
 
 
-async def test_a_client_that_leaves_a_held_stream_loses_nothing(tmp_path: Path) -> None:
+async def test_client_disconnect_from_a_held_stream_loses_no_result(tmp_path: Path) -> None:
     """The run stays, is decided without it, and whoever asks again gets its answer."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         async with world.streaming(GO, headers=HOLD) as stream:
@@ -274,7 +274,7 @@ async def test_a_client_that_leaves_a_held_stream_loses_nothing(tmp_path: Path) 
 # By REST, of a turn that ended.
 
 
-async def test_a_decision_by_rest_lets_the_run_go_on_by_itself(tmp_path: Path) -> None:
+async def test_rest_decision_resumes_the_run_without_the_client(tmp_path: Path) -> None:
     """The conversation's next message brings what came of it, and the model sees it, too."""
     async with talking(asks(), DONE, says("Yes, she is."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -290,7 +290,7 @@ async def test_a_decision_by_rest_lets_the_run_go_on_by_itself(tmp_path: Path) -
         assert seen[4]["content"] == "Di is here."
 
 
-async def test_the_same_decision_again(tmp_path: Path) -> None:
+async def test_repeated_decision_is_idempotent_and_opposite_conflicts(tmp_path: Path) -> None:
     """200 and the same body; the other one: 409; one execution."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(GO)).asks
@@ -303,7 +303,7 @@ async def test_the_same_decision_again(tmp_path: Path) -> None:
         assert born(tmp_path) == ["Di"]
 
 
-async def test_an_edited_call_runs_as_it_was_edited(tmp_path: Path) -> None:
+async def test_edited_call_runs_with_the_edited_arguments(tmp_path: Path) -> None:
     """And the model is told what ran."""
     async with talking(asks(), says("Fine."), tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(GO)).asks
@@ -316,7 +316,7 @@ async def test_an_edited_call_runs_as_it_was_edited(tmp_path: Path) -> None:
         assert "A person changed the arguments" in world.model.asked[-1]["messages"][-1]["content"]
 
 
-async def test_another_hash_decides_nothing(tmp_path: Path) -> None:
+async def test_decision_with_a_stale_hash_returns_409(tmp_path: Path) -> None:
     """409: what was shown is not what waits."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(GO)).asks
@@ -325,7 +325,7 @@ async def test_another_hash_decides_nothing(tmp_path: Path) -> None:
         assert (await pending(world), born(tmp_path)) == ([approval["id"]], [])
 
 
-async def test_on_reject_continue(tmp_path: Path) -> None:
+async def test_on_reject_continue_lets_the_model_go_on(tmp_path: Path) -> None:
     """The model reads what the person said, and goes on; the other calls of the group run."""
     options = {"tools": ranch(tmp_path), "approvals": {"on_reject": "continue"}}
     async with talking(asks(birth("Di"), birth("Ed")), says("Only Ed."), **options) as world:
@@ -337,7 +337,7 @@ async def test_on_reject_continue(tmp_path: Path) -> None:
         assert "rejected" in results[0] and "Di is a cat." in results[0]
 
 
-async def test_a_call_that_terminates_ends_with_its_result(tmp_path: Path) -> None:
+async def test_approved_terminating_call_ends_with_its_result(tmp_path: Path) -> None:
     """Approved later, too: no further model call."""
     terminates = call("execute_sql", sql="SELECT name FROM pets", risk_level="high", terminate=True)
     async with talking(asks(terminates), tools=ranch(tmp_path)) as world:

@@ -21,7 +21,7 @@ def talk(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("text", ASKS)
-async def test_ask_me_before_holds_for_the_conversation(tmp_path: Path, text: str) -> None:
+async def test_ask_before_wish_applies_to_the_whole_conversation(tmp_path: Path, text: str) -> None:
     """In English and Chinese: its later requests ask for every call, whatever its risk; another one's do not."""
     answers = (says("I will."), READ, says("Behind the mirror."), READ, says("There."))
     async with talking(*answers, tools=ranch(tmp_path)) as world:
@@ -36,7 +36,7 @@ async def test_ask_me_before_holds_for_the_conversation(tmp_path: Path, text: st
 
 
 @pytest.mark.parametrize("text", ASKS)
-async def test_ask_me_before_without_a_conversation(tmp_path: Path, text: str) -> None:
+async def test_ask_before_wish_without_a_conversation_applies_to_one_run(tmp_path: Path, text: str) -> None:
     """It holds for this run: the next request is another one."""
     async with talking(READ, READ, says("Behind the mirror."), tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(f"{text}\nWhere is the safe?")).asks
@@ -44,7 +44,7 @@ async def test_ask_me_before_without_a_conversation(tmp_path: Path, text: str) -
         assert (await world.chat("Where is the safe?")).text == "Behind the mirror."
 
 
-async def test_ask_me_before_holds_for_all_calls_of_a_run(tmp_path: Path) -> None:
+async def test_ask_before_wish_applies_to_all_calls_of_the_run(tmp_path: Path) -> None:
     """Also for those behind the first, and after the run went on from the store."""
     async with talking(READ, asks(birth(risk_level="low")), says("Done."), tools=ranch(tmp_path)) as world:
         (first,) = (await world.chat(ASKS[0])).asks
@@ -58,7 +58,7 @@ async def test_ask_me_before_holds_for_all_calls_of_a_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["You don't have to ask me any more.", "不用再问我了"])
-async def test_ask_me_before_is_taken_back(tmp_path: Path, text: str) -> None:
+async def test_ask_before_wish_can_be_withdrawn(tmp_path: Path, text: str) -> None:
     """In the chat, with a word about it; the audit log has it, and the next calls run as before."""
     answers = (says("I will."), says("Fine."), READ, says("Behind the mirror."))
     async with talking(*answers, tools=ranch(tmp_path)) as world:
@@ -103,7 +103,7 @@ SAFE_BIRTH = asks(birth(risk_level="low"))
 
 
 @pytest.mark.parametrize(("trust", "asked", "births"), [("until_tainted", 1, 0), ("never", 1, 0), ("always", 0, 1)])
-async def test_after_a_page_of_the_web_the_models_low_does_not_count(
+async def test_web_content_invalidates_the_low_risk_of_the_model(
     tmp_path: Path, trust: str, asked: int, births: int
 ) -> None:
     """`risk.trust_llm`: what strangers wrote may have talked the model into it."""
@@ -116,7 +116,7 @@ async def test_after_a_page_of_the_web_the_models_low_does_not_count(
 
 
 @pytest.mark.parametrize(("trust", "births"), [("until_tainted", 1), ("never", 0), ("always", 1)])
-async def test_before_anything_untrusted_the_models_low_counts(tmp_path: Path, trust: str, births: int) -> None:
+async def test_low_risk_of_the_model_counts_in_an_untainted_run(tmp_path: Path, trust: str, births: int) -> None:
     """Unless the operator never trusts it."""
     rounds = (READ, SAFE_BIRTH, says("Done.")) if births else (READ, SAFE_BIRTH)
     rules, found = await answered(tmp_path, trust, *rounds)
@@ -135,7 +135,7 @@ async def test_any_tool_can_be_untrusted(tmp_path: Path, *, untrusted: bool) -> 
         assert (len(await pending(world)), len(born(tmp_path))) == ((1, 0) if untrusted else (0, 1))
 
 
-async def test_a_tainted_run_stays_tainted_when_it_goes_on(tmp_path: Path) -> None:
+async def test_tainted_run_stays_tainted_after_an_approval(tmp_path: Path) -> None:
     """Behind an approval, from the store."""
     tools = ranch(tmp_path)
     tools["file_operations"]["untrusted"] = True
@@ -146,7 +146,7 @@ async def test_a_tainted_run_stays_tainted_when_it_goes_on(tmp_path: Path) -> No
         assert (len(await until_asked(world)), born(tmp_path)) == (1, ["Di"])
 
 
-async def test_reading_on_in_an_untrusted_result_taints(tmp_path: Path) -> None:
+async def test_reading_further_in_an_untrusted_result_taints_the_run(tmp_path: Path) -> None:
     """A run that only reads the rest of another run's long page has read what strangers wrote."""
     tools = ranch(tmp_path)
     tools["file_operations"]["untrusted"] = True

@@ -50,7 +50,7 @@ def unlooped() -> Json:
 
 @pytest.mark.parametrize("looped", [True, False])
 @pytest.mark.parametrize("name", FIELDS)
-async def test_a_field_of_the_message_reaches_the_client(name: str, *, looped: bool) -> None:
+async def test_extra_message_field_reaches_the_client(name: str, *, looped: bool) -> None:
     """As the model streams it, and whole where the client wants no stream."""
     pieces, whole = FIELDS[name]
     answer = says("Look: ", *({name: piece} for piece in pieces), "that.")
@@ -65,7 +65,7 @@ async def test_a_field_of_the_message_reaches_the_client(name: str, *, looped: b
             assert [delta[name] for delta in stream.deltas if name in delta] == pieces
 
 
-async def test_parts_of_a_content() -> None:
+async def test_content_parts_reach_the_client_as_text_and_parts() -> None:
     """Text is text, a thought has the name that clients know, any other part stays one."""
     image = {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
@@ -80,7 +80,7 @@ async def test_parts_of_a_content() -> None:
 
 
 @pytest.mark.parametrize("looped", [True, False])
-async def test_what_an_upstream_says_of_its_answer(*, looped: bool) -> None:
+async def test_upstream_answer_metadata_reaches_the_client(*, looped: bool) -> None:
     """Its fingerprint and whatever else, which means nothing to the gateway; but nothing that it says itself."""
     about = {"system_fingerprint": "fp_1", "service_tier": "flex", "citations": ["https://a.example"]}
     first = {**about, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
@@ -104,7 +104,7 @@ async def test_what_an_upstream_says_of_its_answer(*, looped: bool) -> None:
         assert not any("context" in frame or frame["id"] == "theirs" for frame in stream.frames)
 
 
-async def test_details_of_the_tokens_are_summed(tmp_path: Path) -> None:
+async def test_token_usage_details_are_summed_over_rounds(tmp_path: Path) -> None:
     """Over all rounds, whatever their names are."""
 
     def counted(cached: int, cost: float) -> bytes:
@@ -144,7 +144,7 @@ def first_call(world: World) -> Json:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_thoughts_and_their_signatures_go_into_the_next_round(tmp_path: Path, *, stream: bool) -> None:
+async def test_thoughts_and_signatures_are_sent_in_the_next_round(tmp_path: Path, *, stream: bool) -> None:
     """As the model sent them; also with its hidden turn in the next request of the conversation."""
     rounds = (signed_call(READ[0]), says("Behind the mirror."), says("You are welcome."))
     async with talking(*rounds, tools=desk(tmp_path)) as world:
@@ -160,7 +160,7 @@ async def test_thoughts_and_their_signatures_go_into_the_next_round(tmp_path: Pa
         assert first_call(world) == sent
 
 
-async def test_thoughts_survive_a_question(tmp_path: Path) -> None:
+async def test_thoughts_are_kept_across_an_approval(tmp_path: Path) -> None:
     """They are on record with the run."""
     write = json.dumps(call("file_operations", operation="write", path="a.txt", content="x", risk_level="high"))
     rounds = (says(THOUGHT, {"content": [{"type": "thinking", "thinking": "Hm."}]}, write), says("Done."))
@@ -173,7 +173,7 @@ async def test_thoughts_survive_a_question(tmp_path: Path) -> None:
         assert sent["content"] == [{"type": "thinking", "thinking": "Hm."}]
 
 
-async def test_a_clients_own_call_has_the_signature_of_its_thought() -> None:
+async def test_client_tool_call_carries_its_thought_signature() -> None:
     """The client has to send it back."""
     tools = [{"type": "function", "function": {"name": "theirs", "parameters": {"type": "object"}}}]
     async with talking(signed_call("theirs"), signed_call("theirs")) as world:
@@ -195,7 +195,7 @@ HIDDEN_IDS: list[Json] = [
 
 @pytest.mark.parametrize("looped", [True, False])
 @pytest.mark.parametrize("piece", HIDDEN_IDS)
-async def test_no_id_of_an_approval_reaches_the_client(piece: Json, *, looped: bool) -> None:
+async def test_approval_id_from_the_model_is_masked(piece: Json, *, looped: bool) -> None:
     """Only the gateway's own text shows one."""
     async with talking(says(piece, "Hi."), **({} if looped else unlooped())) as world:
         answer = json.dumps((await world.chat()).json, ensure_ascii=False)
@@ -203,7 +203,7 @@ async def test_no_id_of_an_approval_reaches_the_client(piece: Json, *, looped: b
 
 
 @pytest.mark.parametrize("looped", [True, False])
-async def test_an_id_that_comes_in_pieces_is_none_either(*, looped: bool) -> None:
+async def test_approval_id_split_across_chunks_is_masked(*, looped: bool) -> None:
     """In any field that is continued."""
     pieces: list[Json] = [
         {"reasoning_details": [{"index": 0, "text": part}]} for part in ("ap_abcdef", APPROVAL_ID[9:])
@@ -216,7 +216,7 @@ async def test_an_id_that_comes_in_pieces_is_none_either(*, looped: bool) -> Non
 
 @pytest.mark.parametrize("where", ["delta", "call", "about", "content"])
 @pytest.mark.parametrize("looped", [True, False])
-async def test_a_value_that_is_nested_too_deeply(where: str, *, looped: bool) -> None:
+async def test_overly_nested_upstream_value_returns_502(where: str, *, looped: bool) -> None:
     """It could not be written again: the upstream's fault, and told as that."""
     deep = json.loads("[" * 300 + "]" * 300)
     delta: Json = {"x": deep}
@@ -232,7 +232,7 @@ async def test_a_value_that_is_nested_too_deeply(where: str, *, looped: bool) ->
         assert (answer.status, answer.error["code"]) == (502, "upstream_error")
 
 
-async def test_entries_of_several_rounds_keep_apart(tmp_path: Path) -> None:
+async def test_indexed_entries_of_several_rounds_are_renumbered(tmp_path: Path) -> None:
     """Each model call counts from 0: the client sees one answer, in which an index means one entry."""
     details = [{"reasoning_details": [{"type": "t", "text": f"{n}", "index": 0}]} for n in (1, 2)]
     first = native(READ)

@@ -21,7 +21,7 @@ async def packed(world: World, body: bytes, coding: str = "gzip", path: str = CH
     return await world.post(body, path=path, headers={"Content-Encoding": coding})
 
 
-async def test_a_request_without_a_length() -> None:
+async def test_chunked_request_is_forwarded_with_content_length() -> None:
     """Its framing ends at the gateway: the model's server gets a length and nothing else."""
     async with talking(says("Hello.")) as world:
         framed = b"%x\r\n%b\r\n0\r\nX-Checked: 1\r\n\r\n" % (len(PLAIN), PLAIN)
@@ -36,7 +36,7 @@ async def test_a_request_without_a_length() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip", "identity, gzip"])
-async def test_a_packed_request_is_read(coding: str) -> None:
+async def test_gzip_request_is_unpacked_for_the_model(coding: str) -> None:
     """The model gets what was in it, with no word of its coding."""
     async with talking(says("Hello."), says("Hello.")) as world:
         answer = await packed(world, gzip.compress(PLAIN), coding)
@@ -46,7 +46,7 @@ async def test_a_packed_request_is_read(coding: str) -> None:
         assert json.loads(request.payload)["messages"][-1] == ASKED["messages"][-1]
 
 
-async def test_a_packed_request_on_our_own_pages() -> None:
+async def test_gzip_request_is_accepted_by_gateway_endpoints() -> None:
     """Each of them reads its body the same way."""
     async with talking() as world:
         assert (await packed(world, gzip.compress(PLAIN), path="/context/explain")).json["lane"] == "context"
@@ -58,7 +58,7 @@ async def test_a_packed_request_on_our_own_pages() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-async def test_a_packed_request_in_pieces(size: int) -> None:
+async def test_gzip_request_is_accepted_in_chunks(size: int) -> None:
     """Cut anywhere, and without a length."""
     content = gzip.compress(PLAIN)
     chunks = [content[i : i + size] for i in range(0, len(content), size)]
@@ -70,7 +70,7 @@ async def test_a_packed_request_in_pieces(size: int) -> None:
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "deflate", "gzip, gzip", "gzip, br", "nothing"])
-async def test_another_coding_is_refused(coding: str) -> None:
+async def test_unsupported_content_encoding_returns_415(coding: str) -> None:
     """With those that are read; the key comes first."""
     async with talking() as world:
         answer = await packed(world, PLAIN, coding)
@@ -102,7 +102,7 @@ async def test_invalid_gzip_body_is_rejected_with_invalid_header(body: bytes) ->
         assert not world.model.asked
 
 
-async def test_a_header_that_comes_twice() -> None:
+async def test_repeated_content_encoding_header_returns_415() -> None:
     """Counts as both."""
     async with talking() as world:
         lines = (b"Content-Encoding: gzip", b"Content-Encoding: gzip", b"Content-Type: application/json")
@@ -134,7 +134,7 @@ async def test_body_limit_counts_unpacked_bytes_and_stops_unpacking() -> None:
         assert effort.cpu_s < 0.1  # all of it takes a second
 
 
-async def test_a_packed_body_that_holds_nothing_has_an_end() -> None:
+async def test_gzip_body_of_empty_blocks_is_limited() -> None:
     """Empty blocks unpack to no byte, however many come."""
     limit, block = 1 << 16, b"\0\0\0\xff\xff" * 1000
     begin = gzip.compress(b"")[:10]
@@ -147,7 +147,7 @@ async def test_a_packed_body_that_holds_nothing_has_an_end() -> None:
         assert (over.status, over.error["code"]) == (413, "request_too_large") and len(world.model.asked) == 1
 
 
-async def test_a_packed_request_that_is_repeated(tmp_path: Path) -> None:
+async def test_gzip_repetition_of_a_request_returns_the_same_answer(tmp_path: Path) -> None:
     """Is the same as the plain one: what it says counts."""
     call = calls("file_operations", operation="read", path="notes.txt")
     async with talking(call, says("Hello."), tools=desk(tmp_path)) as world:
@@ -158,7 +158,7 @@ async def test_a_packed_request_that_is_repeated(tmp_path: Path) -> None:
         assert len(world.model.asked) == 2
 
 
-async def test_a_packed_request_that_passes_through() -> None:
+async def test_gzip_body_on_a_passthrough_route_is_forwarded_unread() -> None:
     """Is none of our business."""
     async with talking(says("x")) as world:
         request = post(b"\x1f\x8bjunk", b"/context/v1/embeddings", b"Content-Encoding: gzip")

@@ -47,7 +47,7 @@ async def bound(
 
 @pytest.mark.parametrize(("path", "body"), DOORS)
 @pytest.mark.parametrize("model", ["big", "fast", "small", "M-1"])
-async def test_other_models_are_refused_at_every_door(path: str, body: Json, model: str, tmp_path: Path) -> None:
+async def test_disallowed_model_is_refused_on_every_route(path: str, body: Json, model: str, tmp_path: Path) -> None:
     """403 that names the field and what there is. An alias is a name like any other, whatever it stands for."""
     async with bound(tmp_path, bounds={"models": ["m-*"]}) as made:
         headers = {**KEY, "X-Context-Mode": "context"}
@@ -60,7 +60,7 @@ async def test_other_models_are_refused_at_every_door(path: str, body: Json, mod
 @pytest.mark.parametrize(
     "settings", [{}, {"context": {"model": "fast"}}, {"limits": {"models": {"big*": ONE_REQUEST}}}]
 )
-async def test_a_name_that_is_too_long_is_refused_at_every_door(
+async def test_overlong_model_name_is_refused_on_every_route(
     path: str, body: Json, settings: Json, tmp_path: Path
 ) -> None:
     """No glob is compared with it, no answer repeats it, and no upstream that cuts its blanks off is asked."""
@@ -74,7 +74,7 @@ async def test_a_name_that_is_too_long_is_refused_at_every_door(
 
 
 @pytest.mark.parametrize("name", FURTHER)
-async def test_no_field_names_models_beside_the_one_that_is_checked(name: str, tmp_path: Path) -> None:
+async def test_additional_model_fields_are_refused_for_bound_keys(name: str, tmp_path: Path) -> None:
     """Upstreams act on some of them. A key without such a bound may send them, and null is none."""
     async with bound(tmp_path, [says("Hi.")], bounds={"models": ["m-*"]}) as made:
         for path, body in (DOORS[0], DOORS[1], DOORS[3], DOORS[5], DOORS[6]):
@@ -113,7 +113,7 @@ async def test_key_bounds_apply_to_the_configured_context_model(tmp_path: Path) 
         assert (await made.world.post({"model": "small", "messages": HI}, headers=KEY)).status == 200
 
 
-async def test_a_key_of_some_upstreams_uses_their_models_of_an_alias(tmp_path: Path) -> None:
+async def test_upstream_bound_key_uses_only_its_models_of_an_alias(tmp_path: Path) -> None:
     """The others are as if they were not there; without any of its own, 403."""
     async with bound(tmp_path, (), [says("Hi."), BUSY], bounds={"upstreams": ["other"]}) as made:
         answer = await made.world.post({"model": "fast", "messages": HI}, headers=KEY)

@@ -49,7 +49,7 @@ async def cut(world: World, *, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_that_was_cut_is_brought_again(tmp_path: Path, *, stream: bool) -> None:
+async def test_truncated_delivery_is_repeated_to_the_next_same_request(tmp_path: Path, *, stream: bool) -> None:
     """Its client left before the end: the next request like it gets the answer, and only then it is a new one."""
     there = asyncio.Event()
     answers = (asks(), says("Di is here.").but(before=there), says("Anew."))
@@ -70,7 +70,7 @@ async def test_an_answer_that_was_cut_is_brought_again(tmp_path: Path, *, stream
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_requests_at_the_same_moment_get_the_same_answer(tmp_path: Path, *, stream: bool) -> None:
+async def test_concurrent_repeats_after_a_decision_get_the_same_answer(tmp_path: Path, *, stream: bool) -> None:
     """Of a question that was decided on: none of them begins a run of its own."""
     there = asyncio.Event()
     async with talking(asks(), says("Di is here.").but(before=there), tools=ranch(tmp_path), **AT_ONCE) as world:
@@ -86,7 +86,9 @@ async def test_requests_at_the_same_moment_get_the_same_answer(tmp_path: Path, *
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("repeats_fail", [False, True])
-async def test_repeats_of_a_parked_run_get_the_same_answer(tmp_path: Path, *, stream: bool, repeats_fail: bool) -> None:
+async def test_concurrent_repeats_of_a_parked_run_get_the_same_answer(
+    tmp_path: Path, *, stream: bool, repeats_fail: bool
+) -> None:
     """Whoever comes while one of them lets the run go on is told what comes of it, not what was before."""
     there = asyncio.Event()
     write = calls("file_operations", operation="write", path="new.txt", content="x")
@@ -113,7 +115,7 @@ async def told(world: World, *, stream: bool) -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chain_without_an_agent_loop_brings_it_too(tmp_path: Path, *, stream: bool) -> None:
+async def test_chain_without_agent_loop_delivers_the_answer_of_a_decided_run(tmp_path: Path, *, stream: bool) -> None:
     """The next message may go to another chain, or the operator has taken the loop out."""
     chains = {**stages(), "plain": []}
     async with talking(asks(), says("Di is here."), says("Hello."), tools=ranch(tmp_path)) as world:

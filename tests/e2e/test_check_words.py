@@ -41,7 +41,7 @@ async def test_decision_lines_are_printed_in_separate_code_blocks(tmp_path: Path
     assert born(tmp_path) == ["Di"]
 
 
-async def test_a_wrong_word_decides_nothing(tmp_path: Path) -> None:
+async def test_wrong_check_word_decides_nothing(tmp_path: Path) -> None:
     """Neither approves nor rejects; the gateway answers with the call and its lines, and no model is asked."""
     async with talking(asks(), says("Di is here."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -57,7 +57,7 @@ async def test_a_wrong_word_decides_nothing(tmp_path: Path) -> None:
     assert born(tmp_path) == ["Di"]
 
 
-async def test_the_word_of_another_call_is_wrong(tmp_path: Path) -> None:
+async def test_check_word_of_another_call_decides_nothing(tmp_path: Path) -> None:
     """Two that wait: the id of one and the word of the other decide on neither."""
     async with talking(asks(birth("Di"), birth("Ed")), says("Both."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -70,7 +70,7 @@ async def test_the_word_of_another_call_is_wrong(tmp_path: Path) -> None:
     assert born(tmp_path) == ["Di", "Ed"]
 
 
-async def test_several_ids_are_decided_together_or_not_at_all(tmp_path: Path) -> None:
+async def test_several_approval_ids_are_decided_together_or_not_at_all(tmp_path: Path) -> None:
     """One was rejected meanwhile: the message is refused, and the other call does not run behind it."""
     answers, settings = (asks(birth("Di"), birth("Ed")), says("Di is here.")), {"on_reject": "continue"}
     async with talking(*answers, tools=ranch(tmp_path), approvals=settings) as world:
@@ -85,7 +85,7 @@ async def test_several_ids_are_decided_together_or_not_at_all(tmp_path: Path) ->
     assert born(tmp_path) == ["Di"]
 
 
-async def test_ids_of_two_runs_are_not_decided_in_one_message(tmp_path: Path) -> None:
+async def test_approval_ids_of_two_runs_in_one_message_are_refused(tmp_path: Path) -> None:
     """The answer would be that of one run: the other's result would be nowhere."""
     async with talking(asks(birth("Di")), asks(birth("Ed")), says("Di is here."), tools=ranch(tmp_path)) as world:
         (one,) = (await world.chat(GO)).asks
@@ -99,7 +99,7 @@ async def test_ids_of_two_runs_are_not_decided_in_one_message(tmp_path: Path) ->
     assert born(tmp_path) == ["Di"]
 
 
-async def test_no_model_sees_an_id_or_a_word(tmp_path: Path) -> None:
+async def test_model_never_receives_approval_ids_or_check_words(tmp_path: Path) -> None:
     """Of the conversation it gets the text of the gateway without them: it cannot show them to anybody."""
     async with talking(asks(), says(SUN), says("Di is here."), says(SUN), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -115,7 +115,7 @@ async def test_no_model_sees_an_id_or_a_word(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("size", [1, 5, 1000])
-async def test_an_imitation_shows_no_id(tmp_path: Path, size: int, *, stream: bool) -> None:
+async def test_imitated_question_of_the_model_shows_no_approval_id(tmp_path: Path, size: int, *, stream: bool) -> None:
     """A model that has got hold of an id cannot offer it: in pieces or whole, as a stream or not."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -132,7 +132,7 @@ async def test_an_imitation_shows_no_id(tmp_path: Path, size: int, *, stream: bo
     assert born(tmp_path) == ["Di"]
 
 
-async def test_thoughts_show_no_id(tmp_path: Path) -> None:
+async def test_reasoning_content_shows_no_approval_id(tmp_path: Path) -> None:
     """Clients show them as well."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -142,7 +142,7 @@ async def test_thoughts_show_no_id(tmp_path: Path) -> None:
         assert first.asks[0]["id"] not in answered.message["reasoning_content"] and answered.text == SUN
 
 
-async def test_a_chain_without_a_loop_shows_no_id(tmp_path: Path) -> None:
+async def test_chain_without_agent_loop_shows_no_approval_id(tmp_path: Path) -> None:
     """There is no call in it, but there are people."""
     chains: Json = {**stages(), "plain": []}
     async with talking(asks(), tools=ranch(tmp_path), chains=chains) as world:
@@ -153,7 +153,7 @@ async def test_a_chain_without_a_loop_shows_no_id(tmp_path: Path) -> None:
         assert first.asks[0]["id"] not in answered.text and INSTEAD in answered.text
 
 
-async def test_a_result_that_ends_a_turn_shows_no_id(tmp_path: Path) -> None:
+async def test_terminating_result_shows_no_approval_id(tmp_path: Path) -> None:
     """A file that a stranger wrote is shown as it is but for that."""
     async with talking(asks(), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -204,7 +204,7 @@ async def test_message_that_mentions_a_decided_approval_reaches_the_model(tmp_pa
         assert (await world.chat(said)).text == SUN
 
 
-async def test_words_outlive_the_process(tmp_path: Path) -> None:
+async def test_check_words_survive_a_restart(tmp_path: Path) -> None:
     """The text that somebody kept still decides after a restart."""
     store = f"sqlite:///{tmp_path / 'gateway.db'}"
     tools = ranch(tmp_path)

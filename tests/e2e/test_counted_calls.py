@@ -122,9 +122,7 @@ USAGE_SAID = json.dumps({"choices": [], "usage": {"prompt_tokens": 5000, "comple
     ],
     ids=["text", "thought", "usage", "nothing"],
 )
-async def test_a_try_that_breaks_off_counts_beside_the_one_in_its_place(
-    broken: Answer, tokens: int, estimated: bool
-) -> None:
+async def test_interrupted_try_is_counted_beside_its_retry(broken: Answer, tokens: int, estimated: bool) -> None:
     """With the tokens that its upstream said, or an estimate: it was paid for."""
     async with counting(broken, says("Fine."), upstream=TWICE) as world:
         assert (await world.chat()).text == "Fine."
@@ -134,7 +132,7 @@ async def test_a_try_that_breaks_off_counts_beside_the_one_in_its_place(
         assert sum(found.tokens) == found.used == asked + tokens + 11 + 7
 
 
-async def test_a_try_that_never_answers_counts_beside_the_one_in_its_place() -> None:
+async def test_unanswered_try_is_counted_beside_its_retry() -> None:
     slow = {**TWICE, "timeouts": {"first_byte": "100ms"}}
     async with counting(says("Too late.", before=asyncio.Event()), says("Fine."), upstream=slow) as world:
         assert (await world.chat(LONG)).text == "Fine."
@@ -150,7 +148,7 @@ async def test_call_with_a_failed_last_retry_counts_once_per_attempt() -> None:
         assert await counted(world) == Counted((2, 0, 2, 2), (asked, 3), asked + 3)
 
 
-async def test_an_error_answer_has_cost_nothing() -> None:
+async def test_error_answer_counts_no_tokens() -> None:
     """Where another try follows, it is no request of its own; where none does, the call is rejected."""
     async with counting(refuses(503), says("Fine."), refuses(400), upstream=TWICE) as world:
         assert (await world.chat()).text == "Fine."
@@ -159,7 +157,7 @@ async def test_an_error_answer_has_cost_nothing() -> None:
         assert await counted(world) == Counted((2, 1, 0, 0), (11, 7), 18)
 
 
-async def test_tries_count_for_the_model_and_the_upstream_that_they_were_at() -> None:
+async def test_tries_are_counted_for_their_own_model_and_upstream() -> None:
     """Not for those that answer in their place."""
     limit = {"tokens_per_minute": 10**9}
     uses = [{"model": "big", "upstream": "own"}, {"model": "small", "upstream": "rented"}]
@@ -206,7 +204,7 @@ async def test_usage_estimate_covers_all_output_kinds_and_request_tools(answer: 
         assert await counted(world) == Counted((1, 0, 0, 1), expected, sum(expected))
 
 
-async def test_an_answer_of_one_object_that_breaks_off_counts_by_its_bytes() -> None:
+async def test_truncated_single_object_answer_is_counted_by_bytes() -> None:
     """The half of it cannot be read."""
     half = b'{"choices": [{"message": {"content": "' + b"x" * 4000
 

@@ -10,7 +10,7 @@ from .serving import asks, behaving, serving, started
 from .talking import Streamed, World, talking
 
 
-async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> None:
+async def test_cut_call_is_shown_as_unknown_in_the_next_turn(tmp_path: Path) -> None:
     """With an outcome that is unknown, in front of the text that its client has."""
     made = tmp_path / "made"
     slow = native(("execute_command", {"command": f"touch {made}; sleep 60", "risk_level": "low"}), text="I begin.")

@@ -53,7 +53,9 @@ async def test_agent_without_decision_scope_sees_which_keys_may_decide(tmp_path:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-async def test_a_repeated_request_brings_the_answer(tmp_path: Path, decision: str, *, stream: bool) -> None:
+async def test_repeated_request_receives_the_answer_of_the_decided_run(
+    tmp_path: Path, decision: str, *, stream: bool
+) -> None:
     """While nobody has decided the same question, without a call of the model; then the answer, once; then it is a
     new request.
     """
@@ -74,7 +76,9 @@ async def test_a_repeated_request_brings_the_answer(tmp_path: Path, decision: st
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-async def test_the_next_message_brings_the_answer(tmp_path: Path, decision: str, *, stream: bool) -> None:
+async def test_next_message_receives_the_answer_of_the_decided_run(
+    tmp_path: Path, decision: str, *, stream: bool
+) -> None:
     """In front of what the model says to it, and once: the message behind that is an ordinary one."""
     approves = decision == "approve"
     later = (says("Anything else?"), says("Bye."))
@@ -91,7 +95,7 @@ async def test_the_next_message_brings_the_answer(tmp_path: Path, decision: str,
         assert third.text == "Bye."
 
 
-async def test_the_next_message_before_a_decision_is_an_ordinary_one(tmp_path: Path) -> None:
+async def test_next_message_before_the_decision_is_answered_normally(tmp_path: Path) -> None:
     """And another key's conversation that shows the same question is brought nothing."""
     async with talking(asks(), says("Wait."), DONE, says("No idea."), tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=AGENT)
@@ -103,7 +107,7 @@ async def test_the_next_message_before_a_decision_is_an_ordinary_one(tmp_path: P
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_another_conversation_that_shows_the_question_is_brought_nothing(tmp_path: Path, *, stream: bool) -> None:
+async def test_answer_of_a_decided_run_is_withheld_from_another_conversation(tmp_path: Path, *, stream: bool) -> None:
     """Many people may share a key: what came of a question belongs to the conversation that it was asked in."""
     one, two = ({**ANNA, "X-Context-Conversation": name} for name in ("one", "two"))
     answers = (asks(), DONE, *[says("No idea.")] * 2, says("Bye."))
@@ -118,7 +122,7 @@ async def test_another_conversation_that_shows_the_question_is_brought_nothing(t
         assert own.text.startswith(MEANWHILE) and own.text.endswith("Bye.") and born(tmp_path) == ["Di"]
 
 
-async def test_a_run_that_is_cancelled_begins_anew(tmp_path: Path) -> None:
+async def test_repeated_request_after_cancellation_starts_a_new_run(tmp_path: Path) -> None:
     """A client that repeats its request is asked again."""
     async with talking(asks(), asks(), tools=ranch(tmp_path)) as world:
         (first,) = (await world.chat(GO)).asks
@@ -139,7 +143,7 @@ async def test_different_idempotency_keys_share_one_pending_approval(tmp_path: P
 # The same call.
 
 
-async def test_the_same_call_is_one_approval(tmp_path: Path) -> None:
+async def test_identical_calls_share_one_approval(tmp_path: Path) -> None:
     """An agent that asks in other words: one question, one effect, and each of its requests can be answered."""
     async with talking(asks(), asks(), asks(), DONE, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO, headers=TALK)
@@ -154,7 +158,7 @@ async def test_the_same_call_is_one_approval(tmp_path: Path) -> None:
         assert (approved.text, born(tmp_path)) == ("Di is here.", ["Di"])
 
 
-async def test_a_repeat_of_a_request_that_joined_an_approval_brings_its_answer(tmp_path: Path) -> None:
+async def test_repeat_of_a_request_that_joined_an_approval_gets_its_answer(tmp_path: Path) -> None:
     """It was the other request's call that ran."""
     async with talking(asks(), asks(), DONE, tools=ranch(tmp_path)) as world:
         (waiting,) = (await world.chat(GO, headers=TALK)).asks
@@ -165,7 +169,7 @@ async def test_a_repeat_of_a_request_that_joined_an_approval_brings_its_answer(t
 
 
 @pytest.mark.parametrize("what", ["conversation", "caller", "arguments"])
-async def test_another_call_is_another_approval(tmp_path: Path, what: str) -> None:
+async def test_different_calls_need_separate_approvals(tmp_path: Path, what: str) -> None:
     """Of another conversation, of another key, or with other arguments."""
     other = asks(birth("Ed")) if what == "arguments" else asks()
     async with talking(asks(), other, tools=ranch(tmp_path), **KEYS) as world:
@@ -177,7 +181,7 @@ async def test_another_call_is_another_approval(tmp_path: Path, what: str) -> No
         assert len(await pending(world, **ANNA)) == 2
 
 
-async def test_the_other_calls_of_a_group_are_named(tmp_path: Path) -> None:
+async def test_answer_names_the_calls_left_out_of_a_shared_approval(tmp_path: Path) -> None:
     """What is not asked for is not lost without a word."""
     async with talking(asks(), asks(birth(), birth("Ed")), tools=ranch(tmp_path)) as world:
         (waiting,) = (await world.chat(GO, headers=TALK)).asks

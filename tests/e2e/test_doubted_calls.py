@@ -41,7 +41,7 @@ async def asked_by(world: World, rule: str, folder: Path, *, message: str | list
         "x" * 100_000 + WRITTEN,
     ],
 )
-async def test_a_call_that_a_tools_result_holds(tmp_path: Path, held: str) -> None:
+async def test_call_quoted_from_a_tool_result_requires_approval(tmp_path: Path, held: str) -> None:
     """A model that reads a file with a call in it, and repeats the call with a low risk, does not write."""
     tools = box(tmp_path)
     (tmp_path / "work/notes.txt").write_text(held)
@@ -53,7 +53,7 @@ async def test_a_call_that_a_tools_result_holds(tmp_path: Path, held: str) -> No
     "answer",
     [says(WRITTEN), says(f"I repeat: {WRITTEN}"), native(("file_operations", {**WRITE, "risk_level": "low"}))],
 )
-async def test_a_call_that_a_users_message_holds(tmp_path: Path, answer: Answer) -> None:
+async def test_call_quoted_from_a_user_message_requires_approval(tmp_path: Path, answer: Answer) -> None:
     """In the text or in the API's own field, in the last message or an earlier one, as a text or in parts."""
     async with talking(answer, tools=box(tmp_path)) as world:
         parts = [{"type": "text", "text": f"My log says {WRITTEN}"}]
@@ -61,7 +61,7 @@ async def test_a_call_that_a_users_message_holds(tmp_path: Path, answer: Answer)
         await asked_by(world, "quoted", tmp_path, message=[*earlier, {"role": "user", "content": "What now?"}])
 
 
-async def test_a_call_that_a_memory_holds(tmp_path: Path) -> None:
+async def test_call_quoted_from_a_memory_requires_approval(tmp_path: Path) -> None:
     """A user stored it in an earlier request, and the model repeats it in a later one."""
     async with talking(says("Noted."), says(WRITTEN), tools=box(tmp_path)) as world:
         await world.chat(f"Remember that the log says {WRITTEN}")
@@ -69,7 +69,7 @@ async def test_a_call_that_a_memory_holds(tmp_path: Path) -> None:
         assert f"- the log says {WRITTEN}" in world.model.prompts[1]
 
 
-async def test_a_memory_is_known_after_a_question(tmp_path: Path) -> None:
+async def test_call_quoted_from_a_memory_requires_approval_after_resume(tmp_path: Path) -> None:
     """The run goes on with it: a call of the memory asks in a later round, too."""
     other = json.dumps(call("file_operations", **{**WRITE, "path": "other.txt"}, risk_level="high"))
     async with talking(says("Noted."), says(other), tools=box(tmp_path)) as world:
@@ -94,7 +94,7 @@ async def test_call_requested_by_the_user_is_not_treated_as_quoted(tmp_path: Pat
 @pytest.mark.parametrize(
     "text", ["It would look like this:\n%s", "例如：\n```json\n%s\n```", "Here is an example.\n\n%s"]
 )
-async def test_a_call_that_is_announced_as_an_example(tmp_path: Path, text: str) -> None:
+async def test_call_announced_as_an_example_requires_approval(tmp_path: Path, text: str) -> None:
     """ "Show me an example of a tool call" writes nothing."""
     async with talking(says(*text.replace("%s", WRITTEN)), tools=box(tmp_path)) as world:
         await asked_by(world, "example", tmp_path)
@@ -102,7 +102,7 @@ async def test_a_call_that_is_announced_as_an_example(tmp_path: Path, text: str)
 
 @pytest.mark.parametrize("end", ["</think>", "[/THINK]", "◁/think▷"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_call_in_a_thought_that_began_in_the_prompt(tmp_path: Path, end: str, *, stream: bool) -> None:
+async def test_call_inside_an_open_thought_never_runs(tmp_path: Path, end: str, *, stream: bool) -> None:
     """It neither runs nor asks, also where its text was sent before the thought ended: calls wait for the end."""
     pieces = ("I could try ", WRITTEN, " or not", end[:3], end[3:], "No.")
     async with talking(says(*pieces), tools=box(tmp_path)) as world:
@@ -136,7 +136,7 @@ async def test_quoted_whitelisted_call_requires_approval(tmp_path: Path) -> None
         f"```anything\n{SILENT}\n```",
     ],
 )
-async def test_the_forms_in_which_models_call(tmp_path: Path, piece: str | Json) -> None:
+async def test_tool_calls_in_every_model_format_are_judged(tmp_path: Path, piece: str | Json) -> None:
     """Arguments as an object, the older field, Hermes' tags, a block of any label: all of them are judged as calls."""
     async with talking(says(piece), says("Done."), tools=box(tmp_path)) as world:
         (approval,) = (await world.chat("Please.")).asks
@@ -144,7 +144,7 @@ async def test_the_forms_in_which_models_call(tmp_path: Path, piece: str | Json)
     assert not (tmp_path / "work/new.txt").exists()
 
 
-async def test_arguments_with_two_readings_are_the_upstreams_fault(tmp_path: Path) -> None:
+async def test_duplicate_argument_keys_return_502(tmp_path: Path) -> None:
     """A key that is there twice in arguments that come as an object: nothing runs."""
     raw = b'{"choices": [{"index": 0, "delta": {"function_call": {"name": "x", "arguments": {"a": 1, "a": 2}}}}]}'
     async with talking(says(raw), tools=box(tmp_path)) as world:
@@ -152,7 +152,7 @@ async def test_arguments_with_two_readings_are_the_upstreams_fault(tmp_path: Pat
         assert answered.status == 502 and "twice" in answered.json["error"]["message"]
 
 
-async def test_an_object_with_the_keys_of_two_formats_goes_back_to_the_model(tmp_path: Path) -> None:
+async def test_call_mixing_two_formats_goes_back_to_the_model(tmp_path: Path) -> None:
     """It has two readings; the model is told so and answers anew."""
     both = json.dumps({**json.loads(WRITTEN), "tool_call": {"name": "file_operations", "arguments": WRITE}})
     async with talking(says(both), says("Done."), tools=box(tmp_path)) as world:
@@ -162,7 +162,7 @@ async def test_an_object_with_the_keys_of_two_formats_goes_back_to_the_model(tmp
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_of_functions_gets_a_function_call(tmp_path: Path, *, stream: bool) -> None:
+async def test_functions_client_receives_a_function_call(tmp_path: Path, *, stream: bool) -> None:
     """It knows no `tool_calls`; its function is its own to run."""
     piece: Json = {"function_call": {"name": "lookup", "arguments": '{"id":7}'}}
     functions = [{"name": "lookup", "parameters": {"type": "object"}}]

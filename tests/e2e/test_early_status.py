@@ -31,7 +31,7 @@ async def test_early_rate_limit_response_contains_retry_after(further: Json) -> 
         assert (await world.stream(**further)).text == "Hi."  # the same request again begins anew
 
 
-async def test_an_upstream_that_is_not_there() -> None:
+async def test_unreachable_upstream_of_a_stream_is_answered_with_502() -> None:
     """502, which SDKs send again."""
     with refusing_port() as port:
         async with talking(upstream={"base_url": f"http://127.0.0.1:{port}/v1"}) as world:
@@ -50,7 +50,7 @@ async def test_unresolvable_upstream_host_returns_502_without_its_name(stream: b
         assert "no-such-host" not in answer.error["message"]
 
 
-async def test_the_head_goes_out_with_the_status() -> None:
+async def test_stream_head_is_sent_with_the_upstream_status() -> None:
     """Not only with the first word, which a model may think about for long."""
     gate = asyncio.Event()
     async with talking(says(gate, "Hi.")) as world, world.streaming() as stream:
@@ -61,7 +61,7 @@ async def test_the_head_goes_out_with_the_status() -> None:
 
 
 @pytest.mark.parametrize("further", [{}, UNLOOPED])
-async def test_a_head_does_not_wait_for_ever(further: Json) -> None:
+async def test_stream_head_is_sent_after_the_maximum_wait(further: Json) -> None:
     """Then it goes out, and is kept alive; an error after that is told in the stream."""
     gate = asyncio.Event()
     refused = refuses(500, "the reason").but(before=gate)
@@ -75,7 +75,7 @@ async def test_a_head_does_not_wait_for_ever(further: Json) -> None:
         assert json.loads(stream.events[-1])["error"]["code"] == "upstream_error"
 
 
-async def test_a_client_that_leaves_before_the_status() -> None:
+async def test_client_disconnect_before_the_status_closes_the_upstream_connection() -> None:
     """The model's connection is closed, as it is later on."""
     async with talking(says("Hi.", before=asyncio.Event())) as world:
         asking = asyncio.create_task(world.stream())
@@ -87,7 +87,7 @@ async def test_a_client_that_leaves_before_the_status() -> None:
         left.within(0.1)
 
 
-async def test_a_later_round_is_in_the_stream(tmp_path: Path) -> None:
+async def test_error_of_a_later_round_is_sent_in_the_stream(tmp_path: Path) -> None:
     """A tool has run: the status is out, and no client may try again by itself."""
     async with talking(READ, refuses(400, "too long"), tools=desk(tmp_path)) as world, world.streaming() as stream:
         assert stream.response.status == 200
@@ -95,7 +95,7 @@ async def test_a_later_round_is_in_the_stream(tmp_path: Path) -> None:
         assert json.loads(stream.events[-1])["error"]["code"] == "upstream_rejected"
 
 
-async def test_a_reply_without_a_model_does_not_wait() -> None:
+async def test_gateway_reply_without_a_model_keeps_its_own_status() -> None:
     """What the gateway itself answers is an answer."""
     async with talking() as world:
         workflow = await world.chat("approve ap_" + "a" * 26, stream=True)

@@ -33,7 +33,7 @@ def decided(collector: Collector, run: Seen) -> list[tuple[str, ...]]:
     return sorted(tuple(one.attributes[name] for name in names if name in one.attributes) for one in told)
 
 
-async def test_a_run_that_is_cancelled_while_it_waits_sends_its_span(tmp_path: Path) -> None:
+async def test_run_cancelled_while_waiting_sends_its_span(tmp_path: Path) -> None:
     async with Collector() as collector:
         async with talking(asks(), tools=ranch(tmp_path), tracing={"endpoint": collector.url}) as world:
             run_id = await asked(world)
@@ -45,7 +45,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_sends_its_span(tmp_path: P
         assert decided(collector, run) == [("cancelled", "rest", "local")]
 
 
-async def test_what_was_decided_before_a_run_is_cancelled_says_so(tmp_path: Path) -> None:
+async def test_cancelled_run_trace_includes_earlier_decisions(tmp_path: Path) -> None:
     async with Collector() as collector:
         facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
         async with talking(asks(birth("Di"), birth("Ed")), **facts) as world:
@@ -56,7 +56,7 @@ async def test_what_was_decided_before_a_run_is_cancelled_says_so(tmp_path: Path
         assert told == [("approved", "rest", "local"), ("cancelled", "rest", "local")]
 
 
-async def test_a_rejection_ends_the_other_questions_of_its_run(tmp_path: Path) -> None:
+async def test_rejection_ends_other_approval_spans_of_its_run(tmp_path: Path) -> None:
     async with Collector() as collector:
         facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
         async with talking(asks(birth("Di"), birth("Ed")), **facts) as world:
@@ -67,7 +67,7 @@ async def test_a_rejection_ends_the_other_questions_of_its_run(tmp_path: Path) -
         assert told == [("rejected", "rest", "local")] * 2
 
 
-async def test_a_run_that_is_cancelled_while_its_answer_is_held_sends_one_span(tmp_path: Path) -> None:
+async def test_run_cancelled_during_a_held_answer_sends_one_span(tmp_path: Path) -> None:
     async with Collector() as collector:
         facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
         async with talking(asks(), **facts) as world, world.streaming(GO, headers={**PARENT, **HOLD}) as stream:
@@ -90,7 +90,7 @@ async def test_expired_approval_ends_the_run_span_as_expired(tmp_path: Path) -> 
         assert decided(collector, run) == [("expired",)]
 
 
-async def test_a_run_that_cannot_go_on_sends_its_span(tmp_path: Path) -> None:
+async def test_run_that_cannot_resume_sends_a_failed_span(tmp_path: Path) -> None:
     """Its chain runs no tools any more."""
     async with Collector() as collector:
         facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}

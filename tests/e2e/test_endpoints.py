@@ -51,9 +51,7 @@ async def endpoints(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("failure", [BUSY, LOST, refuses(429)])
-async def test_each_round_is_answered_by_an_endpoint_that_works(
-    failure: Answer, tmp_path: Path, *, stream: bool
-) -> None:
+async def test_failed_endpoint_is_replaced_in_each_round(failure: Answer, tmp_path: Path, *, stream: bool) -> None:
     """One fails in each round. Nothing of it shows, nothing waits, and the record says who answered."""
     async with endpoints((failure, DONE), (WRITE, failure), tools=desk(tmp_path, write=True)) as made:
         if stream:
@@ -69,7 +67,7 @@ async def test_each_round_is_answered_by_an_endpoint_that_works(
         assert [(call["upstream"], call["endpoint"]) for call in run["model_calls"]] == [("up", "e1"), ("up", "e0")]
 
 
-async def test_an_answer_that_breaks_off_behind_a_text_is_not_begun_anew(tmp_path: Path) -> None:
+async def test_partly_streamed_answer_is_not_restarted(tmp_path: Path) -> None:
     """Its client has a part of it. The run waits, and goes on with the next request; the tool has run once."""
     tools = desk(tmp_path, write=True)
     async with endpoints((WRITE, DONE), (says("Wri", CUT),), tools=tools) as made:
@@ -80,7 +78,7 @@ async def test_an_answer_that_breaks_off_behind_a_text_is_not_begun_anew(tmp_pat
         assert await made.world.counted(RAN) == 1
 
 
-async def test_an_answer_that_its_client_gets_whole_may_begin_anew(tmp_path: Path) -> None:
+async def test_unstreamed_answer_is_restarted_on_another_endpoint(tmp_path: Path) -> None:
     """The next model of an alias answers such a request, of which its client has read no part."""
     tools = desk(tmp_path, write=True)
     async with endpoints((WRITE, DONE), (says("Wri", CUT),), tools=tools) as made:
@@ -88,7 +86,7 @@ async def test_an_answer_that_its_client_gets_whole_may_begin_anew(tmp_path: Pat
         assert await made.world.counted(RAN) == 1
 
 
-async def test_what_the_run_and_the_endpoints_try_again_does_not_multiply(tmp_path: Path) -> None:
+async def test_run_and_endpoint_retries_do_not_multiply(tmp_path: Path) -> None:
     """Up to three tries at once, then five times one. Then the run waits for its client."""
     failures = (BUSY,) * 8
     tools = desk(tmp_path, write=True)
@@ -116,7 +114,7 @@ async def test_failed_first_round_returns_the_last_upstream_error() -> None:
         assert answer.status in (502, 503) and sum(made.asked) == 3
 
 
-async def test_conversations_stay_where_they_are(tmp_path: Path) -> None:
+async def test_sticky_conversations_stay_on_their_endpoint(tmp_path: Path) -> None:
     """With all rounds of their runs."""
     both = (WRITE, DONE) * 8
     upstream = {"balance": "sticky"}
@@ -126,7 +124,7 @@ async def test_conversations_stay_where_they_are(tmp_path: Path) -> None:
         assert all(n % 2 == 0 for n in made.asked) and all(made.asked)
 
 
-async def test_a_run_waits_for_a_place(tmp_path: Path) -> None:
+async def test_run_waits_for_a_free_concurrency_slot(tmp_path: Path) -> None:
     """Its rounds take one each time, and leave it to others between them."""
     upstream = {"queue": {"size": 10, "wait": "60s"}}
     async with AsyncExitStack() as stack:
@@ -151,7 +149,7 @@ async def test_open_circuit_returns_503_without_calling_the_upstream() -> None:
         assert made.asked == [1]
 
 
-async def test_a_fallback_takes_over(tmp_path: Path) -> None:
+async def test_fallback_upstream_answers_and_is_reported(tmp_path: Path) -> None:
     """In the access log, the header and the record it is who answered."""
     async with Model(says("Hi.")) as other:
         spare = {"name": "spare", "base_url": other.upstream.base_url, "paths": ["/spare/"]}

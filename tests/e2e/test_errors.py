@@ -48,7 +48,7 @@ async def test_invalid_request_body_returns_400_with_its_position(body: bytes, c
         assert not world.model.asked
 
 
-async def test_a_body_that_is_too_large() -> None:
+async def test_oversized_body_is_refused_with_the_limit_name() -> None:
     """The limit is named."""
     async with talking(limits={"context_body": "2KiB"}) as world:
         answer = await world.chat("x" * 3000)
@@ -66,7 +66,7 @@ async def test_a_body_that_is_too_large() -> None:
         {"model": "m", "messages": [{"role": "user", "content": "x"}], "metadata": {str(n): n for n in range(100)}},
     ],
 )
-async def test_a_body_of_too_many_values(path: str, body: Json) -> None:
+async def test_body_with_too_many_values_is_refused_with_the_limit_name(path: str, body: Json) -> None:
     """Counted before it is parsed; the limit is named. A long text is one value, whatever stands in it."""
     async with talking(says("Hi"), limits={"context_values": 100}) as world:
         answer = await world.post(body, path=path)
@@ -92,7 +92,7 @@ HEADERS: list[tuple[tuple[bytes, ...], str, str]] = [
 
 @pytest.mark.parametrize("path", [CHAT, "/context/chat/completions", "/v1/chat/completions"])
 @pytest.mark.parametrize(("lines", "code", "param"), HEADERS)
-async def test_a_header_that_means_nothing(lines: tuple[bytes, ...], code: str, param: str, path: str) -> None:
+async def test_invalid_context_header_is_refused(lines: tuple[bytes, ...], code: str, param: str, path: str) -> None:
     """Unknown, without a value, with two: never guessed at, on whichever path."""
     body = json.dumps({"model": "m", "messages": HELLO}).encode()
     async with talking() as world:
@@ -141,7 +141,7 @@ async def test_gateway_key_is_not_forwarded_with_client_credentials() -> None:
         assert b"talker" not in request.raw and b"x-context" not in request.raw.lower()
 
 
-async def test_a_key_that_a_client_has_alone_stays_here() -> None:
+async def test_gateway_key_of_the_client_is_not_forwarded() -> None:
     """The upstream needs none: it gets no credential."""
     async with talking(says("Hi."), keys=KEYS) as world:
         assert (await world.chat(headers={"Authorization": "Bearer talker"})).text == "Hi."
@@ -149,7 +149,7 @@ async def test_a_key_that_a_client_has_alone_stays_here() -> None:
         assert not request.values(b"authorization") and b"talker" not in request.raw
 
 
-async def test_the_upstreams_key_replaces_the_callers() -> None:
+async def test_upstream_key_replaces_the_key_of_the_caller() -> None:
     """With a key for the upstream, the caller's key comes in Authorization, and never leaves."""
     async with talking(says("Hi."), keys=KEYS, upstream={"api_key": "upstream-key"}) as world:
         assert (await world.chat(headers={"Authorization": "Bearer talker"})).text == "Hi."
@@ -176,7 +176,9 @@ async def test_the_upstreams_key_replaces_the_callers() -> None:
         (529, 529, "server_error", "upstream_error"),
     ],
 )
-async def test_an_upstream_that_refuses(theirs: int, status: int, kind: str, code: str) -> None:
+async def test_upstream_refusal_is_reported_with_status_and_message(
+    theirs: int, status: int, kind: str, code: str
+) -> None:
     """Its status and its message are told, also where a stream was wanted: SDKs try again by themselves."""
     async with talking(*[refuses(theirs, "the reason")] * 3) as world:
         for more in ({}, {"stream": True}, {"stream": True, "response_format": {"type": "json_object"}}):
@@ -186,7 +188,7 @@ async def test_an_upstream_that_refuses(theirs: int, status: int, kind: str, cod
             assert "x-should-retry" not in answer.headers
 
 
-async def test_an_upstream_that_is_not_there() -> None:
+async def test_unreachable_upstream_is_answered_with_502() -> None:
     """502, as in the other lane."""
     with refusing_port() as port:
         async with talking(upstream={"base_url": f"http://127.0.0.1:{port}/v1"}) as world:
@@ -195,7 +197,7 @@ async def test_an_upstream_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("phase", ["head", "body"])
-async def test_an_upstream_that_is_too_slow(phase: str) -> None:
+async def test_slow_upstream_is_answered_with_504(phase: str) -> None:
     """504, once it was silent for as long as the operator allows."""
     never = asyncio.Event()
     slow = says("Hi", never) if phase == "body" else says("Hi", before=never)
@@ -205,7 +207,7 @@ async def test_an_upstream_that_is_too_slow(phase: str) -> None:
         await world.model.upstream.wait_open(0)
 
 
-async def test_an_error_that_repeats_the_upstreams_key() -> None:
+async def test_upstream_key_is_removed_from_error_messages() -> None:
     """Some do; it is told without it."""
     refused = refuses(401, "bad key sekrit-key-of-4711")
     async with talking(refused, upstream={"api_key": "sekrit-key-of-4711"}) as world:
@@ -219,7 +221,9 @@ OWN_TOOL = {"type": "function", "function": {"name": "theirs", "parameters": {"t
 
 @pytest.mark.parametrize("format_type", ["json_object", "json_schema"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_in_another_format_is_the_clients(tmp_path: Path, format_type: str, *, stream: bool) -> None:
+async def test_answer_in_json_format_is_not_scanned_for_calls(
+    tmp_path: Path, format_type: str, *, stream: bool
+) -> None:
     """No tools of ours, no scanning: JSON that looks like a call is the answer."""
     written = json.dumps(call("file_operations", operation="read", path="notes.txt"))
     async with talking(says(written), tools=desk(tmp_path)) as world:
@@ -231,13 +235,13 @@ async def test_an_answer_in_another_format_is_the_clients(tmp_path: Path, format
         assert "<tool>" not in world.model.prompts[0] and "terminate" not in world.model.prompts[0]
 
 
-async def test_a_format_of_text_changes_nothing(tmp_path: Path) -> None:
+async def test_text_response_format_changes_nothing(tmp_path: Path) -> None:
     """It is what the loop runs in."""
     async with talking(READ, says("Done."), tools=desk(tmp_path)) as world:
         assert (await world.chat(response_format={"type": "text"})).text == "Done."
 
 
-async def test_the_clients_own_tools_stay_the_clients(tmp_path: Path) -> None:
+async def test_call_of_a_client_tool_is_returned_to_the_client(tmp_path: Path) -> None:
     """A call of one ends the turn: the client runs it, and sends its result in the next request."""
     asked = native(("theirs", {"x": 1}))
     async with talking(asked, says("It is 2."), tools=desk(tmp_path)) as world:
@@ -253,7 +257,7 @@ async def test_the_clients_own_tools_stay_the_clients(tmp_path: Path) -> None:
         assert world.model.asked[1]["messages"][-1] == said[-1]
 
 
-async def test_a_clients_tool_in_the_prompted_format(tmp_path: Path) -> None:
+async def test_client_tool_call_in_the_prompted_format_reaches_the_client(tmp_path: Path) -> None:
     """A model that mixes the formats up means the same tool."""
     async with talking(calls("theirs", risk_level=None, x=1), tools=desk(tmp_path)) as world:
         answer = await world.chat(tools=[OWN_TOOL])
@@ -272,7 +276,7 @@ async def test_mixed_answer_runs_gateway_tools_and_returns_client_tools(tmp_path
         assert len(world.model.asked) == 1
 
 
-async def test_a_clients_tool_wins_a_clash_of_names(tmp_path: Path) -> None:
+async def test_client_tool_takes_precedence_over_a_gateway_tool(tmp_path: Path) -> None:
     """Ours of that name is not offered, and its calls are the client's."""
     clash = {"type": "function", "function": {"name": "execute_sql", "parameters": {"type": "object"}}}
     async with talking(native(("execute_sql", {"sql": "SELECT 1"})), tools=desk(tmp_path)) as world:
@@ -285,7 +289,7 @@ async def test_a_clients_tool_wins_a_clash_of_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/context/chat/completions", CHAT])
-async def test_both_base_paths(path: str) -> None:
+async def test_chat_is_served_on_both_base_paths(path: str) -> None:
     """A base URL with and without `/v1`."""
     async with talking(says("Hi.")) as world:
         assert (await world.chat(path=path)).text == "Hi."
@@ -314,7 +318,7 @@ async def test_context_headers_switch_lanes(headers: dict[str, str], path: str, 
         assert b"x-context" not in world.model.upstream.requests[0].raw_head.lower()
 
 
-async def test_headers_of_an_answer() -> None:
+async def test_answer_headers_name_run_chain_and_intent() -> None:
     """The headers name the run, the chain and the intent."""
     async with talking(says("Hi.")) as world:
         answer = await world.chat("Remember that I like tea.")
@@ -326,7 +330,7 @@ async def test_headers_of_an_answer() -> None:
 
 
 @pytest.mark.parametrize("path", ["/context/models", "/context/v1/models"])
-async def test_the_list_of_models(path: str) -> None:
+async def test_model_list_is_forwarded_from_the_upstream(path: str) -> None:
     """The upstream's own, for clients that ask before they talk."""
     models = {"object": "list", "data": [{"id": "m", "object": "model"}]}
     async with talking(Answer(status=203, content=json.dumps(models).encode())) as world:
@@ -337,7 +341,7 @@ async def test_the_list_of_models(path: str) -> None:
         assert request.values(b"authorization") == [b"Bearer mine"]
 
 
-async def test_an_unknown_page_below_context() -> None:
+async def test_unknown_context_route_is_answered_with_404() -> None:
     """404 in OpenAI's shape, another method 405."""
     async with talking() as world:
         assert (await world.get("/context/nothing")).error["code"] == "unknown_route"

@@ -18,7 +18,7 @@ WISH = "Your last answer called no tool and was dropped."
 
 @pytest.mark.parametrize("choice", ["required", "any", NAMED])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_that_wants_a_call_gets_one(choice: object, *, stream: bool) -> None:
+async def test_required_tool_choice_is_repeated_until_the_model_calls(choice: object, *, stream: bool) -> None:
     """The text of the first answer does not reach the client; the wish is no second message of the user in a row."""
     async with talking(says("I would look."), native(("look", {}))) as world:
         fields: Json = {"tools": [LOOK], "tool_choice": choice}
@@ -33,7 +33,7 @@ async def test_a_chat_that_wants_a_call_gets_one(choice: object, *, stream: bool
         assert second["messages"][-1]["content"].startswith(f"Look.\n\n{WISH}")
 
 
-async def test_a_model_that_answers_twice_in_text_is_an_error() -> None:
+async def test_second_text_answer_to_a_required_call_is_an_error() -> None:
     """No client takes its text for the answer that it wanted."""
     async with talking(says("I would look."), says("I would.")) as world:
         refused = await world.chat("Look.", tools=[LOOK], tool_choice="required")
@@ -42,7 +42,7 @@ async def test_a_model_that_answers_twice_in_text_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("choice", ["auto", "none", None])
-async def test_a_chat_that_wants_none_gets_its_text_at_once(choice: str | None) -> None:
+async def test_chat_without_a_required_call_returns_text_immediately(choice: str | None) -> None:
     """Nothing is asked again."""
     async with talking(says("Hello.")) as world:
         fields = {} if choice is None else {"tool_choice": choice}
@@ -50,14 +50,14 @@ async def test_a_chat_that_wants_none_gets_its_text_at_once(choice: str | None) 
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-async def test_a_text_that_was_cut_is_the_answer(finish: str) -> None:
+async def test_truncated_text_is_returned_despite_required_call(finish: str) -> None:
     """Its client knows what to do about a limit or a filter."""
     async with talking(says("I wou", finish=finish)) as world:
         answer = await world.chat("Look.", tools=[LOOK], tool_choice="required")
         assert (answer.finish, answer.text) == (finish, "I wou")
 
 
-async def test_the_answer_behind_the_call_is_a_text(tmp_path: Path) -> None:
+async def test_text_is_accepted_after_the_required_call(tmp_path: Path) -> None:
     """The choice holds for one answer of the model."""
     async with talking(says("Well."), READ, says("Behind it."), tools=desk(tmp_path)) as world:
         answer = await world.chat("Where?", tools=[LOOK], tool_choice="required")
@@ -73,7 +73,7 @@ async def test_the_answer_behind_the_call_is_a_text(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("background", [False, True])
-async def test_a_response_that_wants_a_call_of_the_gateway_gets_one(
+async def test_response_with_required_gateway_call_gets_the_call(
     tmp_path: Path, choice: object, *, background: bool
 ) -> None:
     """No field forces a model server to such a call, so the gateway asks again."""
@@ -84,7 +84,7 @@ async def test_a_response_that_wants_a_call_of_the_gateway_gets_one(
         assert text_of(ended) == "Behind it."
 
 
-async def test_a_response_says_that_its_model_called_nothing(tmp_path: Path) -> None:
+async def test_response_fails_when_the_model_makes_no_required_call(tmp_path: Path) -> None:
     """In a stream as `response.failed`."""
     async with answering(says("Well."), says("Well!"), tools=desk(tmp_path)) as client:
         events = await client.stream("Where?", tools=[GATEWAY], tool_choice="required")

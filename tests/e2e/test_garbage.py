@@ -127,7 +127,7 @@ KINDS: dict[str, tuple[Callable[[World], Awaitable[None]], tuple[Answer, ...]]] 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_request_that_is_over_leaves_no_garbage(kind: str, tmp_path: Path) -> None:
+async def test_finished_request_leaves_no_reference_cycles(kind: str, tmp_path: Path) -> None:
     """Whatever it was."""
     request, answers = KINDS[kind]
     async with talking(*answers * (REQUESTS + 2), tools=desk(tmp_path, write=True)) as world:

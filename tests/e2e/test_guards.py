@@ -33,7 +33,7 @@ async def guarded(tmp_path: Path, *answers: Answer, guard: Json = RULE, **settin
         yield world
 
 
-async def test_an_answer_behind_a_tool_ends_as_any_other(tmp_path: Path) -> None:
+async def test_guard_stage_ends_an_answer_after_a_tool_normally(tmp_path: Path) -> None:
     """With the words of the stage and no failure of the gateway; the run is over, and its model is left."""
     async with guarded(tmp_path, LOOK, LEAK, LOOK, LEAK) as world:
         answer = await world.chat("Which pets?")
@@ -45,7 +45,7 @@ async def test_an_answer_behind_a_tool_ends_as_any_other(tmp_path: Path) -> None
         assert "Traceback" not in world.gateway.get_log()
 
 
-async def test_a_question_that_is_blocked_waits_for_no_person(tmp_path: Path) -> None:
+async def test_blocked_question_creates_no_approval(tmp_path: Path) -> None:
     """A person would not see the call."""
     async with guarded(tmp_path, asks(birth("Blue Heron"))) as world:
         answer = await world.chat(GO)
@@ -54,7 +54,7 @@ async def test_a_question_that_is_blocked_waits_for_no_person(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_call_that_a_response_would_show_is_blocked(stream: bool, tmp_path: Path) -> None:
+async def test_blocked_call_is_hidden_from_the_response(stream: bool, tmp_path: Path) -> None:
     """Its arguments, and its result: in items, as in the text of a question."""
     look = calls("execute_sql", sql="SELECT replace('Blue-Xeron', '-X', ' H')")
     for number, answers in enumerate([(asks(birth("Blue Heron")),), (look, says("Done."))]):
@@ -67,7 +67,7 @@ async def test_a_call_that_a_response_would_show_is_blocked(stream: bool, tmp_pa
             assert "Heron" not in told and BLOCKED in told and "content_filter" in told
 
 
-async def test_a_call_that_an_event_would_tell_is_blocked(tmp_path: Path) -> None:
+async def test_blocked_call_is_hidden_from_progress_events(tmp_path: Path) -> None:
     """A client that asked for progress events gets the same as one that did not."""
     async with guarded(tmp_path, calls("execute_sql", sql="SELECT 'Blue Heron'"), says("Done.")) as world:
         stream = await world.stream(GO, headers={"X-Context-Events": "1"})
@@ -75,7 +75,7 @@ async def test_a_call_that_an_event_would_tell_is_blocked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_behind_a_decision_is_blocked(stream: bool, tmp_path: Path) -> None:
+async def test_answer_after_a_decision_is_blocked(stream: bool, tmp_path: Path) -> None:
     """Also where it is asked for again, in any way."""
     async with guarded(tmp_path, asks(), LEAK) as world:
         first = await world.chat(GO)
@@ -91,7 +91,7 @@ async def test_an_answer_behind_a_decision_is_blocked(stream: bool, tmp_path: Pa
         assert len(world.model.asked) == 2
 
 
-async def test_an_answer_to_a_decision_made_elsewhere_is_blocked(tmp_path: Path) -> None:
+async def test_answer_of_a_run_decided_elsewhere_is_blocked(tmp_path: Path) -> None:
     """The next request brings it, and a repeated one gets it."""
     async with guarded(tmp_path, asks(), LEAK, asks(), LEAK, says("I see.")) as world:
         first = await world.chat(GO)
@@ -110,7 +110,7 @@ async def test_an_answer_to_a_decision_made_elsewhere_is_blocked(tmp_path: Path)
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": True}, {"background": True}], ids=["whole", "stream", "background"])
-async def test_a_response_behind_a_decision_is_blocked(more: Json, tmp_path: Path) -> None:
+async def test_response_after_a_decision_is_blocked(more: Json, tmp_path: Path) -> None:
     """As it is told, as it is stored, and as it is told again."""
     async with guarded(tmp_path, asks(), LEAK) as world:
         first = (await world.post({"model": "m", "input": GO, "tools": [GATEWAY]}, path=RESPONSES)).json
@@ -132,7 +132,7 @@ async def test_a_response_behind_a_decision_is_blocked(more: Json, tmp_path: Pat
         assert born(tmp_path) == ["Di"]
 
 
-async def test_a_held_answer_is_blocked(tmp_path: Path) -> None:
+async def test_answer_in_a_waiting_stream_is_blocked(tmp_path: Path) -> None:
     """Behind the decision, in the stream that waited."""
     async with guarded(tmp_path, asks(), LEAK) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
@@ -142,7 +142,7 @@ async def test_a_held_answer_is_blocked(tmp_path: Path) -> None:
         assert stream.finishes == ["content_filter"]
 
 
-async def test_personal_data_behind_a_decision_gets_placeholders(tmp_path: Path) -> None:
+async def test_personal_data_after_a_decision_gets_placeholders(tmp_path: Path) -> None:
     """Other ones than those of the request, which are not put back."""
     answers = (asks(), says("Write to ", "[EMAIL_1] and bo@exa", "mple.com."))
     settings = {"guard": {**REDACT, "with": {"restore": True}}}

@@ -45,7 +45,7 @@ PEOPLE: Final = [
 
 @pytest.mark.parametrize(("anna", "bob", "is_back"), PEOPLE)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_brings_back_its_work_to_its_person_alone(
+async def test_hidden_turns_are_restored_only_for_their_own_user(
     tmp_path: Path, anna: Mapping[str, str], bob: Mapping[str, str], *, is_back: bool, stream: bool
 ) -> None:
     """One key, the same words, forged or met by chance."""
@@ -56,7 +56,7 @@ async def test_an_answer_brings_back_its_work_to_its_person_alone(
         assert (SECRET in json.dumps(world.model.asked[-1])) is is_back
 
 
-async def test_the_newest_answer_does_not_win(tmp_path: Path) -> None:
+async def test_ambiguous_answer_restores_no_hidden_turns(tmp_path: Path) -> None:
     """Two turns of one person with the same words: neither is put back, whichever of them hid something."""
     for script in ((*GIVEN, says("Done.")), (says("Done."), *GIVEN), (*GIVEN, *GIVEN)):
         async with talking(*script, says("Yes."), tools=desk(tmp_path)) as world:
@@ -68,7 +68,7 @@ async def test_the_newest_answer_does_not_win(tmp_path: Path) -> None:
         (tmp_path / "pets.db").unlink()
 
 
-async def test_the_end_user_of_the_body_is_one(tmp_path: Path) -> None:
+async def test_user_field_of_the_body_identifies_the_end_user(tmp_path: Path) -> None:
     """As LibreChat names them."""
     async with talking(*GIVEN, says("Yes."), says("Yes."), tools=desk(tmp_path)) as world:
         await world.chat([HELLO], user="anna")
@@ -82,7 +82,7 @@ TOOL: Final[Json] = {"type": "function", "function": {"name": "get_weather", "pa
 
 
 @pytest.mark.parametrize(("anna", "bob", "is_back"), [(*people[:2], people[0] == people[1]) for people in PEOPLE])
-async def test_the_id_of_a_call_is_of_one_person(
+async def test_call_id_restores_hidden_turns_only_for_its_own_user(
     tmp_path: Path, anna: Mapping[str, str], bob: Mapping[str, str], *, is_back: bool
 ) -> None:
     """Another one who learned it gets nothing. Where neither names a person or a conversation, the id is enough."""
@@ -132,7 +132,7 @@ async def goes_on(client: Client, made: Json, way: str, items: list[Json], **nam
 
 @pytest.mark.parametrize("way", ["chain", "conversation", "replayed"])
 @pytest.mark.parametrize("store", [True, False])
-async def test_a_response_has_its_work_by_its_id(tmp_path: Path, way: str, *, store: bool) -> None:
+async def test_response_id_restores_the_hidden_turns_of_the_response(tmp_path: Path, way: str, *, store: bool) -> None:
     """Without a name, and where an equal answer was given to another one; nothing of that one is there."""
     if not store and way != "replayed":
         return
@@ -152,7 +152,7 @@ async def test_a_response_has_its_work_by_its_id(tmp_path: Path, way: str, *, st
 
 
 @pytest.mark.parametrize("way", ["chain", "replayed"])
-async def test_the_id_of_a_response_is_of_one_end_user(tmp_path: Path, way: str) -> None:
+async def test_response_id_restores_nothing_for_another_end_user(tmp_path: Path, way: str) -> None:
     """Another one who learned it gets nothing of the work behind it."""
     async with answering(*GIVEN, says("Yes."), tools=desk(tmp_path)) as client:
         made = (await client.create("Hello", headers=headers("anna"))).json

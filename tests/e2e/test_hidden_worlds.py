@@ -10,7 +10,7 @@ from .hidden_worlds import live_worlds
 
 
 @pytest.mark.parametrize("n_worlds", [200, pytest.param(20_000, marks=pytest.mark.soak)])
-async def test_hidden_work_reaches_its_person_alone(tmp_path: Path, n_worlds: int) -> None:
+async def test_hidden_turns_reach_only_their_own_user_in_random_worlds(tmp_path: Path, n_worlds: int) -> None:
     """Three people, three conversations each, any order, three ways of Responses and chats, forged histories."""
     async with answering(tools={"file_operations": {"roots": [str(tmp_path)]}}) as client:
         figures = await live_worlds(client, n_worlds, steps=5)

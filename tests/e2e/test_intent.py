@@ -30,7 +30,7 @@ async def test_explicit_tool_call_is_recognised(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Use the file_operations tool to read it.", "用 file_operations 工具读一下"])
-async def test_a_tool_of_our_own_is_available(tmp_path: Path, text: str) -> None:
+async def test_gateway_tool_is_never_reported_unavailable(tmp_path: Path, text: str) -> None:
     """A tool that is in the prompt is never called unavailable."""
     async with talking(says("Yes."), tools=desk(tmp_path)) as world:
         await world.chat(text)
@@ -38,7 +38,7 @@ async def test_a_tool_of_our_own_is_available(tmp_path: Path, text: str) -> None
         assert "not available" not in world.model.prompts[0]
 
 
-async def test_a_tool_of_the_client_is_available() -> None:
+async def test_client_tool_is_never_reported_unavailable() -> None:
     """The client runs it; the model has its definition."""
     tools = [{"type": "function", "function": {"name": "jira_search", "parameters": {"type": "object"}}}]
     async with talking(says("Yes.")) as world:
@@ -59,21 +59,21 @@ async def test_a_tool_of_the_client_is_available() -> None:
         ("这个工具费用是多少?", "normal"),
     ],
 )
-async def test_without_a_match_the_former_flow_goes_on(text: str, kind: str) -> None:
+async def test_message_without_a_tool_match_follows_other_intents(text: str, kind: str) -> None:
     """无匹配时继续原有流程: memory, human in the loop, normal."""
     async with talking(says("Well.")) as world:
         assert (await world.chat(text)).headers["X-Context-Intent"] == kind
         assert "not available" not in world.model.prompts[0]
 
 
-async def test_without_an_mcp_intent_nothing_is_injected(tmp_path: Path) -> None:
+async def test_message_without_mcp_intent_injects_nothing(tmp_path: Path) -> None:
     """无 MCP 意图时不注入: the prompt is the cached one, and nothing else."""
     async with talking(says("Hi."), tools=desk(tmp_path)) as world:
         await world.chat("Hello?")
         assert world.model.prompts == [(await world.get("/v1/system-prompts/default/enhanced")).json["text"]]
 
 
-async def test_a_friendly_text_when_a_service_is_not_available(tmp_path: Path) -> None:
+async def test_unavailable_service_call_gets_a_friendly_answer(tmp_path: Path) -> None:
     """服务不可用时的友好提示: a call of what is not there is answered, and the conversation goes on."""
     asked = says(json.dumps({"tool_call": {"name": "weather", "arguments": {}}}))
     async with talking(asked, says("I cannot look outside."), tools=desk(tmp_path)) as world:
@@ -84,7 +84,7 @@ async def test_a_friendly_text_when_a_service_is_not_available(tmp_path: Path) -
         assert "no tool 'weather'" in result["content"]
 
 
-async def test_format_of_a_tool_call(tmp_path: Path) -> None:
+async def test_tool_call_with_name_and_arguments_format_is_recognised(tmp_path: Path) -> None:
     """工具调用请求格式: `tool_call` with `name` and `arguments` is a call as well; it never terminates."""
     async with talking(says(TOOL_CALL), says("Behind the mirror."), tools=desk(tmp_path)) as world:
         assert (await world.chat("Where is the safe?")).text == "Behind the mirror."
@@ -92,7 +92,7 @@ async def test_format_of_a_tool_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prompted", [True, False])
-async def test_format_of_a_tool_call_result(tmp_path: Path, *, prompted: bool) -> None:
+async def test_tool_result_is_sent_as_a_tool_message(tmp_path: Path, *, prompted: bool) -> None:
     """工具调用结果注入格式: a message of role `tool` with name and content, whichever way the call came."""
     arguments = {"operation": "read", "path": "notes.txt"}
     asked = says(TOOL_CALL) if prompted else native(("file_operations", arguments))
@@ -107,7 +107,7 @@ async def test_format_of_a_tool_call_result(tmp_path: Path, *, prompted: bool) -
         }
 
 
-async def test_the_intent_is_counted() -> None:
+async def test_intent_metric_counts_kind_and_layer() -> None:
     """By kind and by what decided."""
     async with talking(says("a"), says("b")) as world:
         await world.chat("用 weather 工具查一下北京")
@@ -116,7 +116,7 @@ async def test_the_intent_is_counted() -> None:
         assert await world.counted('gateway_intent_total{intent="normal",layer="none"}') == 1
 
 
-async def test_only_the_last_user_message_counts() -> None:
+async def test_intent_is_detected_only_in_the_last_user_message() -> None:
     """Earlier messages, and results of tools, request nothing now."""
     said = [
         {"role": "user", "content": "用 weather 工具查一下北京"},

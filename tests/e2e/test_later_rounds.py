@@ -28,7 +28,9 @@ async def ran_once(world: World) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("failures", [[soon(429)], [soon(500), soon(503)], [soon(429)] * 5])
-async def test_a_failure_that_passes(failures: list[Answer], tmp_path: Path, *, stream: bool) -> None:
+async def test_transient_model_failure_in_a_later_round_is_retried(
+    failures: list[Answer], tmp_path: Path, *, stream: bool
+) -> None:
     """The client sees nothing of it, and no tool runs twice."""
     async with talking(WRITE, *failures, DONE, tools=desk(tmp_path, write=True)) as world:
         if stream:
@@ -41,14 +43,14 @@ async def test_a_failure_that_passes(failures: list[Answer], tmp_path: Path, *, 
         assert world.model.asked[1]["messages"] == world.model.asked[-1]["messages"]
 
 
-async def test_a_connection_that_breaks_before_a_word(tmp_path: Path) -> None:
+async def test_dropped_connection_in_a_later_round_is_retried(tmp_path: Path) -> None:
     """After half a second the model is asked again."""
     async with talking(WRITE, LOST, DONE, tools=desk(tmp_path, write=True)) as world:
         assert (await world.chat("Write.")).text == "Written."
         await ran_once(world)
 
 
-async def test_a_first_round_is_the_clients_to_repeat(tmp_path: Path) -> None:
+async def test_first_round_failure_is_returned_to_the_client(tmp_path: Path) -> None:
     """Nothing has been done."""
     async with talking(soon(429), tools=desk(tmp_path, write=True)) as world:
         answer = await world.chat("Write.")
@@ -57,7 +59,7 @@ async def test_a_first_round_is_the_clients_to_repeat(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failure", [says("Hel", CUT), refuses(401), refuses(403)])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_cannot_go_on_now_is_parked(failure: Answer, tmp_path: Path, *, stream: bool) -> None:
+async def test_lasting_model_failure_parks_the_run(failure: Answer, tmp_path: Path, *, stream: bool) -> None:
     """The error says how it goes on: the same request does, and no tool runs twice."""
     said = WRITE.but(pieces=("I will write.\n", *WRITE.pieces))
     async with talking(said, failure, DONE, tools=desk(tmp_path, write=True)) as world:
@@ -82,7 +84,7 @@ async def test_what_cannot_go_on_now_is_parked(failure: Answer, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("header", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k"}])
-async def test_a_repetition_that_says_so_goes_on(header: dict[str, str], tmp_path: Path) -> None:
+async def test_repeated_request_with_retry_header_resumes_the_run(header: dict[str, str], tmp_path: Path) -> None:
     """As one that does not."""
     async with talking(WRITE, refuses(401), DONE, tools=desk(tmp_path, write=True)) as world:
         first = await world.chat("Write.", headers={k: v for k, v in header.items() if k == "Idempotency-Key"})
@@ -91,7 +93,7 @@ async def test_a_repetition_that_says_so_goes_on(header: dict[str, str], tmp_pat
         await ran_once(world)
 
 
-async def test_an_operator_lets_it_go_on(tmp_path: Path) -> None:
+async def test_operator_resumes_a_parked_run(tmp_path: Path) -> None:
     """Without the client, who gets the answer when it comes back."""
     async with talking(WRITE, refuses(401), refuses(401), DONE, tools=desk(tmp_path, write=True)) as world:
         run_id = (await world.chat("Write.")).headers["x-request-id"]
@@ -108,7 +110,7 @@ async def test_an_operator_lets_it_go_on(tmp_path: Path) -> None:
         assert (half.status, half.error["param"]) == (400, "as")
 
 
-async def test_a_run_with_its_clients_own_key_waits_for_its_client(tmp_path: Path) -> None:
+async def test_run_with_the_clients_own_key_waits_for_its_client(tmp_path: Path) -> None:
     """The key is not stored: nobody else lets the run go on."""
     own = {"Authorization": "Bearer theirs"}
     async with talking(WRITE, refuses(401), DONE, tools=desk(tmp_path, write=True)) as world:
@@ -118,7 +120,7 @@ async def test_a_run_with_its_clients_own_key_waits_for_its_client(tmp_path: Pat
         assert (await world.chat("Write.", headers=own)).text == "Written."
 
 
-async def test_a_request_that_is_refused_for_good_ends_its_run(tmp_path: Path) -> None:
+async def test_permanent_refusal_ends_the_run(tmp_path: Path) -> None:
     """Nothing would be otherwise later."""
     async with talking(WRITE, refuses(400, "too long"), tools=desk(tmp_path, write=True)) as world:
         answer = await world.chat("Write.")
@@ -126,7 +128,7 @@ async def test_a_request_that_is_refused_for_good_ends_its_run(tmp_path: Path) -
         assert (await world.run(answer.headers["x-request-id"]))["state"] == "failed"
 
 
-async def test_another_caller_does_not_get_it(tmp_path: Path) -> None:
+async def test_parked_run_is_not_resumed_by_another_caller(tmp_path: Path) -> None:
     """The same words are another request."""
     keys: list[Json] = [
         {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "scopes": ["context"]}
@@ -140,7 +142,7 @@ async def test_another_caller_does_not_get_it(tmp_path: Path) -> None:
         assert (await world.chat("Write.", headers=ann)).text == "Written."
 
 
-async def test_a_pause_ends_with_the_runs_time(tmp_path: Path) -> None:
+async def test_retry_wait_longer_than_the_run_timeout_parks_the_run(tmp_path: Path) -> None:
     """A wait that is longer than what is left is none: the run is parked at once."""
     waits = refuses(429).but(headers=(("Retry-After", "50"),))
     options: Json = {"tools": desk(tmp_path, write=True), "loop": {"timeout": "20s"}}
@@ -149,7 +151,7 @@ async def test_a_pause_ends_with_the_runs_time(tmp_path: Path) -> None:
         assert (await world.chat("Write.")).text == "Written."
 
 
-async def test_a_client_that_leaves_during_a_pause(tmp_path: Path) -> None:
+async def test_client_disconnect_during_a_retry_wait_runs_the_tool_once(tmp_path: Path) -> None:
     """Its repetition gets the answer; nothing is asked for nobody."""
     waits = refuses(429).but(headers=(("Retry-After", "2"),))
     async with talking(WRITE, waits, DONE, tools=desk(tmp_path, write=True)) as world:

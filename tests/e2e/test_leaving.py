@@ -10,7 +10,7 @@ from .talking import desk, talking
 WRITE = calls("file_operations", operation="write", path="new.txt", content="x", risk_level=None)
 
 
-async def test_a_held_stream_becomes_a_turn_when_the_gateway_drains(tmp_path: Path) -> None:
+async def test_waiting_stream_ends_with_its_question_when_the_gateway_drains(tmp_path: Path) -> None:
     """It ends whole, and says how to answer: another process goes on with the run."""
     async with (
         talking(WRITE, tools=desk(tmp_path, write=True)) as world,

@@ -32,7 +32,7 @@ def tenants(**limits: object) -> Json:
     return {"tenants": {"local": limits}}
 
 
-async def test_answers_say_how_much_room_there_is() -> None:
+async def test_rate_limit_headers_report_the_remaining_requests() -> None:
     async with talking(*[says("Hello.")] * 3, limits=tenants(requests_per_minute=2)) as world:
         first, second, third = [await world.chat(f"Hello {n}") for n in range(3)]
     assert (first.status, second.status, third.status) == (200, 200, 429)
@@ -44,7 +44,7 @@ async def test_answers_say_how_much_room_there_is() -> None:
     assert len(world.model.asked) == 2
 
 
-async def test_a_run_with_tools_is_one_request(tmp_path: Path) -> None:
+async def test_run_with_tools_counts_as_one_request(tmp_path: Path) -> None:
     """However often it calls its model. A stream is refused with a status, too."""
     limits = tenants(requests_per_minute=1)
     async with talking(WRITE, DONE, tools=desk(tmp_path, write=True), limits=limits) as world:
@@ -54,7 +54,7 @@ async def test_a_run_with_tools_is_one_request(tmp_path: Path) -> None:
         assert await world.counted(REFUSED % ("requests_per_minute", "tenant")) == 1
 
 
-async def test_every_way_in_counts() -> None:
+async def test_request_limit_is_shared_by_all_endpoints() -> None:
     """Responses, in the background as well, and chats, of one limit."""
     limits = tenants(requests_per_minute=2)
     async with talking(says("Hello."), says("Hello."), limits=limits) as world:
@@ -68,7 +68,7 @@ async def test_every_way_in_counts() -> None:
             assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
 
 
-async def test_tokens_that_are_used_up_refuse_the_next_request() -> None:
+async def test_exhausted_token_limit_refuses_the_next_request() -> None:
     """The model says how many it used."""
     hello = says("Hello.", usage=(90_000, 30_000))
     async with talking(hello, DONE, limits=tenants(tokens_per_minute=130_000)) as world:
@@ -79,7 +79,7 @@ async def test_tokens_that_are_used_up_refuse_the_next_request() -> None:
     assert refused.headers["x-ratelimit-remaining-tokens"] == "10000"
 
 
-async def test_a_run_without_tokens_left_waits_in_the_store_and_goes_on(tmp_path: Path) -> None:
+async def test_run_without_tokens_left_is_parked_and_resumed(tmp_path: Path) -> None:
     """Its tool has run: nothing runs twice, and the same request continues it once there is room."""
     clock = Later()
     settings = {"limits": tenants(tokens_per_minute=350_000), "loop": {"timeout": "5s"}, "clock": clock}
@@ -94,7 +94,7 @@ async def test_a_run_without_tokens_left_waits_in_the_store_and_goes_on(tmp_path
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
 
 
-async def test_each_call_of_a_model_is_a_request_at_its_upstream(tmp_path: Path) -> None:
+async def test_each_model_call_counts_against_the_upstream_limit(tmp_path: Path) -> None:
     """A provider counts calls, whatever they are for."""
     upstream = {"limits": {"requests_per_minute": 2}}
     async with talking(WRITE, DONE, tools=desk(tmp_path, write=True), upstream=upstream) as world:
@@ -128,7 +128,7 @@ async def test_fallback_upstream_applies_its_own_limits() -> None:
             assert answers[1].headers["X-Context-Upstream"] == "rented"
 
 
-async def test_a_fallback_without_room_is_passed_over() -> None:
+async def test_fallback_upstream_at_its_limit_is_skipped() -> None:
     """The answer that the upstream gave is the client's."""
     async with Model(*[refuses(503, "down")] * 3) as own, Model(says("Rented.")) as rented:
         once = {"breaker": {"failures": 0}, "retry": {"tries": 2, "on": ["503"]}}
@@ -156,7 +156,7 @@ async def test_models_are_limited_by_name_or_glob(pattern: str, status: int) -> 
         assert (await world.chat("Hello again?")).status == status
 
 
-async def test_a_soft_limit_only_tells() -> None:
+async def test_soft_limit_reports_without_refusing() -> None:
     async with talking(*[says("Hello.")] * 2, limits=tenants(requests_per_minute=1, soft=True)) as world:
         first, second = [await world.chat(f"Hello {n}") for n in range(2)]
         assert (first.status, second.status) == (200, 200)
@@ -165,7 +165,7 @@ async def test_a_soft_limit_only_tells() -> None:
         assert await world.counted('gateway_limit_exceeded_total{limit="requests_per_minute",scope="tenant"}') == 1
 
 
-async def test_runs_under_way_give_their_place_back() -> None:
+async def test_abandoned_run_releases_its_concurrency_slot() -> None:
     """Also if their client leaves."""
     async with talking(says("Hel", asyncio.Event()), DONE, limits=tenants(concurrent=1)) as world:
         async with world.streaming("Hello?"):

@@ -67,7 +67,7 @@ async def test_each_message_of_a_websocket_is_a_request() -> None:
     assert len(world.model.asked) == 3
 
 
-async def test_a_websocket_is_under_way_while_it_answers() -> None:
+async def test_websocket_counts_as_concurrent_only_while_answering() -> None:
     """One that waits for its next message takes no place."""
     release = asyncio.Event()
     limited = talking(says("Do", release, "ne."), DONE, limits=tenants(concurrent=1))
@@ -81,7 +81,7 @@ async def test_a_websocket_is_under_way_while_it_answers() -> None:
         assert ended["type"] == "response.completed"
 
 
-async def test_a_run_of_a_workflow_is_one_request(tmp_path: Path) -> None:
+async def test_workflow_run_counts_as_one_request(tmp_path: Path) -> None:
     """However many steps it has; its step that asks the model takes tokens."""
     told = says("Ada.", usage=(90, 30))
     limits = tenants(requests_per_minute=2, tokens_per_minute=100_000)

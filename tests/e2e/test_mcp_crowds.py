@@ -18,7 +18,7 @@ MB = 1 << 20
 AT_ONCE_S = 45.0
 
 
-async def test_a_hundred_calls_of_one_server_at_once() -> None:
+async def test_hundred_concurrent_calls_of_one_server_get_their_answers() -> None:
     """No answer is lost and none is crossed, though half of them overtake the other half."""
     async with serving(servers={"box": behaving()}, upstreams=[]) as world:
         usage = Usage(os.getpid())
@@ -33,7 +33,7 @@ async def test_a_hundred_calls_of_one_server_at_once() -> None:
         assert usage.peak_bytes - before_bytes < 64 * MB
 
 
-async def test_many_servers_at_once() -> None:
+async def test_many_mcp_servers_run_concurrently() -> None:
     """They start beside each other, answer beside each other, and end beside each other."""
     servers = {f"box{number}": behaving("ignores-term") for number in range(SERVERS)}
     async with asyncio.timeout(None) as limit:
@@ -48,7 +48,7 @@ async def test_many_servers_at_once() -> None:
             limit.reschedule(asyncio.get_running_loop().time() + AT_ONCE_S)
 
 
-async def test_operators_at_once() -> None:
+async def test_concurrent_operators_leave_one_consistent_service() -> None:
     """Of many who register one name one has it; however often a service is restarted and stopped, one runs at last."""
     async with talking(upstreams=[]) as world:
         registered = await asyncio.gather(*(asked_of(world, "", {"name": "box", **behaving()}) for _ in range(10)))

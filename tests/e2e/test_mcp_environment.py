@@ -18,7 +18,7 @@ NAMED = {"HTTPS_PROXY": "http://proxy.example:3128", "SSL_CERT_FILE": "/etc/comp
 GIVEN = {**NAMED, "NO_PROXY": "", "ALL_PROXY": "http://other.example"}
 
 
-async def test_the_named_variables_reach_the_program(tmp_path: Path) -> None:
+async def test_configured_variables_reach_the_mcp_program(tmp_path: Path) -> None:
     """Their values are those of the gateway, else the printed ones; what nobody names stays away."""
     [printed] = (snippet for snippet in snippets_of("docs/mcp.md") if snippet.name == "mcp proxy")
     program = tmp_path / "uvx"

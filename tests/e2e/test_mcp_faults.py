@@ -59,7 +59,7 @@ async def until_wrong(world: World, name: str, error: str) -> None:
 # The start.
 
 
-async def test_a_server_that_never_answers_is_an_error_at_its_limit() -> None:
+async def test_unresponsive_server_fails_at_its_start_limit() -> None:
     """M2: and not only that: another server answers."""
     servers = {"mute": behaving("silent", start_timeout=0.5), "box": behaving()}
     async with talking(mcp={"servers": servers}) as world:
@@ -70,7 +70,7 @@ async def test_a_server_that_never_answers_is_an_error_at_its_limit() -> None:
 
 
 @SLOW
-async def test_a_server_that_starts_badly_delays_nothing(behaviour: tuple[object, ...]) -> None:
+async def test_badly_starting_server_delays_nothing_else(behaviour: tuple[object, ...]) -> None:
     """M2: neither the start of the gateway, nor a client, nor another server, nor the end of the gateway."""
     servers = {"box": behaving(*behaviour, start_timeout=600), "other": behaving()}
     async with asyncio.timeout(None) as limit:
@@ -82,7 +82,7 @@ async def test_a_server_that_starts_badly_delays_nothing(behaviour: tuple[object
             limit.reschedule(asyncio.get_running_loop().time() + 60)
 
 
-async def test_a_server_that_cannot_start_says_why_and_comes_back(tmp_path: Path) -> None:
+async def test_server_start_failure_is_reported_and_retried(tmp_path: Path) -> None:
     """Its operator reads the reason; what helps it is enough to have it back."""
     async with talking(mcp={"servers": {"box": behaving("exits-first", tmp_path / "starts", 2)}}) as world:
         found = await until(world, "box", "error")
@@ -95,7 +95,7 @@ async def test_a_server_that_cannot_start_says_why_and_comes_back(tmp_path: Path
 # Death.
 
 
-async def test_a_server_that_is_killed_while_it_runs_a_tool() -> None:
+async def test_server_killed_during_a_call_fails_it_and_restarts() -> None:
     """M3: the call fails before its time is over and is not made again; the loop goes on; the server comes back."""
     async with serving(servers={"box": behaving(), "other": behaving()}) as world:
         pid = int(await called(world, "box.pid"))
@@ -110,7 +110,7 @@ async def test_a_server_that_is_killed_while_it_runs_a_tool() -> None:
         assert await world.counted('gateway_mcp_server_restarts_total{server="box"}') == 1
 
 
-async def test_a_server_that_dies_between_two_calls_of_one_answer() -> None:
+async def test_server_death_between_calls_refuses_the_second_call() -> None:
     """The second call does not run, the model is told why, and the conversation goes on."""
     group = [
         {"tool": f"box.{tool}", "parameters": {"risk_level": "low", **with_}, "terminate": False}
@@ -126,7 +126,7 @@ async def test_a_server_that_dies_between_two_calls_of_one_answer() -> None:
         assert [step["state"] for step in run["steps"]] == ["failed", "refused"]
 
 
-async def test_a_tool_that_changes_between_two_calls_of_one_answer(tmp_path: Path) -> None:
+async def test_tool_changed_between_calls_requires_approval(tmp_path: Path) -> None:
     """What was judged as it was does not run as it is now: it asks a person."""
     box = behaving("changed", tmp_path / "starts")
     servers = {"box": box, "other": behaving()}
@@ -146,7 +146,7 @@ async def test_a_tool_that_changes_between_two_calls_of_one_answer(tmp_path: Pat
         assert (approval["tool"], approval["rule"]) == ("box.echo", "definition_changed")
 
 
-async def test_a_tool_that_may_run_twice_is_called_again() -> None:
+async def test_idempotent_tool_call_is_retried_after_server_death() -> None:
     """M3: where the operator says so; its caller only sees that it took longer."""
     async with serving(servers={"box": behaving(idempotent=["sleep"])}) as world:
         pid = int(await called(world, "box.pid"))
@@ -172,7 +172,7 @@ async def test_killed_idle_server_is_reported_and_restarted() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "text"), [("crash-in-call", "ended while it ran"), ("closes-stdout", "ended while it ran")]
 )
-async def test_a_server_that_ends_in_every_call(behaviour: str, text: str) -> None:
+async def test_server_ending_in_every_call_is_restarted(behaviour: str, text: str) -> None:
     """However it ends: the model is told, and the next conversation finds the server again."""
     async with serving(servers={"box": behaving(behaviour)}) as world:
         for _ in range(2):
@@ -184,7 +184,7 @@ async def test_a_server_that_ends_in_every_call(behaviour: str, text: str) -> No
 # Patience.
 
 
-async def test_a_tool_that_tells_its_progress_for_ever() -> None:
+async def test_endless_progress_stops_at_the_maximum_timeout() -> None:
     """M5: progress extends the time of a call, up to its limit; the server is told that nobody waits any more."""
     box = behaving("progress-forever", timeout=1, max_timeout=2)
     async with serving(servers={"box": box}) as world:
@@ -212,7 +212,7 @@ async def test_hanging_tool_does_not_delay_other_calls() -> None:
         assert await told(world, "box.cancelled") == "1"
 
 
-async def test_a_server_that_reads_nothing_any_more() -> None:
+async def test_server_that_stops_reading_fails_only_its_own_calls() -> None:
     """Its calls end at their limit; another server's calls do not wait for that."""
     servers = {"deaf": behaving("deaf", timeout=3), "box": behaving()}
     async with serving(servers=servers, upstreams=[]) as world:
@@ -227,7 +227,7 @@ async def test_a_server_that_reads_nothing_any_more() -> None:
 
 @pytest.mark.parametrize("behaviour", ["grandchild", "grandchild-away"])
 @pytest.mark.parametrize("way", ["stop", "close"])
-async def test_nothing_is_left_of_a_server_that_is_stopped(tmp_path: Path, behaviour: str, way: str) -> None:
+async def test_stopped_server_leaves_no_processes(tmp_path: Path, behaviour: str, way: str) -> None:
     """M19: neither it nor what it started, by its operator and by the end of the gateway."""
     file = tmp_path / "child"
     async with serving(servers={"box": behaving(behaviour, file)}) as world:
@@ -242,7 +242,7 @@ async def test_nothing_is_left_of_a_server_that_is_stopped(tmp_path: Path, behav
     assert not processes.still_living(family)
 
 
-async def test_a_server_that_does_not_want_to_end() -> None:
+async def test_server_ignoring_sigterm_is_killed() -> None:
     """M19: input closed, then SIGTERM, then SIGKILL."""
     async with serving(servers={"box": behaving("ignores-term")}) as world:
         family = left_by(int(await called(world, "box.pid")))
@@ -256,7 +256,7 @@ def left_by(*pids: int) -> set[processes.Process]:
     return {process for process in found if process is not None}
 
 
-async def test_a_server_that_is_stopped_in_the_middle_of_a_call() -> None:
+async def test_server_stopped_during_a_call_fails_that_call() -> None:
     """By its operator: the call fails, the conversation goes on, and so do the calls of others."""
     async with serving(servers={"box": behaving(), "other": behaving()}) as world:
         async with calling(world, "box.sleep", seconds=30) as ended:
@@ -265,7 +265,7 @@ async def test_a_server_that_is_stopped_in_the_middle_of_a_call() -> None:
         assert await called(world, "other.echo", text="hello") == "hello"
 
 
-async def test_a_server_that_stays_the_same_lives_through_a_reload() -> None:
+async def test_unchanged_server_keeps_running_through_a_reload() -> None:
     """Another one beside it changes nothing for it; one that changed is another process."""
     async with serving(servers={"box": behaving()}) as world:
         pid = await called(world, "box.pid")
@@ -280,7 +280,7 @@ async def test_a_server_that_stays_the_same_lives_through_a_reload() -> None:
 
 
 @pytest.mark.parametrize("changes", ["policy", "definition", "nothing"])
-async def test_a_call_is_sent_again_only_as_it_was_cleared(changes: str, tmp_path: Path) -> None:
+async def test_retried_call_requires_unchanged_policy_and_definition(changes: str, tmp_path: Path) -> None:
     """While its server is away, an operator may deny its tool, and the tool may come back as another one."""
     go = tmp_path / "go"
     box = behaving("crash-once", tmp_path / "starts", go, idempotent=["echo"])

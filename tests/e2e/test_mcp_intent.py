@@ -23,7 +23,7 @@ def tools_of(services: list[Json]) -> Json:
     return {f"service_{i}": {"use": "e2e.listed", "with": dict(service)} for i, service in enumerate(services)}
 
 
-async def test_every_message_of_the_collection() -> None:
+async def test_every_message_of_the_collection_gets_its_expected_intent() -> None:
     """Intent, service, tool, trigger; a line for each tool that is meant, and nothing of MCP without the intent."""
     configured: list[Json] = []
     wrong = {}
@@ -84,7 +84,7 @@ def meant(case: Json) -> set[str]:
     } | {model_name(name) for name in case.get("also", ())}
 
 
-async def test_a_stopped_server_is_known_by_the_names_of_its_tools() -> None:
+async def test_stopped_server_is_recognised_by_its_tool_names() -> None:
     """Whoever names a tool of it learns that it does not run; its keywords mean nothing, and nothing is described."""
     box = behaving(trigger_keywords=["箱子"])
     async with serving(says("a"), says("b"), says("c"), says("d"), servers={"box": box}) as world:

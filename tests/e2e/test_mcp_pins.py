@@ -44,7 +44,7 @@ async def restarted(world: World, listed: Path, *tools: Json) -> None:
     assert found["since"] > before
 
 
-async def test_another_spelling_of_a_schema_is_the_same_definition(tmp_path: Path) -> None:
+async def test_equivalent_schema_spelling_keeps_the_tool_pinned(tmp_path: Path) -> None:
     """As zod 3 and zod 4 write one schema: with references and notes for validators, and without."""
     listed = tmp_path / "tools.json"
     reference = {"$ref": "#/properties/needed", "description": "Whether this revises"}
@@ -57,7 +57,7 @@ async def test_another_spelling_of_a_schema_is_the_same_definition(tmp_path: Pat
         assert await called(world, "box.think") == "thought"
 
 
-async def test_a_server_that_is_pinned_by_names(tmp_path: Path) -> None:
+async def test_server_pinned_by_names_accepts_changed_descriptions(tmp_path: Path) -> None:
     """Its tools may describe themselves in another way at each start; a further tool asks until it is accepted."""
     listed = tmp_path / "tools.json"
     listed.write_text(json.dumps([reads("/home/a")]))
@@ -77,7 +77,7 @@ async def test_a_server_that_is_pinned_by_names(tmp_path: Path) -> None:
         assert (await until(world, "box"))["changed"] == []
 
 
-async def test_a_server_that_is_not_pinned(tmp_path: Path) -> None:
+async def test_unpinned_server_accepts_new_tools_without_approval(tmp_path: Path) -> None:
     """Neither other definitions nor further tools ask for that."""
     listed = tmp_path / "tools.json"
     listed.write_text(json.dumps([reads("/home/a")]))

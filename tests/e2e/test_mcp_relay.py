@@ -51,7 +51,9 @@ def work(tmp_path: Path) -> Path:
 
 @both_eras
 @pytest.mark.parametrize(("action", "written"), [("accept", True), ("decline", False)])
-async def test_a_question_reaches_the_user(work: Path, era: str, action: Any, written: bool) -> None:
+async def test_approval_question_reaches_the_user_by_elicitation(
+    work: Path, era: str, action: Any, written: bool
+) -> None:
     """The question shows the call, and the answer decides."""
     asked: list[str] = []
 
@@ -81,7 +83,7 @@ async def approve(gateway: GatewayProcess, approval: dict[str, Any]) -> None:
         assert answer.status == 200, await answer.text()
 
 
-async def test_a_wrong_key(work: Path) -> None:
+async def test_relay_reports_a_wrong_gateway_key(work: Path) -> None:
     """The client reads which key the gateway does not know."""
     async with GatewayProcess(config(work)) as gateway:
         with pytest.RaisesGroup(MCPError, flatten_subgroups=True) as raised:
@@ -99,7 +101,7 @@ def leaves(error: BaseException) -> list[BaseException]:
 
 
 @both_eras
-async def test_a_held_call_survives_the_gateway(work: Path, era: str) -> None:
+async def test_pending_call_survives_a_gateway_crash(work: Path, era: str) -> None:
     """The same call joins the approval that waited before the crash; decided once, it runs once."""
     async with GatewayProcess(config(work)) as gateway, relayed(gateway, era, key="client") as client:
         call = asyncio.create_task(client.call_tool("file_operations", WRITE))

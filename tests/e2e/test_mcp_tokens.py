@@ -85,7 +85,9 @@ async def runs(gateway: LocalGateway, headers: Mapping[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_belongs_to_its_caller_and_tenant(issuer: Issuer, tmp_path: Path, era: str) -> None:
+async def test_call_with_a_token_is_recorded_for_its_caller_and_tenant(
+    issuer: Issuer, tmp_path: Path, era: str
+) -> None:
     """The call is on record as the caller's, and people of the tenant see it."""
     tmp_path.joinpath("a.txt").write_text("two lanes", encoding="utf-8")
     async with LocalGateway(config(issuer, tmp_path)) as gateway:
@@ -98,7 +100,7 @@ async def test_a_call_belongs_to_its_caller_and_tenant(issuer: Issuer, tmp_path:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(("scope", "written"), [("mcp:use", False), ("mcp:decide", True)])
-async def test_only_a_token_that_may_decide_does(
+async def test_only_token_with_the_decide_scope_can_approve(
     issuer: Issuer, tmp_path: Path, era: str, scope: str, written: bool
 ) -> None:
     """A client answers its own question; without the scope that counts for nothing, and nothing has run."""
@@ -110,7 +112,7 @@ async def test_only_a_token_that_may_decide_does(
     assert tmp_path.joinpath("note.txt").exists() is written
 
 
-async def test_an_answer_counts_by_its_own_token(issuer: Issuer, tmp_path: Path) -> None:
+async def test_elicitation_answer_is_authorised_by_its_own_token(issuer: Issuer, tmp_path: Path) -> None:
     """The call came with a token that has ended meanwhile, and the answer with a fresh one that may decide."""
     other = "https://other.example.com/mcp"
     async with LocalGateway(config(issuer, tmp_path)) as gateway, httpx2.AsyncClient(verify=NO_TLS) as http:
@@ -128,7 +130,7 @@ async def test_an_answer_counts_by_its_own_token(issuer: Issuer, tmp_path: Path)
     assert tmp_path.joinpath("note.txt").exists()
 
 
-async def test_a_token_opens_one_door_only(issuer: Issuer, tmp_path: Path) -> None:
+async def test_access_token_is_valid_only_for_the_mcp_endpoint(issuer: Issuer, tmp_path: Path) -> None:
     """All other pages, and the upstream, are for keys."""
     async with LocalGateway(config(issuer, tmp_path)) as gateway:
         token = issuer.token(scope="mcp:use mcp:decide")
@@ -139,7 +141,9 @@ async def test_a_token_opens_one_door_only(issuer: Issuer, tmp_path: Path) -> No
         assert await status(gateway, issuer.token(scope="openid")) == (403, "scope_missing")
 
 
-async def test_keys_of_the_issuer_rotate(issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rotated_issuer_keys_are_accepted(
+    issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Tokens of a new key work at once; forged ones get no further than a wrong key, and are logged like one."""
     async with LocalGateway(config(issuer, tmp_path)) as gateway:
         issuer.keys = [public(OTHER_RSA_KEY, kid="k2")]
@@ -153,7 +157,9 @@ async def test_keys_of_the_issuer_rotate(issuer: Issuer, tmp_path: Path, caplog:
         assert issuer.asked == 1
 
 
-async def test_an_issuer_that_is_away(issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unavailable_issuer_is_answered_with_503(
+    issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """No token is accepted before its keys are known. The gateway's own keys work."""
     issuer.status = 503
     async with LocalGateway(config(issuer, tmp_path)) as gateway:
@@ -180,7 +186,7 @@ class Kept(TokenStorage):
         raise AssertionError(f"no client registers itself here: {client_info}")
 
 
-async def test_a_client_finds_its_way_by_itself(tmp_path: Path) -> None:
+async def test_client_discovers_issuer_and_scopes_from_the_refusal(tmp_path: Path) -> None:
     """From the refusal to the metadata, the issuer, a token for this resource, and the list of tools."""
     asked: list[Mapping[str, Any]] = []
 

@@ -30,7 +30,7 @@ async def test_a_memory_is_kept_once(request: pytest.FixtureRequest) -> None:
         assert world.model.prompts[2].count("my cat is called Ada") == 1
 
 
-async def test_all_memories_on_request() -> None:
+async def test_all_memories_are_listed_on_request() -> None:
     """`What do you remember about me?` brings all of them, or says that there are none."""
     async with talking(says("Nothing."), says("a"), says("b"), says("All.")) as world:
         for text in ("What do you remember?", ADA, "记住我住在柏林", "What do you remember?"):
@@ -73,7 +73,7 @@ async def test_memories_belong_to_a_caller() -> None:
         assert ["Ada" in prompt for prompt in world.model.prompts] == [True, False, True]
 
 
-async def test_one_key_has_many_end_users() -> None:
+async def test_memories_are_separate_for_each_end_user_of_a_key() -> None:
     """The header names them, else the body's `user`; each has its own memories, in all conversations of the tenant."""
     keys = [
         {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "scopes": ["context"], "tenant": tenant}
@@ -97,7 +97,7 @@ async def test_one_key_has_many_end_users() -> None:
 
 
 @pytest.mark.parametrize("user", ["x" * 257, "a\nb", "\u0000"])
-async def test_a_user_that_no_memory_can_be_kept_under_is_refused(user: str) -> None:
+async def test_invalid_user_or_user_header_is_refused(user: str) -> None:
     """Rather than mixed up with somebody else."""
     async with talking() as world:
         error = (await world.chat(ADA, user=user)).error

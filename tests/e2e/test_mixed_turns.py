@@ -93,7 +93,7 @@ def with_id(messages: list[Json], call_id: str) -> list[Json]:
 
 @pytest.mark.parametrize("prepared", ["as it came", "another beginning", "another result", "another id"])
 @pytest.mark.parametrize("client", RECORDED["clients"])
-async def test_what_clients_really_send_back(tmp_path: Path, client: str, prepared: str) -> None:
+async def test_history_sent_back_by_clients_runs_no_tool_again(tmp_path: Path, client: str, prepared: str) -> None:
     """In the same turn and in the next one, with the whole history; also by clients that change more than this one."""
     first, second, third = RECORDED["clients"][client]
     named = {"X-Context-Conversation": "talk"}
@@ -119,7 +119,7 @@ async def test_what_clients_really_send_back(tmp_path: Path, client: str, prepar
         assert await runs(world) == 1
 
 
-async def test_open_webui_with_its_thirty_six_tools(tmp_path: Path) -> None:
+async def test_open_webui_history_runs_no_tool_again(tmp_path: Path) -> None:
     """It rewrites the user's message with what it looked up, in the middle of a turn, and joins two answers to one."""
     tools = [{"type": "function", "function": {"name": f"tool_{n}", "parameters": {}}} for n in range(35)] + [TOOL]
     script = (NOTE, THEIRS, says("Sunny, noted."), says("Yes."))
@@ -159,7 +159,7 @@ async def test_approved_gateway_call_survives_the_client_tool_round(tmp_path: Pa
         assert sent[4]["role"] == "tool" and sent[4]["tool_call_id"] == sent[3]["tool_calls"][0]["id"]
 
 
-async def test_what_came_of_a_question_stands_in_its_place(tmp_path: Path) -> None:
+async def test_decided_call_result_is_placed_in_the_history(tmp_path: Path) -> None:
     """Decided elsewhere: the model sees the call, the result and its answer, and no two answers in a row."""
     read = calls("file_operations", operation="read", path="notes.txt")
     script = (read, NOTE_OF_NO_RISK_SAID, says("Noted."), says("As I said."), says("Yes."))
@@ -178,7 +178,7 @@ async def test_what_came_of_a_question_stands_in_its_place(tmp_path: Path) -> No
         assert [sent[5]["content"], sent[6]] == ["As I said.", said[2]]
 
 
-async def test_another_conversation_gets_nothing_of_it(tmp_path: Path) -> None:
+async def test_hidden_turn_is_not_restored_in_another_conversation(tmp_path: Path) -> None:
     """The same words, in a conversation in which the client's call is another one."""
     async with talking(NOTE, THEIRS, says("I see."), tools=desk(tmp_path, write=True)) as world:
         message = (await world.chat([ASKED], tools=[TOOL])).message

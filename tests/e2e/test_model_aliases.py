@@ -74,7 +74,7 @@ async def test_upstream_model_name_is_used_without_failover() -> None:
         assert made.asked == [["big"], ["small"]]
 
 
-async def test_all_dialects_and_tasks_know_aliases() -> None:
+async def test_aliases_apply_to_all_dialects_and_tasks() -> None:
     """The Responses API, a title for a chat program, and `context.model`."""
     settings = {"context": {"model": "fast"}}
     async with two((BUSY, BUSY, says("Hi.")), (says("Hi."), says("Hi.")), **settings) as made:
@@ -114,7 +114,7 @@ async def test_run_records_the_upstream_of_each_model_call(tmp_path: Path) -> No
         assert await made.world.counted("gateway_model_retries_total") == 0
 
 
-async def test_explain_names_the_candidates() -> None:
+async def test_explain_lists_the_candidates_of_an_alias() -> None:
     """In their order; nobody is asked."""
     async with two((), ()) as made:
         body = {"model": "fast", "messages": [{"role": "user", "content": "Hi"}]}
@@ -127,7 +127,7 @@ async def test_explain_names_the_candidates() -> None:
         assert made.asked == [[], []]
 
 
-async def test_a_merged_list_of_models_has_the_aliases() -> None:
+async def test_merged_model_list_contains_the_aliases() -> None:
     """Without `context.models` the list is that of the first upstream, as it is."""
     lists = [Answer(content=json.dumps({"data": [{"id": name}], "x": 1}).encode()) for name in ("big", "small")]
     async with two((lists[0],) * 2, (lists[1],)) as made:

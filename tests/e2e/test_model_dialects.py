@@ -32,7 +32,7 @@ ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools
         ({}, {}),
     ],
 )
-async def test_a_call_is_forced_in_the_first_round_only(forced: Json, later: Json, tmp_path: Path) -> None:
+async def test_forced_tool_choice_applies_to_the_first_round_only(forced: Json, later: Json, tmp_path: Path) -> None:
     """Else the model could never answer; an answer that could not be read was no call."""
     broken = says('{"tool": "file_operations", "parameters": {')
     async with talking(broken, READ, READ, says("Behind the mirror."), tools=desk(tmp_path)) as world:
@@ -43,7 +43,7 @@ async def test_a_call_is_forced_in_the_first_round_only(forced: Json, later: Jso
         assert sent == [forced, forced, later, later]
 
 
-async def test_an_upstream_that_does_not_end_its_body() -> None:
+async def test_answer_completes_at_done_while_the_upstream_body_stays_open() -> None:
     """Behind `[DONE]` nothing is waited for: the client has its whole answer. The connection waits for a moment."""
     late, never = asyncio.Event(), asyncio.Event()
     end = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
@@ -73,7 +73,7 @@ def one_id(*functions: tuple[str, Json]) -> Answer:
 
 
 @pytest.mark.parametrize("chains", [None, {"assistant": [{"use": "prompt_enhancer"}]}])
-async def test_two_calls_with_one_id_are_two_calls_of_the_client(chains: Json | None) -> None:
+async def test_duplicate_ids_of_client_tool_calls_are_made_unique(chains: Json | None) -> None:
     """A client tells the results of its tools by their ids."""
     settings = {} if chains is None else {"chains": chains}
     async with talking(one_id(("theirs", {"at": 1}), ("theirs", {"at": 2})), **settings) as world:
@@ -83,7 +83,7 @@ async def test_two_calls_with_one_id_are_two_calls_of_the_client(chains: Json | 
         assert first["id"] == "call_same" != second["id"]
 
 
-async def test_two_calls_with_one_id_are_two_calls_of_the_gateway(tmp_path: Path) -> None:
+async def test_duplicate_ids_of_gateway_tool_calls_are_made_unique(tmp_path: Path) -> None:
     """Model servers refuse a message with two calls of one id."""
     read = {"operation": "read", "path": "notes.txt", "risk_level": "low"}
     both = one_id(("file_operations", read), ("file_operations", {**read, "operation": "info"}))

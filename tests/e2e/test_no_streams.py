@@ -60,7 +60,7 @@ async def test_json_answer_to_a_stream_request_becomes_a_stream(further: Json) -
 
 @pytest.mark.parametrize("index", [1, "0", None])
 @pytest.mark.parametrize("further", [{}, UNLOOPED])
-async def test_a_lone_choice_is_the_answer_whatever_its_number(index: object, further: Json) -> None:
+async def test_single_choice_is_accepted_with_any_index(index: object, further: Json) -> None:
     answer = whole("Hello.", index=index)
     async with talking(answer, answer) as world:
         assert (await world.chat(**further)).text == "Hello."
@@ -69,7 +69,7 @@ async def test_a_lone_choice_is_the_answer_whatever_its_number(index: object, fu
 
 
 @pytest.mark.parametrize("native", [False, True])
-async def test_tools_run_without_streams(tmp_path: Path, *, native: bool) -> None:
+async def test_tool_calls_work_without_streaming_upstream(tmp_path: Path, *, native: bool) -> None:
     """A call is found in the answer, in its text or in its field, with arguments as a text or as an object."""
     arguments = {"operation": "read", "path": "notes.txt"}
     calls = [{"id": "a", "type": "function", "function": {"name": "file_operations", "arguments": arguments}}]
@@ -80,7 +80,7 @@ async def test_tools_run_without_streams(tmp_path: Path, *, native: bool) -> Non
 
 
 @pytest.mark.parametrize("finish", [None, ""])
-async def test_an_answer_without_a_finish_reason(finish: str | None) -> None:
+async def test_answer_without_a_finish_reason_is_complete(finish: str | None) -> None:
     """It is whole all the same: it is no stream."""
     async with talking(whole("Hello.", finish=finish)) as world:
         assert (await world.chat()).finish == "stop"
@@ -96,7 +96,7 @@ async def test_an_answer_without_a_finish_reason(finish: str | None) -> None:
         ([NO_OPTIONS, NO_STREAM], whole("Hi."), [0, 1, 2]),
     ],
 )
-async def test_what_an_upstream_refuses_is_left_out_and_learnt(
+async def test_refused_stream_option_is_dropped_and_remembered_per_model(
     refusals: list[Answer], answer: Answer, styles: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next request of this model does not try it again; another model's does."""
@@ -130,7 +130,7 @@ async def test_error_text_of_one_key_does_not_change_other_requests() -> None:
         assert told["messages"][0]["content"].endswith(system["content"])
 
 
-async def test_a_refusal_for_another_reason_is_the_clients() -> None:
+async def test_other_upstream_refusal_is_returned_without_retry() -> None:
     """It is told as it is, also where it holds a misleading word; nothing is asked again, and nothing is learnt."""
     misleading = rejects({"error": {"message": "Your text about a stream is too long."}})
     async with talking(misleading, rejects({"error": "no"}), says("Hi.")) as world:
@@ -142,7 +142,7 @@ async def test_a_refusal_for_another_reason_is_the_clients() -> None:
 
 
 @pytest.mark.parametrize(("quirks", "index"), [([], 0), (["no_usage_in_stream"], 1), (["no_stream"], 2)])
-async def test_an_operator_says_how_to_ask(quirks: list[str], index: int) -> None:
+async def test_upstream_quirks_setting_determines_the_request(quirks: list[str], index: int) -> None:
     """By upstream."""
     answer = whole("Hi.") if quirks == ["no_stream"] else says("Hi.")
     async with talking(answer, upstream={"quirks": quirks}) as world:
@@ -156,7 +156,7 @@ async def test_an_operator_says_how_to_ask(quirks: list[str], index: int) -> Non
     ("content", "content_type"),
     [(b"<html>Welcome</html>", "text/html; charset=utf-8"), (b"\n", "text/plain"), (b"ok", "application/octet-stream")],
 )
-async def test_an_answer_that_is_something_else(content: bytes, content_type: str) -> None:
+async def test_unexpected_upstream_content_returns_502_with_details(content: bytes, content_type: str) -> None:
     """The error names what came, from where, and the usual mistake."""
     async with talking(sent(content, content_type=content_type)) as world:
         base = f"{world.model.upstream.base_url}/openai"
@@ -167,7 +167,7 @@ async def test_an_answer_that_is_something_else(content: bytes, content_type: st
             assert part in answer.error["message"]
 
 
-async def test_a_path_that_is_not_there() -> None:
+async def test_upstream_404_error_names_the_url() -> None:
     """An error answer without words is told with the URL."""
     async with talking(sent(b"<html>404</html>", status=404, content_type="text/html")) as world:
         answer = await world.chat()

@@ -24,7 +24,7 @@ async def typed(world: World, capsys: pytest.CaptureFixture[str], *argv: str) ->
     return out
 
 
-async def test_a_held_stream_is_approved(
+async def test_operator_approves_a_waiting_stream_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A4: exactly what was shown runs, once; the audit log tells who let it, and is whole."""
@@ -48,7 +48,7 @@ async def test_a_held_stream_is_approved(
         assert "decision: approved by local" in await typed(world, capsys, "audit", "list")
 
 
-async def test_a_turn_is_rejected(
+async def test_operator_rejects_a_turn_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing runs; the run says why."""

@@ -60,7 +60,7 @@ async def test_approving_end_user_does_not_lend_a_credential_to_the_run(tmp_path
         assert carried(world.model) == [own, ([], []), own] and born(tmp_path) == ["Di"]
 
 
-async def test_a_credential_goes_to_the_upstream_that_it_was_sent_for(tmp_path: Path) -> None:
+async def test_client_credential_is_sent_only_to_its_own_upstream(tmp_path: Path) -> None:
     """The person goes on with a model of another upstream: neither gets the credential for the other one."""
     async with two_upstreams(tmp_path, asks(), refuses(401)) as (world, other):
         first = await world.chat(GO, headers=of("up"))
@@ -70,7 +70,7 @@ async def test_a_credential_goes_to_the_upstream_that_it_was_sent_for(tmp_path: 
         assert (born(tmp_path), other.asked) == (["Di"], [])
 
 
-async def test_what_was_decided_elsewhere_gets_no_credential_for_another_upstream(tmp_path: Path) -> None:
+async def test_run_decided_elsewhere_gets_no_credential_for_another_upstream(tmp_path: Path) -> None:
     """The next message of the conversation brings what came of the question, with a model of another upstream."""
     async with two_upstreams(tmp_path, asks(), refuses(401), refuses(401)) as (world, other):
         first = await world.chat(GO, headers=of("up"))

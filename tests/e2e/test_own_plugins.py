@@ -29,7 +29,7 @@ def settings(tmp_path: Path) -> dict[str, object]:
     }
 
 
-async def test_a_gateway_runs_with_them(settings: dict[str, object]) -> None:
+async def test_gateway_runs_with_operator_plugins(settings: dict[str, object]) -> None:
     """The stage speaks in the prompt, the assessor lets the call run, the tool runs."""
     async with GatewayProcess(json.dumps(settings)) as gateway, connect(gateway.host, gateway.port) as client:
         body = {"model": "demo", "messages": [{"role": "user", "content": 'tool count_words {"text": "a b c"}'}]}
@@ -42,7 +42,9 @@ async def test_a_gateway_runs_with_them(settings: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "check-config"])
-async def test_a_planted_plugin_is_not_loaded(settings: dict[str, object], command: str, tmp_path: Path) -> None:
+async def test_plugin_file_writable_by_others_prevents_the_start(
+    settings: dict[str, object], command: str, tmp_path: Path
+) -> None:
     """T31: a file that others could have written stops the start; its code is not run."""
     file, mark = tmp_path / "plugins/tools/count_words.py", tmp_path / "ran"
     file.write_text(f"open({str(mark)!r}, 'w')\n" + file.read_text())
@@ -60,7 +62,7 @@ _CALLS = {"stages": "async def __call__(", "tools": "async def call(", "assessor
 
 @pytest.mark.parametrize("kind", list(_CALLS))
 @pytest.mark.parametrize("leaves", ["raise SystemExit(3)", "raise KeyboardInterrupt", "raise BaseException"])
-async def test_a_plugin_cannot_end_the_gateway(
+async def test_sys_exit_in_a_plugin_does_not_end_the_gateway(
     settings: dict[str, object], tmp_path: Path, kind: NewKind, leaves: str
 ) -> None:
     """`sys.exit` in one is its failure: the request is answered, and so is the next one."""
@@ -82,7 +84,7 @@ async def test_a_plugin_cannot_end_the_gateway(
 
 
 @pytest.mark.parametrize("above", [True, False], ids=["above", "below"])
-async def test_a_stage_that_goes_on_when_cancelled_does_not_keep_the_gateway(tmp_path: Path, *, above: bool) -> None:
+async def test_stage_that_ignores_cancellation_does_not_block_shutdown(tmp_path: Path, *, above: bool) -> None:
     """Its client hears that the gateway stops, and the log names the place. All else ends in its order."""
     write_plugin("stages", "stubborn", folder=tmp_path / "plugins")
     file = tmp_path / "plugins/stages/stubborn.py"

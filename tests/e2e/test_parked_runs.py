@@ -42,7 +42,9 @@ async def typed(world: World, capsys: pytest.CaptureFixture[str], *argv: str) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_resume_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, stream: bool) -> None:
+async def test_operator_resumes_a_parked_run_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, stream: bool
+) -> None:
     """The run is listed with its state, goes on without its client, and has its answer; no tool runs twice."""
     async with talking(WRITE, refuses(401), says("Written."), tools=desk(tmp_path, write=True)) as world:
         run_id = await parked(world, stream=stream)

@@ -57,7 +57,7 @@ async def service(status: int = 200, text: str = "") -> AsyncIterator[tuple[Test
         (list("In Bielefeld, Bielefelder"), "In ***, ***er"),
     ],
 )
-async def test_a_stage_that_changes_the_answer(pieces: list[str], text: str, tmp_path: Path, *, stream: bool) -> None:
+async def test_redact_stage_changes_the_answer(pieces: list[str], text: str, tmp_path: Path, *, stream: bool) -> None:
     """In whatever pieces it comes, and before the finish reason."""
     async with talking(says(*pieces), **saved("redact", tmp_path)) as world:
         if not stream:
@@ -68,7 +68,7 @@ async def test_a_stage_that_changes_the_answer(pieces: list[str], text: str, tmp
         assert streamed.frames[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-async def test_an_answer_that_breaks_in_a_changed_stream(tmp_path: Path) -> None:
+async def test_upstream_error_passes_through_a_redacting_stage(tmp_path: Path) -> None:
     """What was held back of it does not hide the error."""
     async with talking(says("From Bielef", CUT), **saved("redact", tmp_path)) as world:
         streamed = await world.stream()
@@ -76,7 +76,7 @@ async def test_an_answer_that_breaks_in_a_changed_stream(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_tool_over_http(tmp_path: Path, *, stream: bool) -> None:
+async def test_http_tool_result_reaches_the_model(tmp_path: Path, *, stream: bool) -> None:
     """Its answer reaches the model, in two conversations on one session."""
     settings = saved("weather", tmp_path)
     async with service() as (server, asked):
@@ -93,7 +93,7 @@ async def test_a_tool_over_http(tmp_path: Path, *, stream: bool) -> None:
 @pytest.mark.parametrize(
     ("status", "text", "told"), [(200, "x" * 100_000, "too long"), (503, "busy", "busy"), (0, "", "did not answer")]
 )
-async def test_a_service_that_fails(status: int, text: str, told: str, tmp_path: Path) -> None:
+async def test_http_tool_failure_is_reported_to_the_model(status: int, text: str, told: str, tmp_path: Path) -> None:
     """The model reads why, and the conversation goes on."""
     settings = saved("weather", tmp_path)
     async with service(status or 200, text) as (server, _):
@@ -123,7 +123,9 @@ READ: Json = {"operation": "read", "path": "notes.txt"}
         (WRITE | {"content": "x" * 2001}, True, True),
     ],
 )
-async def test_an_assessor_that_adds(arguments: Json, tmp_path: Path, *, adds: bool, asks: bool) -> None:
+async def test_additional_assessor_allows_its_own_harmless_calls(
+    arguments: Json, tmp_path: Path, *, adds: bool, asks: bool
+) -> None:
     """Harmless is what either assessor knows; everything else asks as before."""
     settings = saved("drafts", tmp_path)
     settings["tools"] = {"file_operations": desk(tmp_path, write=True)["file_operations"]}

@@ -15,7 +15,7 @@ TITLE: Json = {"role": "system", "content": "You are a title generator. You outp
 FOUR = '{"title": "Bo"}'
 
 
-async def test_what_is_quoted_is_not_obeyed(tmp_path: Path) -> None:
+async def test_program_task_request_triggers_no_tool_or_memory(tmp_path: Path) -> None:
     """No memory is kept or forgotten, no tool is offered or run, no base prompt is added: the model gets what came."""
     async with talking(says("Noted."), tools=desk(tmp_path, write=True)) as world:
         await world.chat("Remember that my cat is called Ada.")
@@ -32,7 +32,7 @@ async def test_what_is_quoted_is_not_obeyed(tmp_path: Path) -> None:
         assert (await world.get("/context/approvals")).json["data"] == []
 
 
-async def test_a_stream_of_one(tmp_path: Path) -> None:
+async def test_program_task_stream_passes_through(tmp_path: Path) -> None:
     """The same, with the client's own tools as they came."""
     tool = {"type": "function", "function": {"name": "title", "parameters": {"type": "object"}}}
     async with talking(says('{"ti', 'tle": "Bo"}'), tools=desk(tmp_path)) as world:
@@ -41,7 +41,7 @@ async def test_a_stream_of_one(tmp_path: Path) -> None:
         assert streamed.response.headers["X-Context-Task"] == "title" and world.model.asked[0]["tools"] == [tool]
 
 
-async def test_a_decision_that_is_repeated_decides_nothing(tmp_path: Path) -> None:
+async def test_program_task_with_a_quoted_decision_decides_nothing(tmp_path: Path) -> None:
     """A program that wants a title for `approve ap_...` or for `/report` gets one, and the question stays open."""
     ask = calls("file_operations", risk_level=None, operation="write", path="log.txt", content="x")
     async with talking(ask, says("Bo"), tools=desk(tmp_path, write=True)) as world:
@@ -67,7 +67,7 @@ async def test_task_header_overrides_task_detection(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tasks", ["plain", "off"])
-async def test_explain_says_that_it_is_one(tmp_path: Path, tasks: str) -> None:
+async def test_explain_reports_a_program_task(tmp_path: Path, tasks: str) -> None:
     """And that no stage sees it; `context.tasks: off` does not look for any."""
     body = {"model": "m", "messages": TASKS[0]["messages"]}
     async with talking(tools=desk(tmp_path), context={"tasks": tasks}) as world:

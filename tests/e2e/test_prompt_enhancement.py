@@ -235,7 +235,7 @@ async def test_chain_without_an_enhancer_sends_client_messages_unchanged() -> No
         assert world.model.asked[0]["messages"] == [{"role": "user", "content": "Hello?"}]
 
 
-async def test_passthrough_beside_the_context_lane_is_untouched(tmp_path: Path) -> None:
+async def test_passthrough_request_after_a_context_request_is_forwarded_unchanged(tmp_path: Path) -> None:
     """The whole request as it was sent, on a connection that the other lane used before."""
     body = json.dumps(CLINE).encode()
     lines = (b"X-Request-Id: mine", b"accept:  */*", b"Content-Type: application/json")

@@ -24,7 +24,7 @@ def mistaken(folder: Path) -> Json:
 
 
 @pytest.mark.parametrize("command", ["touch new", "echo x >new", "busybox find . -exec ls {} x + -exec touch new ;"])
-async def test_a_mistaken_verdict_has_no_effect(command: str, tmp_path: Path) -> None:
+async def test_mistaken_harmless_verdict_cannot_write(command: str, tmp_path: Path) -> None:
     """The command runs where it can have none, or asks on a machine that has no such place."""
     asked = calls("execute_command", risk_level=None, command=command)
     async with talking(asked, says(SAFE[1]), **mistaken(tmp_path)) as world:
@@ -35,7 +35,7 @@ async def test_a_mistaken_verdict_has_no_effect(command: str, tmp_path: Path) ->
     assert list((tmp_path / "work").iterdir()) == []
 
 
-async def test_a_call_that_the_model_calls_low_keeps_its_rights(tmp_path: Path) -> None:
+async def test_low_risk_call_keeps_write_access(tmp_path: Path) -> None:
     """As does one that a person approved."""
     asked = calls("execute_command", command="touch new", risk_level="low")
     async with talking(asked, says(SAFE[1]), **mistaken(tmp_path)) as world:

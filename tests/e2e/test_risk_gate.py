@@ -93,7 +93,7 @@ BESIDE: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("written", BESIDE.values(), ids=BESIDE)
-async def test_a_level_beside_the_parameters_raises(tmp_path: Path, written: Json) -> None:
+async def test_risk_level_beside_the_parameters_raises_the_risk(tmp_path: Path, written: Json) -> None:
     """A model that writes its warning in the wrong place is heard, also where a whitelist knows the call."""
     async with talking(says(json.dumps(written)), tools=box(tmp_path)) as world:
         approval = await asked_first(world, tool="file_operations", basis="llm")
@@ -101,7 +101,7 @@ async def test_a_level_beside_the_parameters_raises(tmp_path: Path, written: Jso
 
 
 @pytest.mark.parametrize("place", ["function", "call"])
-async def test_a_level_beside_native_arguments_raises(tmp_path: Path, place: str) -> None:
+async def test_risk_level_beside_native_arguments_raises_the_risk(tmp_path: Path, place: str) -> None:
     """In the function, or beside it."""
     function: Json = {"name": "file_operations", "arguments": json.dumps(READ)}
     written: Json = {"index": 0, "id": "call_1", "type": "function", "function": function}
@@ -112,7 +112,7 @@ async def test_a_level_beside_native_arguments_raises(tmp_path: Path, place: str
 
 
 @pytest.mark.parametrize(("parameters", "level", "basis"), [(WRITE, "low", "default"), (READ, "LOW", "invalid")])
-async def test_a_level_beside_the_parameters_never_lowers(
+async def test_risk_level_beside_the_parameters_never_lowers_the_risk(
     tmp_path: Path, parameters: Json, level: str, basis: str
 ) -> None:
     """There it is nobody's word that the risk is low; what is no level asks as it does inside."""
@@ -158,7 +158,7 @@ async def test_tool_definitions_include_risk_level_parameter_in_native_format(tm
 # Requirement: risk assessment priority.
 
 
-async def test_a_default_of_the_schema_is_judged(tmp_path: Path) -> None:
+async def test_schema_default_is_included_in_the_risk_assessment(tmp_path: Path) -> None:
     """The prompt says that the method is GET by default: such a call needs nobody, and is shown with what would run."""
     async with FakeUpstream(serve(answer(200, b"fine"))) as site:
         asked = calls("http_request", risk_level=None, url=site.base_url)
@@ -180,7 +180,7 @@ async def test_llm_risk_level_takes_priority(tmp_path: Path) -> None:
     assert (tmp_path / "work/made").exists()
 
 
-async def test_the_operator_comes_before_the_model(tmp_path: Path) -> None:
+async def test_operator_setting_takes_precedence_over_the_model_risk_level(tmp_path: Path) -> None:
     """`requires_approval`: whatever the model says."""
     tools = box(tmp_path)
     tools["file_operations"]["requires_approval"] = True
@@ -198,7 +198,7 @@ async def test_conservative_default_for_unknown_operations(tmp_path: Path, comma
         assert approval["arguments"] == {"command": command}
 
 
-async def test_conservative_default_can_be_to_refuse(tmp_path: Path) -> None:
+async def test_deny_as_risk_default_refuses_unknown_calls(tmp_path: Path) -> None:
     """`risk.default: deny`: nobody is asked, and the model is told."""
     risk = {"default": "deny"}
     async with talking(write(None), says("I may not."), tools=box(tmp_path), risk=risk) as world:
@@ -291,7 +291,7 @@ async def test_risk_assessor_interface(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_group_is_judged_call_by_call(tmp_path: Path) -> None:
+async def test_each_call_of_a_group_is_judged_separately(tmp_path: Path) -> None:
     """The harmless one runs, the other one asks; the order stays."""
     group = says(
         json.dumps([call("execute_sql", risk_level=None, sql="DROP TABLE pets"), call("file_operations", **WRITE)])

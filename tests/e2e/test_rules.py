@@ -25,7 +25,7 @@ async def test_a_denied_tool_never_runs(tmp_path: Path, rules: dict[str, str]) -
 
 
 @pytest.mark.parametrize("rule", ["floor", "confirm"])
-async def test_a_models_low_does_not_get_below_the_floor(tmp_path: Path, rule: str) -> None:
+async def test_low_risk_from_the_model_does_not_pass_the_floor_rule(tmp_path: Path, rule: str) -> None:
     """A7: what is not known to be harmless is asked for, whatever the model says of its risk."""
     risk = {"rules": {"file_operations": rule}}
     async with talking(WRITE, tools=desk(tmp_path, write=True), risk=risk) as world:
@@ -34,7 +34,7 @@ async def test_a_models_low_does_not_get_below_the_floor(tmp_path: Path, rule: s
     assert not written(tmp_path)
 
 
-async def test_above_the_floor_nothing_changes(tmp_path: Path) -> None:
+async def test_floor_rule_still_allows_whitelisted_calls(tmp_path: Path) -> None:
     """The whitelist still lets reads run; `confirm` would ask for those as well."""
     read, tools = calls("file_operations", operation="read", path="notes.txt"), desk(tmp_path)
     async with talking(read, says("Found."), tools=tools, risk={"rules": {"*": "floor"}}) as world:

@@ -62,7 +62,7 @@ async def test_runs_are_listed(tmp_path: Path) -> None:
         assert listed["data"][0]["id"] == approval["run_id"]
 
 
-async def test_a_run_is_shown_whole(tmp_path: Path) -> None:
+async def test_run_page_shows_steps_approvals_and_answer(tmp_path: Path) -> None:
     """Its steps with their verdicts and results, its approvals, its answer with its usage."""
     async with talking(READ, asks(), DONE_TEXT, tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
@@ -81,7 +81,7 @@ async def test_a_run_is_shown_whole(tmp_path: Path) -> None:
         assert run["answer"]["usage"] == second.json["usage"]
 
 
-async def test_events_of_a_run(tmp_path: Path) -> None:
+async def test_run_event_stream_resumes_after_the_last_event_seen(tmp_path: Path) -> None:
     """In order; a client that comes back gets those behind the last one it saw, and no other."""
     async with talking(asks(), DONE_TEXT, tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(GO)).asks
@@ -105,7 +105,7 @@ async def test_events_of_a_run(tmp_path: Path) -> None:
 # The end of a run.
 
 
-async def test_cancelled_while_it_waits_in_the_store(tmp_path: Path) -> None:
+async def test_run_awaiting_approval_can_be_cancelled(tmp_path: Path) -> None:
     """Nothing ran; cancelled again it is as it was; one that has ended otherwise cannot be."""
     async with talking(asks(), READ, says("Read."), tools=ranch(tmp_path)) as world:
         run_id = (await world.chat(GO)).asks[0]["run_id"]
@@ -118,7 +118,7 @@ async def test_cancelled_while_it_waits_in_the_store(tmp_path: Path) -> None:
         assert (done.status, done.error["code"]) == (409, "run_ended")
 
 
-async def test_cancelled_while_a_stream_is_held(tmp_path: Path) -> None:
+async def test_cancelled_run_ends_its_waiting_stream(tmp_path: Path) -> None:
     """Its client hears of it at once."""
     async with talking(asks(), tools=ranch(tmp_path)) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
@@ -130,7 +130,7 @@ async def test_cancelled_while_a_stream_is_held(tmp_path: Path) -> None:
         assert (born(tmp_path), len(world.model.asked)) == ([], 1)
 
 
-async def test_cancelled_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_run_stops_its_running_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool is stopped, and the client told with a status that no SDK tries again."""
     monkeypatch.setattr(call_execution, "TOOL_GRACE_S", 0.05)
     tools: Json = {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
@@ -230,7 +230,9 @@ async def test_resolution_of_a_lost_call_determines_how_the_run_continues(
         ({"step": 0, "as": "done", "more": 1}, "unknown_field"),
     ],
 )
-async def test_what_settles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: Json, code: str) -> None:
+async def test_invalid_resolution_leaves_the_run_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: Json, code: str
+) -> None:
     """400, and the run waits as before."""
     async with lost(tmp_path, monkeypatch) as (world, first):
         answer = await resume(world, first.asks[0]["run_id"], **finding)
@@ -241,7 +243,7 @@ async def test_what_settles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # What outlives the gateway.
 
 
-async def test_an_approval_outlives_the_gateway(tmp_path: Path) -> None:
+async def test_approval_survives_a_gateway_restart(tmp_path: Path) -> None:
     """Asked for by one process, decided and carried out in another."""
     settings: Json = {"tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path}/gateway.db"}
     async with talking(READ, asks(), **settings) as world:
@@ -252,7 +254,7 @@ async def test_an_approval_outlives_the_gateway(tmp_path: Path) -> None:
         assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"] and born(tmp_path) == ["Di"]
 
 
-async def test_a_held_stream_outlives_the_gateway(tmp_path: Path) -> None:
+async def test_run_of_a_waiting_stream_survives_a_gateway_restart(tmp_path: Path) -> None:
     """Its run waits in the store, and can be decided elsewhere."""
     settings: Json = {"tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path}/gateway.db"}
     async with talking(asks(), **settings) as world, world.streaming(GO, headers=HOLD) as stream:
@@ -268,7 +270,7 @@ async def test_a_held_stream_outlives_the_gateway(tmp_path: Path) -> None:
 # Secrets.
 
 
-async def test_no_credential_is_kept(tmp_path: Path) -> None:
+async def test_credentials_are_never_stored_or_logged(tmp_path: Path) -> None:
     """Neither the client's nor the gateway's own key is in the store or the log; the model got the client's."""
     settings: Json = {
         "tools": ranch(tmp_path),
@@ -291,7 +293,7 @@ async def test_no_credential_is_kept(tmp_path: Path) -> None:
     assert b"Ed, too." in stored and b"canary" not in stored
 
 
-async def test_a_run_without_its_clients_credential_waits_for_the_client(tmp_path: Path) -> None:
+async def test_run_without_its_client_credential_waits_for_the_client(tmp_path: Path) -> None:
     """Decided by REST, its tool runs, but the model wants the client's key, which nobody kept: the client brings it."""
     headers = {"Authorization": "Bearer of-the-client"}
     async with talking(asks(), refuses(401), DONE_TEXT, tools=ranch(tmp_path)) as world:

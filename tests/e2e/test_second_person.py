@@ -102,7 +102,7 @@ async def test_key_cannot_approve_its_own_call_by_any_route(tmp_path: Path) -> N
         assert born(tmp_path) == ["Di"] and await audited(world) == [("approved", "ben", "rest")]
 
 
-async def test_a_key_withdraws_its_own_call(tmp_path: Path) -> None:
+async def test_key_can_reject_its_own_call(tmp_path: Path) -> None:
     """By the line that the question shows."""
     async with talking(asks(), tools=ranch(tmp_path), **REFUSE) as world:
         first, approval = await asked(world)
@@ -110,7 +110,7 @@ async def test_a_key_withdraws_its_own_call(tmp_path: Path) -> None:
         assert "was rejected" in second.text and (await seen(world, approval))["decided_by"] == "agent"
 
 
-async def test_an_end_user_approves_no_call_of_their_own_with_another_key(tmp_path: Path) -> None:
+async def test_end_user_cannot_approve_own_call_with_another_key(tmp_path: Path) -> None:
     """Where both requests name them; another user of that key may."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **REFUSE) as world:
         first, approval = await asked(world, headers={"X-Context-User": "eve"})
@@ -125,7 +125,7 @@ async def test_an_end_user_approves_no_call_of_their_own_with_another_key(tmp_pa
         assert (await world.post(body, path=path, headers=zoe)).status == 200
 
 
-async def test_what_another_key_says_beside_its_decision_does_not_enter_the_run(tmp_path: Path) -> None:
+async def test_text_beside_another_keys_decision_is_not_sent_to_the_model(tmp_path: Path) -> None:
     """Else its holder could ask for the next call of the run, and approve that, too."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **REFUSE) as world:
         first, approval = await asked(world)
@@ -150,7 +150,7 @@ async def test_headers_of_another_approver_do_not_restrict_the_run(tmp_path: Pat
         assert later != approval["id"] and born(tmp_path) == ["Di"]
 
 
-async def test_a_grant_of_ones_own_ends_when_it_is_forbidden(tmp_path: Path) -> None:
+async def test_self_granted_approval_ends_when_self_approval_is_forbidden(tmp_path: Path) -> None:
     """To remember is to approve the next call."""
     answers = (asks(), DONE, asks(), DONE)
     said = {"headers": {"X-Context-Conversation": "c1"}}
@@ -177,7 +177,7 @@ async def test_key_cannot_resolve_its_own_lost_call_as_done_or_retry(
         assert (tmp_path / "work/born.txt").exists() == births
 
 
-async def test_a_key_gives_its_own_call_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_can_mark_its_own_call_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with lost(tmp_path, monkeypatch, "I see.", asker="agent", decider="anna", **REFUSE) as (world, first):
         path = f"/context/runs/{first.asks[0]['run_id']}/resume"
         assert (await world.post({"step": 0, "as": "failed"}, path=path, headers=AGENT)).status == 200
@@ -199,7 +199,7 @@ async def test_responses_api_refuses_approval_of_an_own_call(tmp_path: Path) -> 
 # Two keys.
 
 
-async def test_two_keys_approve_a_call(tmp_path: Path) -> None:
+async def test_two_key_approval_runs_the_call_once(tmp_path: Path) -> None:
     """The first is kept and shown at every door, the same key counts once, the second lets it run."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **TWO) as world:
         first, approval = await asked(world)
@@ -227,7 +227,7 @@ async def test_two_keys_approve_a_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent", "ben"])
-async def test_any_rejection_ends_a_call_that_one_key_has_approved(tmp_path: Path, name: str) -> None:
+async def test_rejection_overrides_an_earlier_endorsement(tmp_path: Path, name: str) -> None:
     """Also that of the key which had approved."""
     async with talking(asks(), tools=ranch(tmp_path), **TWO) as world:
         _, approval = await asked(world)
@@ -237,7 +237,7 @@ async def test_any_rejection_ends_a_call_that_one_key_has_approved(tmp_path: Pat
         assert (late.status, late.error["code"], born(tmp_path)) == (409, "decision_conflict", [])
 
 
-async def test_changed_arguments_need_both_again(tmp_path: Path) -> None:
+async def test_edited_arguments_require_both_approvals_again(tmp_path: Path) -> None:
     """Who has not seen them does not approve them, neither blindly nor by the word or the hash of the first call."""
     edit = {"sql": "INSERT INTO pets VALUES ('Ed', 4)"}
     async with talking(asks(), DONE, tools=ranch(tmp_path), **TWO) as world:
@@ -257,7 +257,7 @@ async def test_changed_arguments_need_both_again(tmp_path: Path) -> None:
         assert born(tmp_path) == ["Ed"]
 
 
-async def test_one_end_user_with_two_keys_is_one_person(tmp_path: Path) -> None:
+async def test_one_end_user_with_two_keys_counts_once(tmp_path: Path) -> None:
     async with talking(asks(), tools=ranch(tmp_path), **TWO) as world:
         _, approval = await asked(world)
         path, body = f"/context/approvals/{approval['id']}", {"decision": "approve"}
@@ -282,7 +282,7 @@ async def test_high_risk_level_requires_two_approvals_despite_a_grant(tmp_path: 
         assert (second["required_approvals"], born(tmp_path)) == (2, ["Di"])
 
 
-async def test_both_must_want_a_call_remembered(tmp_path: Path) -> None:
+async def test_approval_is_remembered_only_if_both_approvers_agree(tmp_path: Path) -> None:
     answers = (asks(), DONE, asks(), DONE, asks(), DONE)
     conversation = {"X-Context-Conversation": "c1"}
     async with talking(*answers, tools=ranch(tmp_path), **TWO) as world:

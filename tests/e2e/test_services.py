@@ -23,7 +23,7 @@ def asked(name: str = "weather.forecast", **arguments: object) -> object:
 # 获取可用工具列表, 服务未运行时不可用.
 
 
-async def test_the_tools_of_a_running_service_are_there() -> None:
+async def test_prompt_describes_the_tools_of_a_running_service() -> None:
     """获取可用工具列表: each is described while the prompt is built."""
     async with talking(says("Which city?"), tools=service()) as world:
         answer = await world.chat("用 weather 服务查一下")
@@ -31,7 +31,7 @@ async def test_the_tools_of_a_running_service_are_there() -> None:
         assert LINE in world.model.prompts[0] and "- weather__history: " in world.model.prompts[0]
 
 
-async def test_the_tools_of_a_service_that_does_not_run_are_not_there() -> None:
+async def test_tools_of_a_stopped_service_are_unavailable() -> None:
     """服务未运行时不可用: nothing of them is in the prompt, and none can be called."""
     tools = service(running=False, trigger_keywords=["天气"])
     async with talking(says("I do not know."), asked(city="北京"), says("Sorry."), tools=tools) as world:
@@ -47,7 +47,7 @@ async def test_the_tools_of_a_service_that_does_not_run_are_not_there() -> None:
 @pytest.mark.parametrize(
     "text", ["用 weather 工具查一下北京", "调用 weather.forecast", "please use weather.forecast for Rome"]
 )
-async def test_explicit_call_of_a_service(text: str) -> None:
+async def test_explicit_service_call_is_recognised_as_mcp_intent(text: str) -> None:
     """显式工具调用识别: the intent names what was called."""
     async with talking(says("Rain."), tools=service()) as world:
         assert (await world.chat(text)).headers["X-Context-Intent"] == "mcp"
@@ -58,7 +58,7 @@ async def test_explicit_call_of_a_service(text: str) -> None:
         assert "weather.forecast" in shown.json["intent"]["tools"]
 
 
-async def test_keyword_trigger_of_a_service() -> None:
+async def test_service_keyword_triggers_the_mcp_intent() -> None:
     """关键词触发识别: the service of the keyword is meant, and its tools are described."""
     async with talking(says("Rain."), tools=service(trigger_keywords=["天气", "forecast"])) as world:
         answer = await world.chat("明天北京天气如何?")
@@ -79,14 +79,14 @@ async def test_an_mcp_intent_injects_short_descriptions_only() -> None:
 
 
 @pytest.mark.parametrize("text", ["Hello?", "记住我喜欢雨", "Ask me before you do anything."])
-async def test_no_mcp_intent_injects_nothing(text: str) -> None:
+async def test_other_intents_inject_no_service_descriptions(text: str) -> None:
     """无 MCP 意图时不注入: memory, human in the loop, normal."""
     async with talking(says("Yes."), tools=service(trigger_keywords=["天气"])) as world:
         assert (await world.chat(text)).headers["X-Context-Intent"] != "mcp"
         assert "forecast" not in world.model.prompts[0] and "weather__" not in world.model.prompts[0]
 
 
-async def test_a_native_model_gets_the_tools_of_the_intent() -> None:
+async def test_native_model_gets_the_service_tools_of_the_intent() -> None:
     """`tool_format: native`: with any parameters, and only under that intent."""
     said = (native(("weather__forecast", {"city": "Rome", "risk_level": "low"})), says("Rain."), says("Hi."))
     async with talking(*said, tools=service(), loop={"tool_format": "native"}) as world:
@@ -102,7 +102,7 @@ async def test_a_native_model_gets_the_tools_of_the_intent() -> None:
 
 
 @pytest.mark.parametrize("name", ["weather.forecast", "weather__forecast"])
-async def test_a_call_of_a_service_runs(name: str) -> None:
+async def test_service_call_result_reaches_the_conversation(name: str) -> None:
     """成功执行工具调用: through the same gate; its result goes into the conversation, by role and name."""
     async with talking(asked(name, city="Rome"), says("Rain."), tools=service()) as world:
         assert (await world.chat("用 weather 工具查一下 Rome")).text == "Rain."
@@ -115,7 +115,7 @@ async def test_a_call_of_a_service_runs(name: str) -> None:
         }
 
 
-async def test_a_service_is_not_trusted() -> None:
+async def test_service_tools_require_approval_and_taint_the_run() -> None:
     """What nobody vouches for is asked for; what it said taints the run."""
     risky = calls("weather__history", city="Rome", risk_level=None)
     async with talking(risky, tools=service()) as world:
@@ -128,7 +128,7 @@ async def test_a_service_is_not_trusted() -> None:
         assert answer.json["context"]["approvals"][0]["arguments"] == {"city": "Oslo"}
 
 
-async def test_wrong_parameters_bring_the_schema() -> None:
+async def test_wrong_parameters_are_answered_with_the_schema() -> None:
     """The model learns the parameters when it needs them."""
     async with talking(asked(town="Rome"), asked(city="Rome"), says("Rain."), tools=service()) as world:
         assert (await world.chat("use weather.forecast for Rome")).text == "Rain."
@@ -138,7 +138,7 @@ async def test_wrong_parameters_bring_the_schema() -> None:
 # 默认值兼容.
 
 
-async def test_a_service_without_description_and_keywords() -> None:
+async def test_service_without_keywords_is_recognised_by_name_only() -> None:
     """默认值兼容: it is called by its name only."""
     async with talking(says("a"), says("b"), tools=service()) as world:
         assert (await world.chat("明天天气如何?")).headers["X-Context-Intent"] == "normal"

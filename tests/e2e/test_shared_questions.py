@@ -15,7 +15,7 @@ KEYS: Json = {"keys": [{**key("anna", "context", "approve"), "tenant": "farm"}]}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_requests_of_one_moment_ask_once(tmp_path: Path, *, stream: bool) -> None:
+async def test_concurrent_identical_requests_share_one_approval(tmp_path: Path, *, stream: bool) -> None:
     """Of one conversation. The second is shown the question of the first, whichever that is: one decision."""
     there = asyncio.Event()
     store = f"sqlite:///{tmp_path / 'gateway.db'}"
@@ -99,7 +99,9 @@ async def test_grants_and_asks_belong_to_one_end_user(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("by_header", [False, True])
-async def test_another_end_user_is_brought_nothing(tmp_path: Path, *, by_header: bool, stream: bool) -> None:
+async def test_answer_of_a_decided_run_is_withheld_from_other_end_users(
+    tmp_path: Path, *, by_header: bool, stream: bool
+) -> None:
     """Not with a conversation that shows the question, and not without any user; the user who asked is."""
     (ann, of_ann), (bob, of_bob) = (of(name, by_header=by_header) for name in ("ann", "bob"))
     answers = (asks(), says("Di is here."), *[says("No idea.")] * 2, says("Bye."))
@@ -117,7 +119,7 @@ async def test_another_end_user_is_brought_nothing(tmp_path: Path, *, by_header:
         assert own.text == f"{MEANWHILE}Di is here.\n\nBye." and born(tmp_path) == ["Di"]
 
 
-async def test_an_id_alone_decides_nothing_of_another_end_user(tmp_path: Path) -> None:
+async def test_approval_id_alone_does_not_decide_for_another_end_user(tmp_path: Path) -> None:
     """In a request that shows no answer it stands for the only call that waits for its own user."""
     ann, bob = ({"X-Gateway-Key": "anna", "X-Context-User": name} for name in ("ann", "bob"))
     async with talking(asks(), says("Di is here."), tools=ranch(tmp_path), **KEYS) as world:

@@ -48,7 +48,7 @@ async def open_transactions(connection: asyncpg.Connection) -> int:
     return int(await connection.fetchval(sql))
 
 
-async def test_no_transaction_and_no_lock_outlives_a_look(places: tuple[str, str]) -> None:
+async def test_sql_read_analysis_leaves_no_transaction_or_lock(places: tuple[str, str]) -> None:
     """A table is changed from elsewhere right behind a look, and the next look asks nobody."""
     server, through = places
     reading = (calls("execute_sql", risk_level=None, sql=sql) for sql in (*READS, *READS))
@@ -71,7 +71,7 @@ async def test_no_transaction_and_no_lock_outlives_a_look(places: tuple[str, str
         assert [(step["decision"], step["basis"]) for step in steps] == [("auto", "whitelist")] * 4
 
 
-async def test_an_approved_change_of_our_own_is_not_held_up_by_a_look(places: tuple[str, str]) -> None:
+async def test_approved_schema_change_is_not_blocked_by_sql_analysis(places: tuple[str, str]) -> None:
     """The gateway's own looking connection holds nothing that the change needs."""
     server, through = places
     change = call("execute_sql", sql="ALTER TABLE pets ADD COLUMN legs int", risk_level="high", terminate=True)

@@ -32,7 +32,7 @@ async def stop(client: Client) -> None:
     await client.world.gateway.gateway.drain()
 
 
-async def test_a_stream_of_a_response_ends_with_an_error() -> None:
+async def test_response_stream_ends_with_an_error_when_the_gateway_stops() -> None:
     """With its last events, and the response is stored so; its conversation gets nothing."""
     async with answering(says("one ", asyncio.Event()), limits=AT_ONCE, key="ann", **KEYS) as client:
         conversation = (await client.post({}, CONVERSATIONS)).json["id"]
@@ -49,7 +49,7 @@ async def test_a_stream_of_a_response_ends_with_an_error() -> None:
         assert await client.store.all_items(conversation, tenant="acme") == []
 
 
-async def test_an_answer_that_has_not_begun_is_an_error_to_send_again() -> None:
+async def test_request_without_an_answer_gets_503_when_the_gateway_stops() -> None:
     """503, which SDKs send again by themselves."""
     async with answering(says(asyncio.Event()), limits=AT_ONCE, key="ann", **KEYS) as client:
         asked = asyncio.create_task(client.create())
@@ -60,7 +60,7 @@ async def test_an_answer_that_has_not_begun_is_an_error_to_send_again() -> None:
         assert answer.headers["Retry-After"] == "1"
 
 
-async def test_a_chat_stream_ends_with_an_error() -> None:
+async def test_chat_stream_ends_with_an_error_when_the_gateway_stops() -> None:
     """As any that fails behind its beginning."""
     async with (
         answering(says("one ", asyncio.Event()), limits=AT_ONCE, key="ann", **KEYS) as client,
@@ -71,7 +71,7 @@ async def test_a_chat_stream_ends_with_an_error() -> None:
         assert (await stream.frame())["error"]["code"] == "gateway_stopping"
 
 
-async def test_a_run_on_record_is_cut_and_goes_on(tmp_path: Path) -> None:
+async def test_stored_run_remains_running_when_the_gateway_stops(tmp_path: Path) -> None:
     """The client gets no end that the next process would contradict."""
     answers = (RUNS, says("one ", asyncio.Event()))
     async with answering(*answers, limits=AT_ONCE, key="ann", **KEYS, tools=desk(tmp_path, write=True)) as client:

@@ -50,7 +50,7 @@ ROUNDS = (
 )
 
 
-async def test_a_turn_of_many_rounds_is_one_completion(tmp_path: Path) -> None:
+async def test_multi_round_turn_streams_as_one_completion(tmp_path: Path) -> None:
     """One id, created, model, role, finish reason and end, however often the model was asked; no usage unasked."""
     async with talking(*ROUNDS, tools=desk(tmp_path)) as world:
         stream = await world.stream("Where is the safe?", model="the-model")
@@ -62,7 +62,7 @@ async def test_a_turn_of_many_rounds_is_one_completion(tmp_path: Path) -> None:
         assert stream.told == []
 
 
-async def test_the_head_of_a_stream() -> None:
+async def test_stream_headers_name_run_chain_and_intent() -> None:
     """Nothing on the way may hold it, and it says which run and chain it is."""
     async with talking(says("Hi.")) as world:
         headers = (await world.stream()).response.headers
@@ -75,7 +75,7 @@ async def test_the_head_of_a_stream() -> None:
         assert re.fullmatch("run_[0-9a-f]{24}", headers["X-Context-Run-Id"])
 
 
-async def test_no_field_but_data_and_no_comment() -> None:
+async def test_stream_contains_only_sse_data_lines() -> None:
     """Never `id:`, `retry:`, `event:`, a BOM or a comment: each breaks a client."""
     body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}).encode()
     async with talking(says("one", "two")) as world, connect(world.gateway.host, world.gateway.port) as client:
@@ -114,7 +114,7 @@ async def test_non_stream_answer_always_contains_summed_usage(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_usage_that_a_model_does_not_say_is_estimated(*, stream: bool) -> None:
+async def test_missing_model_usage_is_estimated(*, stream: bool) -> None:
     """A quarter of the bytes, rounded up, and marked as such."""
     async with talking(says("12345", usage=None), enhancer={"tools": False}) as world:
         if stream:
@@ -168,7 +168,7 @@ async def test_prose_before_a_call_arrives_before_the_tool_runs(tmp_path: Path) 
         is_clean(await stream.rest())
 
 
-async def test_reasoning_flows_on() -> None:
+async def test_reasoning_content_is_streamed() -> None:
     """As the field that the model used; it is no content."""
     async with talking(says({"reasoning_content": "Hm. "}, {"reasoning_content": "Yes."}, "Hi.")) as world:
         stream = await world.stream()
@@ -180,7 +180,7 @@ async def test_reasoning_flows_on() -> None:
         assert stream.text == "Hi."
 
 
-async def test_keep_alive_after_silence() -> None:
+async def test_keepalive_chunks_are_sent_during_silence() -> None:
     """A whole chunk with an empty delta: comments do not reset the timers of clients."""
     gate = asyncio.Event()
     context = {"stream": {"keepalive": "50ms"}}
@@ -193,7 +193,7 @@ async def test_keep_alive_after_silence() -> None:
         assert stream.text == "onetwo"
 
 
-async def test_a_client_that_reads_late_gets_no_pile_of_keep_alives() -> None:
+async def test_slow_reader_receives_few_keepalives() -> None:
     """One is enough for whoever does not read, and none comes behind the end."""
     pieces = ["x" * 20_000] * 300
     context = {"stream": {"keepalive": "300ms"}}
@@ -204,7 +204,7 @@ async def test_a_client_that_reads_late_gets_no_pile_of_keep_alives() -> None:
         assert stream.deltas[:-1].count({}) < 10
 
 
-async def test_keep_alive_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keepalive_chunks_are_sent_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The silence of a tool is silence, too."""
     monkeypatch.setattr(live, "GRACE_S", 0.1)  # behind the client that leaves
     context = {"stream": {"keepalive": "50ms"}}
@@ -228,7 +228,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 @pytest.mark.parametrize(("written", "shown"), EXAMPLES)
-async def test_no_tool_json_for_any_chunking(tmp_path: Path, written: str, shown: str, size: int) -> None:
+async def test_tool_call_json_is_hidden_for_any_chunking(tmp_path: Path, written: str, shown: str, size: int) -> None:
     """Letter by letter or at once: the client sees the prose, and nothing of the call."""
     pieces = [written[at : at + size] for at in range(0, len(written), size)]
     async with talking(says(*pieces), says(" Done."), tools=desk(tmp_path)) as world:
@@ -248,7 +248,7 @@ async def test_json_that_is_not_a_call_is_streamed_unchanged(tmp_path: Path, siz
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
-async def test_the_models_finish_reason_goes_on(finish: str) -> None:
+async def test_model_finish_reason_is_forwarded(finish: str) -> None:
     """As long as clients know it."""
     async with talking(says("Hi", finish=finish)) as world:
         stream = await world.stream()
@@ -274,7 +274,7 @@ DYING = [
 
 
 @pytest.mark.parametrize("answer", DYING)
-async def test_a_model_that_dies_in_mid_stream(answer: Answer) -> None:
+async def test_model_failure_in_mid_stream_ends_with_an_error(answer: Answer) -> None:
     """One error, no end: neither a finish reason nor [DONE] is invented; an answer that is no stream is a 502."""
     async with talking(answer, answer) as world:
         stream = await world.stream()
@@ -288,7 +288,7 @@ async def test_a_model_that_dies_in_mid_stream(answer: Answer) -> None:
         assert (completed.status, completed.error["code"]) == (502, "upstream_error")
 
 
-async def test_a_client_that_leaves_closes_the_models_connection() -> None:
+async def test_client_disconnect_closes_the_model_connection() -> None:
     """Within 100 ms."""
     async with talking(says("Hi", asyncio.Event())) as world:
         async with world.streaming() as stream:
@@ -298,7 +298,7 @@ async def test_a_client_that_leaves_closes_the_models_connection() -> None:
         left.within(LEFT_S)
 
 
-async def test_a_client_that_leaves_without_streaming() -> None:
+async def test_client_disconnect_without_streaming_closes_the_model_connection() -> None:
     """The same for an answer that is no stream."""
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
     async with talking(says("Hi", asyncio.Event())) as world:
@@ -319,7 +319,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("phase", WRITES)
-async def test_a_client_that_leaves_after_a_tool_ran_closes_the_models_connection(tmp_path: Path, phase: str) -> None:
+async def test_client_disconnect_after_a_tool_closes_the_model_connection(tmp_path: Path, phase: str) -> None:
     """Within 100 ms as well; whoever repeats the request gets the answer of a fresh call, and no tool runs twice."""
     write = calls("file_operations", operation="write", path="new.txt", content="x")
     rounds = (write, WRITES[phase], says("Written."))
@@ -338,7 +338,7 @@ async def test_a_client_that_leaves_after_a_tool_ran_closes_the_models_connectio
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
 
 
-async def test_a_client_that_does_not_read_holds_the_model() -> None:
+async def test_unread_stream_applies_backpressure_to_the_model() -> None:
     """The model is read as far as the client may be behind, not to its end; later the client gets everything."""
     pieces = ["x" * 50_000] * 300
     async with talking(says(*pieces)) as world, world.streaming() as stream:
@@ -348,7 +348,7 @@ async def test_a_client_that_does_not_read_holds_the_model() -> None:
         assert len(stream.text) == 15_000_000
 
 
-async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_disconnect_cancels_a_running_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets a little time to finish, then it is cancelled; the model is not asked again."""
     monkeypatch.setattr(live, "GRACE_S", 0.1)
     rounds, context = calls("execute_sql", sql=ENDLESS), {"stream": {"keepalive": "50ms"}}
@@ -363,7 +363,7 @@ async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path, monkeypa
         assert await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_sql"}') == 1
 
 
-async def test_a_client_that_leaves_ends_the_keep_alive() -> None:
+async def test_client_disconnect_stops_the_keepalive() -> None:
     """A run without effects does not outlive its client, and nothing fails unseen behind it."""
     context = {"stream": {"keepalive": "10ms"}}
     async with talking(says("Hi", asyncio.Event()), context=context) as world:
@@ -373,7 +373,7 @@ async def test_a_client_that_leaves_ends_the_keep_alive() -> None:
         await world.model.upstream.wait_open(0)
 
 
-async def test_the_clients_own_calls_come_whole_in_a_stream() -> None:
+async def test_client_tool_calls_are_streamed_whole() -> None:
     """In one piece each, with fresh indexes, behind the text; `finish_reason` says so."""
     tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("a", "b")]
     asked = native(("a", {"x": 1}), ("b", {}), text="Calling.")

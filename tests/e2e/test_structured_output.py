@@ -22,7 +22,9 @@ NATIVE = native(("file_operations", {"operation": "read", "path": "notes.txt", "
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("call", [READ, NATIVE])
-async def test_tools_run_first_and_the_last_answer_has_the_format(tmp_path: Path, call: Answer, streams: bool) -> None:
+async def test_response_format_applies_only_to_the_answer_after_the_tools(
+    tmp_path: Path, call: Answer, streams: bool
+) -> None:
     """The client gets JSON alone: no text of the rounds before it."""
     loop = {"tool_format": "native"} if call is NATIVE else {}
     enhancer = {"tools": False} if call is NATIVE else {}
@@ -43,13 +45,13 @@ async def test_tools_run_first_and_the_last_answer_has_the_format(tmp_path: Path
 
 
 @pytest.mark.parametrize("wanted", [PLACE, {"type": "json_object"}])
-async def test_an_answer_that_has_the_format_is_the_last_one(tmp_path: Path, wanted: Json) -> None:
+async def test_answer_already_in_the_format_needs_no_further_model_call(tmp_path: Path, wanted: Json) -> None:
     """It costs no further call of the model."""
     async with talking(READ, says(ANSWER), tools=desk(tmp_path)) as world:
         assert (await world.chat("Where is it?", headers=TOOLS, response_format=wanted)).text == ANSWER
 
 
-async def test_a_result_that_ends_the_turn_is_brought_into_the_format(tmp_path: Path) -> None:
+async def test_terminating_result_is_converted_into_the_format(tmp_path: Path) -> None:
     """`terminate` shows a result as it is, which is no answer in the format."""
     ending = calls("file_operations", terminate=True, operation="read", path="notes.txt")
     async with talking(ending, says(ANSWER), tools=desk(tmp_path)) as world:
@@ -59,7 +61,7 @@ async def test_a_result_that_ends_the_turn_is_brought_into_the_format(tmp_path: 
 
 
 @pytest.mark.parametrize("asked", ["use the tool box.echo", "use the service box"])
-async def test_no_tool_is_announced_that_cannot_be_called(asked: str) -> None:
+async def test_prompt_with_a_response_format_announces_no_mcp_tools(asked: str) -> None:
     """Else the client gets the call of a tool that it never declared, as its answer."""
     async with serving(says('{"sum": 3}'), servers={"box": behaving()}) as world:
         wanted = {"type": "json_object"}

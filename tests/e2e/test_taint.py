@@ -61,7 +61,7 @@ REWRITTEN: dict[str, list[Json]] = {
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-async def test_an_answer_is_known_by_its_words(tmp_path: Path, history: list[Json]) -> None:
+async def test_answer_of_a_tainted_run_is_recognised_by_its_text(tmp_path: Path, history: list[Json]) -> None:
     """In a conversation without a name, whatever stands in front of it."""
     async with talking(READ, says(TOLD), **settings(tmp_path)) as world:
         await world.chat(QUESTION)
@@ -120,7 +120,7 @@ def sent_back(part: Json) -> list[Json]:
         for tainted in ((True,) if {"tool_calls", "function_call"} & part.keys() else (True, False))
     ],
 )
-async def test_each_text_of_an_answer_is_known_by_itself(
+async def test_each_text_part_of_a_tainted_answer_is_recognised(
     tmp_path: Path, answer: Answer, part: Json, *, tainted: bool
 ) -> None:
     """Thoughts and arguments, too, in whatever field; not if no stranger had a part in them."""
@@ -138,7 +138,7 @@ async def test_a_conversation_with_a_name_stays_tainted(tmp_path: Path, history:
         await goes_on(world, tmp_path, history, tainted=True, name="ranch")
 
 
-async def test_a_tainted_history_taints_the_conversation_that_it_is_brought_to(tmp_path: Path) -> None:
+async def test_tainted_history_taints_the_named_conversation(tmp_path: Path) -> None:
     """The first turn had no name yet, and the third does not bring it any more."""
     async with talking(READ, says(SHORT), says("Yes."), **settings(tmp_path)) as world:
         await world.chat(QUESTION)
@@ -147,7 +147,7 @@ async def test_a_tainted_history_taints_the_conversation_that_it_is_brought_to(t
         await goes_on(world, tmp_path, [user(NEXT)], tainted=True, name="ranch")
 
 
-async def test_a_turn_that_failed_has_tainted_all_the_same(tmp_path: Path) -> None:
+async def test_failed_turn_still_taints_the_conversation(tmp_path: Path) -> None:
     """Its client may have read the beginning of the answer, and bring that back."""
     async with talking(READ, says("The note says", CUT), **settings(tmp_path)) as world:
         failed = await world.chat(QUESTION, headers={"X-Context-Conversation": "ranch"})
@@ -155,7 +155,7 @@ async def test_a_turn_that_failed_has_tainted_all_the_same(tmp_path: Path) -> No
         await goes_on(world, tmp_path, [user(NEXT)], tainted=True, name="ranch")
 
 
-async def test_explaining_marks_nothing(tmp_path: Path) -> None:
+async def test_explain_request_writes_no_taint_marks(tmp_path: Path) -> None:
     """POST /context/explain reads a tainted history in the name of a conversation, and writes nothing."""
     async with talking(READ, says(TOLD), **settings(tmp_path)) as world:
         await world.chat(QUESTION)
@@ -164,7 +164,7 @@ async def test_explaining_marks_nothing(tmp_path: Path) -> None:
         await goes_on(world, tmp_path, [user(NEXT)], tainted=False, name="ranch")
 
 
-async def test_marks_are_of_one_caller(tmp_path: Path) -> None:
+async def test_taint_marks_belong_to_one_caller(tmp_path: Path) -> None:
     """Another key of the same tenant, and another tenant, have their own conversations of this name."""
     keys = [
         {**key(name, "context", "approve"), "tenant": tenant} for name, tenant in (("a", "x"), ("b", "x"), ("c", "y"))
@@ -210,7 +210,7 @@ BROUGHT: dict[str, list[Json]] = {
 
 @pytest.mark.parametrize("brought", BROUGHT.values(), ids=BROUGHT)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_a_clients_own_tool_brought_taints(tmp_path: Path, brought: list[Json], *, stream: bool) -> None:
+async def test_result_of_a_client_tool_taints_the_run(tmp_path: Path, brought: list[Json], *, stream: bool) -> None:
     """In whatever form, with streams and without."""
     async with talking(LOW, **settings(tmp_path)) as world:
         messages = [user(QUESTION), *brought, user(NEXT)]
@@ -229,7 +229,7 @@ async def test_what_a_clients_own_tool_brought_taints(tmp_path: Path, brought: l
         [told("It is sunny.")],
     ],
 )
-async def test_what_a_user_brings_is_the_users_word(tmp_path: Path, brought: list[Json]) -> None:
+async def test_content_from_the_user_does_not_taint_the_run(tmp_path: Path, brought: list[Json]) -> None:
     """Files and images, too: as text that a user pastes, they are what the user wants to have read."""
     async with talking(**settings(tmp_path)) as world:
         await goes_on(world, tmp_path, [user(QUESTION), *brought, user(NEXT)], tainted=False)
@@ -265,7 +265,7 @@ async def test_provider_web_search_taints_the_run(tmp_path: Path, fields: Json) 
         assert (await world.chat(QUESTION, **fields)).asks and born(tmp_path) == []
 
 
-async def test_a_request_that_forbids_a_search_is_like_any_other(tmp_path: Path) -> None:
+async def test_request_with_empty_search_options_does_not_taint_the_run(tmp_path: Path) -> None:
     """Null, false and empty lists are as if they were left out."""
     nothing: Json = {"web_search_options": None, "enable_search": False, "plugins": [], "tools": []}
     async with talking(LOW, says("Di is here."), **settings(tmp_path)) as world:
@@ -283,7 +283,7 @@ SOURCES: dict[str, Json | bytes] = {
 
 
 @pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
-async def test_an_answer_with_sources_is_of_a_model_that_has_searched(tmp_path: Path, sources: Json | bytes) -> None:
+async def test_answer_with_sources_counts_as_web_search_and_taints(tmp_path: Path, sources: Json | bytes) -> None:
     """Some models always search. Neither the call in that answer is believed, nor one of a later turn."""
     answer = says(*LOW.pieces, sources)
     async with talking(answer, says(TOLD, sources), **settings(tmp_path)) as world:
@@ -292,7 +292,7 @@ async def test_an_answer_with_sources_is_of_a_model_that_has_searched(tmp_path: 
         await goes_on(world, tmp_path, [user("And?"), told(TOLD), user(NEXT)], tainted=True)
 
 
-async def test_an_answer_with_sources_that_is_not_read_for_calls(tmp_path: Path) -> None:
+async def test_formatted_answer_with_sources_taints_the_next_turn(tmp_path: Path) -> None:
     """It comes back without them, as text."""
     form = {"response_format": {"type": "json_object"}}
     async with talking(says(TOLD, {"annotations": [CITED]}), **settings(tmp_path)) as world:
@@ -300,7 +300,7 @@ async def test_an_answer_with_sources_that_is_not_read_for_calls(tmp_path: Path)
         await goes_on(world, tmp_path, [user(QUESTION), told(TOLD), user(NEXT)], tainted=True)
 
 
-async def test_an_answer_that_a_client_brings_with_its_sources(tmp_path: Path) -> None:
+async def test_client_history_with_cited_sources_taints_the_run(tmp_path: Path) -> None:
     """It may be of a model that this gateway never asked."""
     cited = {**told(SHORT), "annotations": [CITED]}
     async with talking(**settings(tmp_path)) as world:
@@ -316,7 +316,7 @@ KEYS: Json = {"keys": [{**key(name, "context", "approve"), "name": name, "tenant
 @pytest.mark.parametrize("says_id", ["What is {}?", "approve {}"])
 @pytest.mark.parametrize("named", [False, True], ids=["", "named"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_a_question_of_another_person_taints_the_chat_that_shows_it(
+async def test_pending_question_of_another_user_taints_the_chat(
     tmp_path: Path, says_id: str, *, named: bool, stream: bool
 ) -> None:
     """Its arguments are words of another conversation."""
@@ -330,7 +330,7 @@ async def test_a_question_of_another_person_taints_the_chat_that_shows_it(
         await goes_on(world, tmp_path, history, tainted=True, **whose)
 
 
-async def test_ones_own_question_taints_nothing(tmp_path: Path) -> None:
+async def test_own_pending_question_does_not_taint_the_chat(tmp_path: Path) -> None:
     """Nor does one's own answer behind it."""
     async with talking(asks(), **settings(tmp_path)) as world:
         first = await world.chat("A dog.", headers=ANNA)
@@ -355,7 +355,7 @@ async def test_pending_call_of_another_users_run_taints_the_reader(tmp_path: Pat
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_the_answer_of_a_colleagues_run_taints(tmp_path: Path, *, stream: bool) -> None:
+async def test_answer_of_another_keys_run_taints_the_chat(tmp_path: Path, *, stream: bool) -> None:
     """The marks of the run itself are for the key that began it; short or long, and given once more."""
     one, two = ({"X-Gateway-Key": name} for name in ("one", "two"))
     for number, answer in enumerate((TOLD, SHORT)):

@@ -33,7 +33,7 @@ async def until_state(world: World, run_id: str, state: str) -> None:
     await until_read(lambda: world.get(f"/context/runs/{run_id}"), lambda run: run.json["state"] == state)
 
 
-async def test_a_run_is_one_trace_with_models_a_tool_an_approval_and_a_server(tmp_path: Path) -> None:
+async def test_run_trace_covers_models_tools_approvals_and_servers(tmp_path: Path) -> None:
     answers = asks(), asks_server("srv.echo", text=SECRET), says("Done.")
     async with Collector() as collector:
         tracing = {"endpoint": collector.url, "propagate": ["mcp"]}
@@ -118,7 +118,7 @@ async def got_from(gateway: GatewayProcess, path: str) -> Json:
         return found
 
 
-async def test_a_trace_outlives_the_kill_of_its_process_between_question_and_decision(tmp_path: Path) -> None:
+async def test_trace_survives_a_kill_between_question_and_decision(tmp_path: Path) -> None:
     """The question is asked by one process, which is killed; the decision is made in the next one."""
     async with Collector() as collector, Model(asks(), says("Done.")) as model:
         body = {"model": "m", "messages": [{"role": "user", "content": GO}]}
@@ -155,7 +155,7 @@ async def test_a_trace_outlives_the_kill_of_its_process_between_question_and_dec
         assert born(tmp_path) == ["Di"] and {one.state for one in spans} == {"congo=t61"}
 
 
-async def test_a_killed_request_is_missing_and_its_run_is_whole(tmp_path: Path) -> None:
+async def test_trace_of_a_killed_held_request_keeps_the_whole_run(tmp_path: Path) -> None:
     """Its answer was held open for the decision, which comes in the next process."""
     async with Collector() as collector, Model(asks(), says("Done.")) as model:
         body = {"model": "m", "messages": [{"role": "user", "content": GO}]}
@@ -190,7 +190,7 @@ async def test_a_killed_request_is_missing_and_its_run_is_whole(tmp_path: Path) 
         assert len(spans) == 10 and born(tmp_path) == ["Di"]
 
 
-async def test_context_is_sent_to_models_tools_and_servers_where_that_is_switched_on(tmp_path: Path) -> None:
+async def test_trace_context_is_sent_where_propagation_is_enabled(tmp_path: Path) -> None:
     """In place of a client's or a model's, in whatever case its name is."""
     async with Collector() as collector, FakeUpstream(serve(answer(200, b"page"))) as page:
         others = {"Traceparent": TRACEPARENT.replace(SENDER, "f" * 16), "TraceState": "model=t1"}
@@ -209,7 +209,7 @@ async def test_context_is_sent_to_models_tools_and_servers_where_that_is_switche
             assert head.lower().count(b"tracestate:") == head.count(b"racestate: congo=t61") == 1
 
 
-async def test_context_goes_no_further_by_itself(tmp_path: Path) -> None:
+async def test_trace_context_is_not_propagated_by_default(tmp_path: Path) -> None:
     """A model gets the fields of the client as they came; a tool gets none."""
     async with Collector() as collector, FakeUpstream(serve(answer(200, b"page"))) as page:
         asked = call("http_request", url=page.base_url + "/x", risk_level="low")
@@ -220,7 +220,7 @@ async def test_context_goes_no_further_by_itself(tmp_path: Path) -> None:
             assert b"traceparent" not in page.requests[0].raw_head.lower()
 
 
-async def test_a_rejected_call_and_a_failed_run_say_so(tmp_path: Path) -> None:
+async def test_rejected_call_and_failed_run_are_marked_in_spans(tmp_path: Path) -> None:
     async with Collector() as collector:
         refused = says(status=400, content=b'{"error": {"message": "no"}}')
         answers = asks(birth("Ed")), refused
@@ -242,7 +242,7 @@ async def test_a_rejected_call_and_a_failed_run_say_so(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_call_that_is_refused_leaves_a_span(tmp_path: Path) -> None:
+async def test_refused_call_leaves_one_span(tmp_path: Path) -> None:
     """Once, below its run, also where a person decides on another call of its group first."""
     async with Collector() as collector:
         answers = asks(birth("Ed"), call("no_such_tool")), says("Done.")
@@ -257,7 +257,7 @@ async def test_a_call_that_is_refused_leaves_a_span(tmp_path: Path) -> None:
         assert refused.attributes["gen_ai.tool.name"] == "no_such_tool"
 
 
-async def test_a_workflow_has_its_name(tmp_path: Path) -> None:
+async def test_workflow_span_has_the_workflow_name(tmp_path: Path) -> None:
     (tmp_path / "flows").mkdir()
     steps = "steps:\n  - {name: look, tool: file_operations, with: {operation: read, path: notes.txt}}\n"
     (tmp_path / "flows" / "look.yaml").write_text(f"name: look\ndescription: Looks.\n{steps}")
@@ -280,7 +280,7 @@ async def test_log_lines_of_a_run_have_its_trace(tmp_path: Path) -> None:
             await until(lambda: f'"trace_id":"{TRACE}"' in world.gateway.get_log())
 
 
-async def test_without_tracing_a_run_stores_and_sends_nothing_of_it(tmp_path: Path) -> None:
+async def test_run_without_tracing_stores_no_trace_data(tmp_path: Path) -> None:
     async with talking(asks(), says("Done."), tools=ranch(tmp_path)) as world:
         (approval,) = (await world.chat(GO, headers=PARENT)).asks
         assert isinstance(world.gateway, LocalGateway)

@@ -27,7 +27,7 @@ async def test_sql_whitelist_fallback(tmp_path: Path, sql: str, *, known: bool) 
 
 
 @pytest.mark.parametrize("sql", ["SHOW TABLES", "DESCRIBE pets", *SQL_RISKY])
-async def test_sql_whitelist_fallback_of_statements_that_this_database_does_not_know(tmp_path: Path, sql: str) -> None:
+async def test_sql_whitelist_fallback_judges_statements_unknown_to_the_database(tmp_path: Path, sql: str) -> None:
     """SHOW and DESCRIBE are judged as those that read, whatever becomes of them."""
     expected = ("confirm", "default") if sql in SQL_RISKY else ("auto", "whitelist")
     assert await judged(tmp_path, "execute_sql", {"sql": sql}) == expected

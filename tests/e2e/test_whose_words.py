@@ -60,7 +60,7 @@ async def test_approving_end_user_does_not_see_the_result(tmp_path: Path, other:
         assert "Di is here." in own.text and own.text.endswith("Bye.") and born(tmp_path) == ["Di"]
 
 
-async def test_a_colleague_with_a_key_of_the_tenant_gets_the_answer(tmp_path: Path) -> None:
+async def test_another_key_of_the_tenant_receives_the_answer_after_deciding(tmp_path: Path) -> None:
     """The key sees the runs of its tenant anyway, and names no end user who is another."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **KEYS) as world:
         first = await world.chat(GO, headers=EVE)
@@ -108,7 +108,7 @@ async def test_responses_api_hides_the_result_from_another_approver(tmp_path: Pa
         assert "Di is here." in json.dumps(again.json["output"])
 
 
-async def test_a_conversation_of_another_name_lends_a_run_nothing(tmp_path: Path) -> None:
+async def test_decision_from_another_conversation_gets_no_answer_or_credential(tmp_path: Path) -> None:
     """Where no end user is named, the name of the conversation stands for its people, and for the answer, too."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), **KEYS) as world:
         eve, zoe = (of(who, **{"X-Context-Conversation": f"{who}s"}) for who in ("eve", "zoe"))

@@ -93,7 +93,7 @@ async def test_risky_workflow_step_pauses_with_202_and_an_approval(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("rule", "status"), [("deny", 422), ("confirm", 202), ("floor", 200)])
-async def test_operator_rules_hold_for_steps(tmp_path: Path, rule: str, status: int) -> None:
+async def test_operator_rules_apply_to_workflow_steps(tmp_path: Path, rule: str, status: int) -> None:
     """`risk.rules`: what is denied fails its step and nobody is asked; `floor` is about models, and a step has none."""
     async with working(tmp_path, says("Ada."), risk={"rules": {"execute_*": rule}}) as world:
         answer = await run(world, "report", {"legs": 4})
@@ -102,7 +102,7 @@ async def test_operator_rules_hold_for_steps(tmp_path: Path, rule: str, status: 
             assert "'rows'" in answer.error["message"] and "refused by policy" in answer.error["message"]
 
 
-async def test_a_step_is_only_run_behind_its_lines_in_the_audit_log(tmp_path: Path) -> None:
+async def test_workflow_step_is_audited_before_it_runs(tmp_path: Path) -> None:
     """Verdict, decision with who decided by which way, start, end."""
     async with working(tmp_path, WELL) as world:
         asked = await paused(world)
@@ -123,7 +123,7 @@ async def test_a_step_is_only_run_behind_its_lines_in_the_audit_log(tmp_path: Pa
 
 @pytest.mark.parametrize("via", ["chat", "rest", "cli", "websocket"])
 @pytest.mark.parametrize("how", ["rest", "async", "chat"])
-async def test_a_paused_run_goes_on_to_its_end(tmp_path: Path, via: str, how: str) -> None:
+async def test_approved_workflow_run_continues_to_its_end(tmp_path: Path, via: str, how: str) -> None:
     """However it was begun, by whichever way it is decided: the steps behind it run, once."""
     async with working(tmp_path, WELL) as world:
         if how == "chat":
@@ -152,7 +152,7 @@ async def test_a_rejection_ends_the_run(tmp_path: Path, via: str, on_reject: str
         assert await world.counted('gateway_workflow_runs_total{outcome="rejected",workflow="birth"}') == 1
 
 
-async def test_an_approval_from_chat_answers_with_the_result(tmp_path: Path) -> None:
+async def test_chat_approval_answers_with_the_workflow_result(tmp_path: Path) -> None:
     """Of a run that was begun in the chat, and of one that was begun over REST."""
     async with working(tmp_path, WELL, WELL) as world:
         first = await world.chat(CALLED)
@@ -168,7 +168,7 @@ async def test_an_approval_from_chat_answers_with_the_result(tmp_path: Path) -> 
         assert stream.response.headers["X-Context-Run-Id"] == asked.json["id"]
 
 
-async def test_a_streamed_chat_is_held_for_a_step(tmp_path: Path) -> None:
+async def test_streamed_chat_is_held_for_a_workflow_step(tmp_path: Path) -> None:
     """As for a call of a model: the question and an event, and then the result in the same, clean stream."""
     async with working(tmp_path, WELL) as world, world.streaming(CALLED, headers=HOLD) as stream:
         (approval,) = await held(stream)
@@ -177,7 +177,7 @@ async def test_a_streamed_chat_is_held_for_a_step(tmp_path: Path) -> None:
         assert behind_question(await whole(stream)) == DONE and born(tmp_path) == ["Di"]
 
 
-async def test_a_client_that_leaves_a_held_step_loses_nothing(tmp_path: Path) -> None:
+async def test_client_disconnect_from_a_held_step_loses_no_result(tmp_path: Path) -> None:
     """The run waits in the store, is decided without it, and whoever asks again gets its answer."""
     async with working(tmp_path, WELL) as world:
         async with world.streaming(CALLED, headers=HOLD) as stream:
@@ -228,7 +228,7 @@ async def test_rejected_second_step_keeps_the_effect_of_the_first(tmp_path: Path
         assert born(tmp_path) == ["Di"] and [step["name"] for step in done["steps"]] == ["first", "second"]
 
 
-async def test_an_edited_step_runs_as_it_was_edited(tmp_path: Path) -> None:
+async def test_edited_workflow_step_runs_with_edited_arguments(tmp_path: Path) -> None:
     """What later steps see is the result of what ran."""
     async with working(tmp_path, WELL) as world:
         asked = await paused(world)
@@ -259,7 +259,7 @@ async def test_unanswered_approval_expires_and_ends_the_run(tmp_path: Path) -> N
 # What people wanted to be asked, or not any more.
 
 
-async def test_ask_me_before_holds_for_steps(tmp_path: Path) -> None:
+async def test_ask_before_applies_to_workflow_steps(tmp_path: Path) -> None:
     """A conversation whose user wants to be asked before every call: a harmless step of a workflow asks, too."""
     talk = {"X-Context-Conversation": "one"}
     async with working(tmp_path, says("I will.")) as world:
@@ -272,7 +272,7 @@ async def test_ask_me_before_holds_for_steps(tmp_path: Path) -> None:
         assert len(world.model.asked) == 1
 
 
-async def test_ask_me_before_in_another_conversation_holds_for_none(tmp_path: Path) -> None:
+async def test_ask_before_does_not_apply_to_other_conversations(tmp_path: Path) -> None:
     """Nor for a run without one."""
     talk = {"X-Context-Conversation": "one"}
     async with working(tmp_path, says("I will."), says("Ada."), says("Ada.")) as world:
@@ -296,7 +296,7 @@ async def test_remembered_workflow_call_needs_no_second_approval(tmp_path: Path)
 # What a run keeps.
 
 
-async def test_a_run_keeps_its_workflow_as_it_was(tmp_path: Path) -> None:
+async def test_paused_run_keeps_its_workflow_definition(tmp_path: Path) -> None:
     """A file that changes, or is gone, while a person is waited for changes nothing of what they decided on."""
     async with working(tmp_path, WELL, workflows=(BIRTH, REPORT)) as world:
         asked = await paused(world)
@@ -313,7 +313,7 @@ async def test_a_run_keeps_its_workflow_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("via", ["chat", "rest"])
-async def test_a_paused_run_outlives_the_gateway(tmp_path: Path, via: str) -> None:
+async def test_paused_workflow_run_survives_a_gateway_restart(tmp_path: Path, via: str) -> None:
     """Begun in one process, decided and carried out in another: the model is not asked again for what it said."""
     store: Json = {"store": f"sqlite:///{tmp_path}/gateway.db"}
     async with working(tmp_path, WELL, **store) as world:
@@ -342,7 +342,9 @@ async def test_run_that_needs_the_client_key_waits_for_the_client(tmp_path: Path
         assert (await world.run(asked.json["id"]))["state"] == "completed"
 
 
-async def test_a_client_that_leaves_behind_an_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_disconnect_after_an_effect_interrupts_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What has run is on record; the run is interrupted, and no model goes on talking to nobody."""
     monkeypatch.setattr(live, "GRACE_S", 0.05)
     never = asyncio.Event()
@@ -358,7 +360,7 @@ async def test_a_client_that_leaves_behind_an_effect(tmp_path: Path, monkeypatch
 # At the command line.
 
 
-async def test_the_command_line_says_how_to_decide(tmp_path: Path) -> None:
+async def test_workflow_run_command_names_parameter_or_result(tmp_path: Path) -> None:
     """`gateway workflows run`: the result, or what it waits for; errors name parameter and step."""
     async with working(tmp_path, WELL, says("Ada."), says("Bo.")) as world:
         remote = Remote(world.gateway.base_url, None)
@@ -381,7 +383,7 @@ async def test_the_command_line_says_how_to_decide(tmp_path: Path) -> None:
                 await command("report", **written)
 
 
-async def test_events_tell_a_paused_run(tmp_path: Path) -> None:
+async def test_events_report_a_paused_workflow_run(tmp_path: Path) -> None:
     """The same as of any run, in order: whoever follows it sees what it waits for and how it ended."""
     async with working(tmp_path, WELL) as world:
         asked = await paused(world)

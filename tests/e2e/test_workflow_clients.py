@@ -11,7 +11,7 @@ from .test_runs import cancel
 from .workflow_cases import run, working
 
 
-async def test_async_long_running_operations(tmp_path: Path) -> None:
+async def test_respond_async_is_answered_with_the_location_of_the_run(tmp_path: Path) -> None:
     """Design, open question 1: `Prefer: respond-async` is answered at once with where the result will be."""
     go = asyncio.Event()
     async with working(tmp_path, says("Ada", go, ".")) as world:
@@ -24,7 +24,7 @@ async def test_async_long_running_operations(tmp_path: Path) -> None:
         assert (whole["workflow"], whole["result"]) == ("report", "# Pets\nAda.")
 
 
-async def test_an_async_run_that_fails_says_so_on_record(tmp_path: Path) -> None:
+async def test_failed_async_run_stores_its_error(tmp_path: Path) -> None:
     """Nobody waits for it."""
     async with working(tmp_path, refuses(401)) as world:
         begun = await run(world, "report", {"legs": 4}, Prefer="respond-async")
@@ -47,7 +47,7 @@ async def test_the_same_idempotency_key_begins_one_run(tmp_path: Path, prefer: d
         assert len((await world.get("/context/runs")).json["data"]) == 1
 
 
-async def test_the_same_idempotency_key_without_an_effect(tmp_path: Path) -> None:
+async def test_idempotency_key_repeats_results_but_not_effectless_failures(tmp_path: Path) -> None:
     """A result is a result; what failed before it did anything begins anew."""
     async with working(tmp_path, refuses(500), says("Pets."), says("Never.")) as world:
         assert (await run(world, "summary", {"text": "x"}, Idempotency_Key="k")).status == 500
@@ -56,7 +56,7 @@ async def test_the_same_idempotency_key_without_an_effect(tmp_path: Path) -> Non
         assert first.json == again.json and first.json["result"] == "Pets." and len(world.model.asked) == 2
 
 
-async def test_the_same_idempotency_key_at_the_same_time(tmp_path: Path) -> None:
+async def test_concurrent_requests_with_one_idempotency_key_share_a_run(tmp_path: Path) -> None:
     """Both wait for the one run."""
     go = asyncio.Event()
     async with working(tmp_path, says("Ada", go, ".")) as world:
@@ -68,7 +68,7 @@ async def test_the_same_idempotency_key_at_the_same_time(tmp_path: Path) -> None
         assert len(world.model.asked) == 1
 
 
-async def test_a_client_that_leaves_a_run(tmp_path: Path) -> None:
+async def test_client_disconnect_interrupts_a_workflow_run_without_effects(tmp_path: Path) -> None:
     """Before a tool has run: the model's call ends with it, and the run says that it was interrupted."""
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never)) as world:
@@ -81,7 +81,7 @@ async def test_a_client_that_leaves_a_run(tmp_path: Path) -> None:
         assert await world.counted('gateway_workflow_runs_total{outcome="cancelled",workflow="summary"}') == 1
 
 
-async def test_a_run_is_cancelled(tmp_path: Path) -> None:
+async def test_cancelled_workflow_run_is_reported_to_its_waiting_client(tmp_path: Path) -> None:
     """By anybody of its tenant: whoever waits for it hears so soon."""
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never)) as world:
@@ -95,7 +95,7 @@ async def test_a_run_is_cancelled(tmp_path: Path) -> None:
         assert (await world.run(there["id"]))["state"] == "cancelled"
 
 
-async def test_a_full_gateway_begins_no_run(tmp_path: Path) -> None:
+async def test_concurrency_limit_refuses_a_workflow_run(tmp_path: Path) -> None:
     """`limits.concurrent` holds for runs of workflows as for chats."""
     go = asyncio.Event()
     async with working(tmp_path, says("Ada", go, "."), limits={"concurrent": 1}) as world:

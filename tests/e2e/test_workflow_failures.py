@@ -84,7 +84,7 @@ async def test_a_model_that_fails_names_its_step(tmp_path: Path) -> None:
         assert "the step 'said' of the workflow 'report'" in late.error["message"]
 
 
-async def test_a_run_takes_its_time_and_no_longer(tmp_path: Path) -> None:
+async def test_workflow_run_stops_at_the_loop_timeout(tmp_path: Path) -> None:
     """`timeout` of the agent loop holds for a workflow, too, and the error names the step."""
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never), loop={"timeout": "100ms"}) as world:
@@ -158,7 +158,7 @@ async def test_workflow_parameter_is_bound_as_an_sql_value(tmp_path: Path, place
             assert (done.status, json.loads(done.json["result"])["rows"]) == (200, [])
 
 
-async def test_a_reference_where_no_value_can_stand_ends_the_step(tmp_path: Path) -> None:
+async def test_misplaced_parameter_reference_fails_the_step(tmp_path: Path) -> None:
     """Nothing runs, and the error names the reference."""
     sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT name FROM {{params.what}}_old"}}
     find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
@@ -168,7 +168,7 @@ async def test_a_reference_where_no_value_can_stand_ends_the_step(tmp_path: Path
         assert "{{params.what}} stands as a part of a word" in failed.json["error"]["message"]
 
 
-async def test_a_whole_statement_is_judged_as_a_whole(tmp_path: Path) -> None:
+async def test_statement_parameter_is_judged_as_a_whole(tmp_path: Path) -> None:
     """A parameter that is the statement is seen by the gate: what does not only read asks."""
     sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "{{params.what}}"}}
     find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}

@@ -52,7 +52,7 @@ async def test_categories_determine_ui_grouping(tmp_path: Path) -> None:
         }
 
 
-async def test_a_form_can_be_made_of_a_workflow(tmp_path: Path) -> None:
+async def test_workflow_page_returns_a_parameter_schema(tmp_path: Path) -> None:
     """Parameter extraction "from user input or form": the JSON Schema of its parameters, and what its steps are."""
     async with working(tmp_path) as world:
         shown = (await world.get("/workflows/report")).json
@@ -74,7 +74,7 @@ async def test_a_form_can_be_made_of_a_workflow(tmp_path: Path) -> None:
         assert (unknown.status, unknown.error["code"]) == (404, "workflow_not_found")
 
 
-async def test_a_reload_takes_up_the_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reload_reads_changed_workflow_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A new file is a new workflow; a wrong one leaves everything as it was, and says where it is wrong."""
     async with working(tmp_path, workflows=(ECHO,)) as world:
         folder_of(tmp_path, REPORT)
@@ -86,7 +86,7 @@ async def test_a_reload_takes_up_the_folder(tmp_path: Path, caplog: pytest.LogCa
         assert (await world.get("/workflows/report")).json["steps"][0]["name"] == "rows"
 
 
-async def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+async def test_documented_workflow_example_works(tmp_path: Path) -> None:
     """docs/workflows.md: it loads, asks about its call, and tells what it says."""
     page = (Path(__file__).parents[2] / "docs/workflows.md").read_text()
     (written,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
@@ -105,7 +105,7 @@ async def test_the_example_of_the_documentation(tmp_path: Path) -> None:
 # "Parse from user input or form".
 
 
-async def test_parameters_from_json(tmp_path: Path) -> None:
+async def test_workflow_parameters_are_read_from_json(tmp_path: Path) -> None:
     """With their defaults; the steps run in order, each with what came before it."""
     async with working(tmp_path, says("Ada, ", "alone.")) as world:
         done = await run(world, "report", {"legs": 4})
@@ -124,7 +124,9 @@ async def test_parameters_from_json(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_parameters_from_the_text_of_a_chat(tmp_path: Path, text: str, title: str, *, stream: bool) -> None:
+async def test_workflow_parameters_are_read_from_chat_text(
+    tmp_path: Path, text: str, title: str, *, stream: bool
+) -> None:
     """`/name` is the first word: the answer is the workflow's, and no stage of the chain has its say."""
     workflow = {
         **REPORT,
@@ -151,7 +153,9 @@ async def test_parameters_from_the_text_of_a_chat(tmp_path: Path, text: str, tit
         ({"legs": 4, "colour": "red"}, "colour", "there is no such parameter; there are legs, title, style"),
     ],
 )
-async def test_errors_name_the_parameter(tmp_path: Path, parameters: Json, param: str, why: str) -> None:
+async def test_invalid_workflow_parameter_is_named_in_the_error(
+    tmp_path: Path, parameters: Json, param: str, why: str
+) -> None:
     """By REST; nothing has begun."""
     async with working(tmp_path) as world:
         refused = await run(world, "report", parameters)
@@ -164,7 +168,9 @@ async def test_errors_name_the_parameter(tmp_path: Path, parameters: Json, param
     ("text", "param"), [("/report", "legs"), ("/report legs=four", "legs"), ("/report legs=4 style=loud", "style")]
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_errors_name_the_parameter_in_a_chat(tmp_path: Path, text: str, param: str, *, stream: bool) -> None:
+async def test_invalid_workflow_parameter_is_named_in_a_chat_error(
+    tmp_path: Path, text: str, param: str, *, stream: bool
+) -> None:
     """Also of a stream: there is none yet."""
     async with working(tmp_path) as world:
         refused = await world.chat(text, stream=stream)
@@ -182,7 +188,7 @@ async def test_errors_name_the_parameter_in_a_chat(tmp_path: Path, text: str, pa
         [{"type": "text", "text": "/report 4"}, {"type": "image_url", "image_url": {"url": "data:,"}}],
     ],
 )
-async def test_an_unknown_name_is_ordinary_text(tmp_path: Path, content: str | list[Json]) -> None:
+async def test_unknown_workflow_name_is_sent_to_the_model_as_text(tmp_path: Path, content: str | list[Json]) -> None:
     """And so is everything that does not begin with `/name`: the model gets it as it is."""
     async with working(tmp_path, says("What?")) as world:
         answer = await world.chat([{"role": "user", "content": content}])
@@ -190,7 +196,7 @@ async def test_an_unknown_name_is_ordinary_text(tmp_path: Path, content: str | l
         assert world.model.asked[0]["messages"][-1]["content"] == content
 
 
-async def test_only_the_last_message_of_a_user_calls_a_workflow(tmp_path: Path) -> None:
+async def test_workflow_is_called_only_by_the_last_user_message(tmp_path: Path) -> None:
     """Not an earlier one, nor what a model or a tool says."""
     async with working(tmp_path, says("One."), says("Two.")) as world:
         user = {"role": "user", "content": "/echo text=hi"}
@@ -202,7 +208,7 @@ async def test_only_the_last_message_of_a_user_calls_a_workflow(tmp_path: Path) 
 # "Simple": steps in order, no branches.
 
 
-async def test_a_prompt_step_is_a_text(tmp_path: Path) -> None:
+async def test_prompt_step_returns_text_without_a_model(tmp_path: Path) -> None:
     """No model is asked."""
     async with working(tmp_path) as world:
         assert (await run(world, "echo", {"text": "hi"})).json["result"] == "[hi]"
@@ -217,7 +223,7 @@ async def test_a_prompt_step_is_a_text(tmp_path: Path) -> None:
         says("{{params.text}} {{steps.said}}"),
     ],
 )
-async def test_what_a_model_says_is_text(tmp_path: Path, said: object) -> None:
+async def test_model_step_answer_is_never_run_as_a_call(tmp_path: Path, said: object) -> None:
     """A model step is one call without tools: what looks like a call of one is its answer."""
     async with working(tmp_path, said) as world:  # type: ignore[arg-type]
         done = await run(world, "summary", {"text": "Pets."})
@@ -226,14 +232,14 @@ async def test_what_a_model_says_is_text(tmp_path: Path, said: object) -> None:
         assert not {"tools", "tool_choice"} & world.model.asked[0].keys()
 
 
-async def test_a_native_call_of_a_model_calls_nothing(tmp_path: Path) -> None:
+async def test_native_call_in_a_model_step_is_ignored(tmp_path: Path) -> None:
     """Nobody offered it tools."""
     async with working(tmp_path, native(("execute_sql", {"sql": "DELETE FROM pets"}), text="So.")) as world:
         done = await run(world, "summary", {"text": "Pets."})
         assert (done.json["result"], done.json["steps"]) == ("So.", [])
 
 
-async def test_a_model_step_sees_nothing_of_the_chat(tmp_path: Path) -> None:
+async def test_model_step_receives_no_chat_messages_or_tools(tmp_path: Path) -> None:
     """Neither its messages nor its tools; what else the client asked of the model holds."""
     tools = [{"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}]
     said = [
@@ -249,7 +255,7 @@ async def test_a_model_step_sees_nothing_of_the_chat(tmp_path: Path) -> None:
         assert (asked["model"], asked["temperature"], "tools" in asked) == ("m", 0.5, False)
 
 
-async def test_the_model_of_a_run(tmp_path: Path) -> None:
+async def test_workflow_run_uses_the_requested_or_default_model(tmp_path: Path) -> None:
     """`model` beside the parameters; else the configuration's."""
     async with working(tmp_path, says("One."), says("Two.")) as world:
         await run(world, "summary", {"text": "x"}, body={"model": "large"})
@@ -257,7 +263,7 @@ async def test_the_model_of_a_run(tmp_path: Path) -> None:
         assert [body.get("model") for body in world.model.asked] == ["large", None]
 
 
-async def test_a_long_result_goes_to_the_model_shortened_and_to_the_user_whole(tmp_path: Path) -> None:
+async def test_long_step_result_is_shortened_for_the_model_only(tmp_path: Path) -> None:
     """Tools that need it are not called with half of it."""
     long = "x" * (RESULT_CHARS + 10)
     step = {"name": "again", "tool": "execute_sql", "with": {"sql": "{{steps.said}}"}}
@@ -277,7 +283,7 @@ async def test_a_long_result_goes_to_the_model_shortened_and_to_the_user_whole(t
 # The journal, the audit log, the metrics.
 
 
-async def test_a_run_is_on_record_as_a_workflow(tmp_path: Path) -> None:
+async def test_workflow_run_is_recorded_with_its_kind(tmp_path: Path) -> None:
     """`GET /context/runs/{id}`: its kind, its calls under the names of their steps, its result."""
     async with working(tmp_path, says("Ada.")) as world:
         done = await run(world, "report", {"legs": 4}, body={"conversation": "c1"})
@@ -296,7 +302,7 @@ async def test_a_run_is_on_record_as_a_workflow(tmp_path: Path) -> None:
         assert [(one["id"], one["kind"]) for one in listed] == [(done.json["id"], "workflow")]
 
 
-async def test_its_calls_are_in_the_audit_log_and_in_the_metrics(tmp_path: Path) -> None:
+async def test_workflow_calls_are_audited_and_counted(tmp_path: Path) -> None:
     """As those of a model are; runs are counted by workflow and outcome, and are no runs of an agent."""
     async with working(tmp_path, says("Ada."), refuses(500)) as world:
         done = await run(world, "report", {"legs": 4})
@@ -326,7 +332,7 @@ KEYS = [
 ]
 
 
-async def test_two_tenants_see_their_own_runs_only(tmp_path: Path) -> None:
+async def test_workflow_runs_are_visible_only_to_their_tenant(tmp_path: Path) -> None:
     """The workflows are the same for all; a run is its tenant's, and so is what it asks."""
     upstream = {"api_key": "sk-up"}
     async with working(tmp_path, says("Well."), keys=KEYS, upstream=upstream) as world:
@@ -360,7 +366,7 @@ async def test_workflows_need_the_scope_context(tmp_path: Path, caller: str, sta
 # "Stream final response".
 
 
-async def test_a_streamed_answer_is_one_clean_stream(tmp_path: Path) -> None:
+async def test_streamed_workflow_answer_is_one_completion(tmp_path: Path) -> None:
     """Nothing of the steps, one finish reason, one usage for all of its calls of the model."""
     twice = {**SUMMARY, "steps": [*SUMMARY["steps"], {"name": "o", "model": "Shorter: {{steps.said}}"}]}
     async with working(tmp_path, says("Long."), says("Short."), workflows=(twice,)) as world:
@@ -381,7 +387,7 @@ async def test_workflow_stream_contains_events_when_requested(tmp_path: Path) ->
         assert stream.text == "# Pets\nAda."
 
 
-async def test_what_a_workflow_did_is_part_of_the_conversation(tmp_path: Path) -> None:
+async def test_workflow_answer_is_part_of_the_conversation(tmp_path: Path) -> None:
     """The model of the next message sees question and answer, as the client sends them."""
     async with working(tmp_path, says("Ada."), says("Yes.")) as world:
         first = await world.chat("/report legs=4")

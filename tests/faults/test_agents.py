@@ -25,7 +25,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def test_many_agent_runs_at_once(tmp_path: Path) -> None:
+async def test_many_concurrent_agent_runs_keep_results_apart(tmp_path: Path) -> None:
     """200 runs of 5 rounds at a time, on a store in a file: each has its own result, and memory stays as it is."""
     with closing(sqlite3.connect(tmp_path / "data.db")) as database:
         database.execute("CREATE TABLE t (x)")

@@ -107,7 +107,7 @@ PHASES = {
 
 @pytest.mark.parametrize("leaving", LEAVING)
 @pytest.mark.parametrize("name", PHASES)
-async def test_the_upstream_connection_ends_with_the_clients(name: str, leaving: str) -> None:
+async def test_client_disconnect_closes_the_upstream_connection(name: str, leaving: str) -> None:
     """Within 100 ms, in each phase of a request, by FIN or by RST, also by a FIN in one direction only."""
     sent, play, awaited = PHASES[name]
     phase = Phase()
@@ -160,7 +160,7 @@ async def read_only_when_told(peer: Peer, told: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
-async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
+async def test_disconnect_is_noticed_while_upstream_does_not_read_upload(leaving: str) -> None:
     """The client is paused meanwhile, so its leaving arrives as no event: it is looked for."""
     told = asyncio.Event()
     async with (
@@ -180,7 +180,7 @@ async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
-async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
+async def test_disconnect_is_noticed_while_client_does_not_read_stream(leaving: str) -> None:
     """The upstream is held back meanwhile, and let go when the client leaves."""
     blocked, ended = asyncio.Event(), asyncio.Event()
 
@@ -206,7 +206,7 @@ async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
         await nothing_is_left(gateway)
 
 
-async def test_a_tunnel_that_the_upstream_does_not_read() -> None:
+async def test_disconnect_is_noticed_while_upstream_does_not_read_tunnel() -> None:
     """What is unsent does not keep the connection open. (A FIN alone is a half-close here, and no departure.)"""
     told = asyncio.Event()
 
@@ -231,7 +231,7 @@ async def test_a_tunnel_that_the_upstream_does_not_read() -> None:
 
 
 @pytest.mark.parametrize("leaving", ["close", "reset"])
-async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
+async def test_disconnect_is_noticed_while_client_does_not_read_tunnel(leaving: str) -> None:
     """The upstream is held back, and let go when the client leaves."""
     blocked, ended = asyncio.Event(), asyncio.Event()
 
@@ -258,7 +258,7 @@ async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
 
 @pytest.mark.parametrize("leaving", LEAVING)
 @pytest.mark.parametrize("uploading", [False, True])
-async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading: bool) -> None:
+async def test_client_disconnect_cancels_a_pending_upstream_connect(leaving: str, *, uploading: bool) -> None:
     """The attempt is given up, also while the client is paused because its body waits for it."""
     with silent_port() as port:
         upstream = {"base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": 30}}
@@ -305,7 +305,7 @@ async def busy_connections(gateway: LocalGateway, number: int) -> None:
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
-async def test_a_client_that_sends_ahead_without_end(leaving: str) -> None:
+async def test_disconnect_of_a_pipelining_client_is_noticed(leaving: str) -> None:
     """What comes behind a request under way is held, within bounds; leaving is noticed all the same."""
     phase = Phase()
     async with through(lambda peer: waiting(phase, peer)) as (gateway, upstream), client_of(gateway) as client:
@@ -334,7 +334,7 @@ async def until_alone(gateway: LocalGateway) -> None:
     await until_sample(gateway, "gateway_client_connections", 1)
 
 
-async def test_leaving_is_counted() -> None:
+async def test_client_disconnect_is_counted_once_as_499() -> None:
     """As a disconnect, as status 499 and as a cancelled upstream request, once."""
     phase = Phase()
     async with through(lambda peer: waiting(phase, peer)) as (gateway, upstream):
@@ -349,7 +349,7 @@ async def test_leaving_is_counted() -> None:
     assert counts['gateway_upstream_requests_total{outcome="cancelled",upstream="up"}'] == 1
 
 
-async def test_a_client_that_leaves_after_its_answer_costs_nothing() -> None:
+async def test_disconnect_after_the_answer_keeps_the_upstream_connection() -> None:
     """The upstream connection stays for the next client."""
     async with through() as (gateway, upstream):
         for _ in range(3):

@@ -64,7 +64,7 @@ async def looked_often(clock: Clock) -> None:
     await until(lambda: clock.looks >= looks)
 
 
-async def test_what_has_expired_stays_expired(tmp_path: Path, clock: Clock) -> None:
+async def test_expired_approval_stays_expired_after_clock_jumps(tmp_path: Path, clock: Clock) -> None:
     """However the clock is set afterwards: 410, by REST and by chat, and nothing runs."""
     async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "1h"}, clock=clock) as world:
         first = await world.chat(GO)
@@ -82,7 +82,9 @@ async def test_what_has_expired_stays_expired(tmp_path: Path, clock: Clock) -> N
 
 
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
-async def test_what_has_not_expired_can_be_decided(tmp_path: Path, clock: Clock, ahead_s: float) -> None:
+async def test_unexpired_approval_can_be_decided_after_clock_jumps(
+    tmp_path: Path, clock: Clock, ahead_s: float
+) -> None:
     """A run that waits in the store goes on at once: nobody has a lease on it."""
     async with talking(asks(), DONE, tools=ranch(tmp_path), clock=clock) as world:
         (approval,) = (await world.chat(GO)).asks
@@ -94,7 +96,9 @@ async def test_what_has_not_expired_can_be_decided(tmp_path: Path, clock: Clock,
 
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_held_stream_stays_its_workers(tmp_path: Path, clock: Clock, workers: int, ahead_s: float) -> None:
+async def test_waiting_stream_stays_on_the_worker_that_owns_it(
+    tmp_path: Path, clock: Clock, workers: int, ahead_s: float
+) -> None:
     """Its lease looks an hour old to everybody; it is renewed and not taken over, and the decision arrives."""
     shared = {"clock": clock, "tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path / 'gateway.db'}"}
     async with (

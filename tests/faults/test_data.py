@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
         pytest.param(b"", id="empty"),
     ],
 )
-async def test_odd_bodies_pass_unchanged(lines: list[bytes], body: bytes) -> None:
+async def test_malformed_bodies_pass_unchanged(lines: list[bytes], body: bytes) -> None:
     """Whatever the type says and the body is: it is the upstream's to judge."""
     message = post(body, b"/v1/chat/completions", *lines)
     async with through() as (gateway, upstream):
@@ -73,7 +73,7 @@ SURROUNDINGS = {
 @pytest.mark.parametrize(
     ("surroundings", "workers"), [("bare", 1), ("no-streams", 1), ("no-streams", 2), ("few-files", 2)]
 )
-async def test_odd_surroundings_do_not_matter(surroundings: str, workers: int) -> None:
+async def test_gateway_runs_in_unusual_process_environments(surroundings: str, workers: int) -> None:
     """Locale C, odd time zones, asserts off, no HOME, a folder that cannot be written or is gone, closed streams.
 
     It starts, serves, shows its metrics and ends with code 0.
@@ -90,7 +90,7 @@ async def test_odd_surroundings_do_not_matter(surroundings: str, workers: int) -
     assert "Traceback" not in gateway.stderr_text()
 
 
-async def test_words_beyond_ascii_in_a_plain_locale() -> None:
+async def test_gateway_handles_non_ascii_text_in_a_plain_locale() -> None:
     """A configuration and a log in other scripts need no locale."""
     text = config(None, prompts={"greeting": {"text": "你好 — grüß Gott"}}, logging={"access": True, "format": "text"})
     async with GatewayProcess(text, env=PLAIN_LOCALE) as gateway:
@@ -98,7 +98,7 @@ async def test_words_beyond_ascii_in_a_plain_locale() -> None:
     assert gateway.returncode == 0
 
 
-async def test_ipv6_only() -> None:
+async def test_gateway_serves_over_ipv6_only() -> None:
     """Listening on ::1, with an upstream on ::1, and a banner that can be pasted."""
     async with FakeUpstream(host="::1") as upstream:
         async with GatewayProcess(config(upstream.base_url), host="::1") as gateway:
@@ -107,7 +107,7 @@ async def test_ipv6_only() -> None:
         assert f"http://[::1]:{gateway.port}/v1" in gateway.stdout_text()
 
 
-async def test_it_writes_nothing_where_it_was_started() -> None:
+async def test_gateway_writes_nothing_to_its_working_directory() -> None:
     """Passthrough needs no file: the folder it runs in stays as it is."""
     async with FakeUpstream() as upstream:
         command = under(f'cd "$TMPDIR" && PYTHONPATH={ROOT} exec "$@"')

@@ -20,7 +20,7 @@ async def resets(peer: Peer) -> None:
     peer.reset()
 
 
-async def test_an_upstream_that_fails_all_the_time_sees_a_fifth_more_requests() -> None:
+async def test_retries_to_a_failing_upstream_stay_within_their_budget() -> None:
     """However often they may be sent again (U6)."""
     async with (
         several(*[serve(answer(502))] * 3, breaker=OFF, retry={"tries": 3}) as up,
@@ -33,7 +33,7 @@ async def test_an_upstream_that_fails_all_the_time_sees_a_fifth_more_requests() 
         assert up.group.tally.refused["budget"] > 0
 
 
-async def test_after_resets_nothing_is_sent_until_one_probe_works() -> None:
+async def test_breaker_opens_after_resets_until_a_probe_succeeds() -> None:
     """A reason and a time at once; another upstream is not touched; one probe for each interval (U7)."""
     well = False
 
@@ -87,7 +87,7 @@ async def test_slow_answer_is_awaited_without_a_retry() -> None:
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_a_name_that_leads_astray_for_a_while_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dns_name_is_resolved_again_for_each_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each connect asks for the address, so the next one after the correction is right (U11)."""
     looked_up, address = socket.getaddrinfo, "127.0.0.1"
 
@@ -107,7 +107,7 @@ async def test_a_name_that_leads_astray_for_a_while_is_looked_up_again(monkeypat
         assert (await ask(other.gateway, chat())).status == 200
 
 
-async def test_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
+async def test_cancelled_clients_leave_no_queue_places_or_requests() -> None:
     """No place, no place in a queue, no request at an endpoint; with retries, hedges and a full queue (U14)."""
     rng = random.Random(14)
 

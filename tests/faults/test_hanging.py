@@ -24,7 +24,7 @@ async def test_readiness_does_not_wait_for_the_disk(tmp_path: Path) -> None:
         assert await lane.get("/health/ready") == {"status": "ready"}
 
 
-async def test_a_request_with_memories_waits_for_the_disk_alone(tmp_path: Path) -> None:
+async def test_only_memory_requests_wait_for_a_hanging_disk(tmp_path: Path) -> None:
     """The look for changes of memories is made by a thread; the request is answered once the disk answers."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane:

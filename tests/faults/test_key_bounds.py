@@ -48,7 +48,7 @@ def bound(**bounds: object) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_key_that_has_ended_opens_nothing(door: str) -> None:
+async def test_expired_key_is_refused_at_every_endpoint(door: str) -> None:
     """401 that says since when, and before that no error about the key."""
     clock = Ahead(ENDS_S - 1)
     async with through(UPSTREAM, keys=bound(expires=ENDS), clock=clock) as (gateway, _), client_of(gateway) as client:
@@ -61,7 +61,7 @@ async def test_a_key_that_has_ended_opens_nothing(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_key_opens_nothing_outside_its_networks(door: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_used_outside_its_networks_is_refused(door: str, caplog: pytest.LogCaptureFixture) -> None:
     """403 that names the address of the connection, whatever a header says."""
     forwarded = (b"X-Forwarded-For: 10.0.0.1", b"X-Real-IP: 10.0.0.1", b"Forwarded: for=10.0.0.1")
     request = DOORS[door].replace(b"\r\n\r\n", b"\r\n" + b"\r\n".join(forwarded) + b"\r\n\r\n", 1)
@@ -72,13 +72,13 @@ async def test_a_key_opens_nothing_outside_its_networks(door: str, caplog: pytes
         assert "a key was refused outside its networks" in caplog.text
 
 
-async def test_a_key_opens_in_its_networks() -> None:
+async def test_key_used_within_its_networks_is_accepted() -> None:
     """Again and again: the plan is remembered."""
     async with through(UPSTREAM, keys=bound(networks=["127.0.0.0/8"])) as (gateway, _), client_of(gateway) as client:
         assert [(await exchange(client, get(b"/v1/x", MINE))).status for _ in range(3)] == [200, 200, 200]
 
 
-async def test_a_remembered_plan_ends_with_its_key() -> None:
+async def test_cached_request_plan_ends_when_its_key_expires() -> None:
     """On the same connection with the same head, at the very time; a key without an end is not touched."""
     clock = Ahead(ENDS_S - 1)
     async with through(UPSTREAM, keys=bound(expires=ENDS), clock=clock) as (gateway, upstream):
@@ -90,7 +90,7 @@ async def test_a_remembered_plan_ends_with_its_key() -> None:
         assert len(upstream.requests) == 3
 
 
-async def test_a_tunnel_ends_with_its_key() -> None:
+async def test_tunnel_closes_when_its_key_expires() -> None:
     """It would have no end of its own. One of another key goes on."""
     clock = Ahead(ENDS_S - 1)
     async with (
@@ -109,7 +109,7 @@ async def test_a_tunnel_ends_with_its_key() -> None:
         assert await others.read_exactly(4) == b"pong"
 
 
-async def test_the_events_of_a_tenant_end_with_their_key() -> None:
+async def test_event_stream_closes_when_its_key_expires() -> None:
     """At the next event; nothing of it is sent."""
     clock = Ahead(ENDS_S - 1)
     keys = [{**each, "tenant": "acme"} for each in bound(expires=ENDS)]
@@ -152,7 +152,7 @@ async def test_a_key_reaches_its_upstreams_only(request_of: bytes) -> None:
 
 
 @pytest.mark.parametrize("by_model", [False, True])
-async def test_a_key_that_is_bound_to_models_passes_nothing_through(by_model: bool) -> None:
+async def test_model_bound_key_is_refused_in_passthrough(by_model: bool) -> None:
     """The lane checks no model, whatever chooses the upstream, so it answers 403 and gives the reason."""
     keys = bound(models=["m"])
     async with through(UPSTREAM, keys=keys, passthrough={"by_model": by_model}) as (gateway, upstream):

@@ -35,7 +35,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-async def test_a_key_opens_in_every_spelling_and_stays_here(spelling: bytes) -> None:
+async def test_gateway_key_is_accepted_in_every_spelling_and_not_forwarded(spelling: bytes) -> None:
     """The upstream sees its own key where the client put ours, and not a trace of ours."""
     async with through(**WITH_KEY) as (gateway, upstream):
         assert (await ask(gateway, get(b"/v1/x", spelling % OURS.encode()))).status == 200
@@ -99,7 +99,7 @@ async def test_wrong_key_is_refused_without_being_repeated(spelling: bytes, wron
 @pytest.mark.parametrize(
     "copy", [b"X_Gateway_Key: %b", b"x-gateway_key: %b", b"Api-Key: %b", b"X-Forwarded-Authorization: Bearer %b"]
 )
-async def test_no_copy_of_the_key_goes_on(copy: bytes) -> None:
+async def test_copies_of_the_gateway_key_are_not_forwarded(copy: bytes) -> None:
     """Under the name that CGI-like servers read as ours, or under another one; nor does a field of ours so spelled."""
     async with through(**WITH_KEY) as (gateway, upstream):
         lines = (b"X-Gateway-Key: " + OURS.encode(), copy % OURS.encode(), b"X_Context_Mode: context", b"X_Other: kept")
@@ -160,7 +160,7 @@ async def test_gateway_without_keys_passes_the_client_credential_on() -> None:
         pytest.param(get(b"http://localhost/v1/x"), id="absolute-form"),
     ],
 )
-async def test_no_way_around_the_key(message: bytes) -> None:
+async def test_passthrough_request_without_a_key_is_refused_in_every_form(message: bytes) -> None:
     """Every form of a passthrough request needs one."""
     async with through(**WITH_KEY) as (gateway, upstream):
         assert (await ask(gateway, message)).status in (400, 401, 404)
@@ -192,7 +192,7 @@ def streaming_until(finish: asyncio.Event) -> Callable[[Peer], Awaitable[None]]:
     return script
 
 
-async def test_a_revoked_key_does_not_open_any_more() -> None:
+async def test_key_removed_by_a_reload_is_refused() -> None:
     """From the reload on, also on a connection that has used it; a stream under way goes on to its end."""
     finish = asyncio.Event()
 
@@ -215,7 +215,7 @@ async def test_a_revoked_key_does_not_open_any_more() -> None:
         assert (await exchange(streaming, get(b"/v1/x", mine))).status == 401
 
 
-async def test_pages_have_one_address_and_one_spelling() -> None:
+async def test_own_pages_are_served_only_on_the_admin_listener() -> None:
     """With `admin.listen` they are there and nothing else is; only the raw path counts, whatever Host or method say."""
     pages = (b"/metrics", b"/health/live", b"/health/ready")
     async with through(admin={"listen": "127.0.0.1:0"}) as (gateway, upstream), AsyncExitStack() as stack:
@@ -251,7 +251,7 @@ class Address:
         b"/metrics%3fx",
     ],
 )
-async def test_no_page_under_another_spelling(target: bytes) -> None:
+async def test_misspelled_page_path_returns_404(target: bytes) -> None:
     """404 from here, and nothing at the upstream: nobody decodes or tidies a path."""
     async with through() as (gateway, upstream):
         response = await fetch(gateway, target)
@@ -262,7 +262,7 @@ async def test_no_page_under_another_spelling(target: bytes) -> None:
 
 
 @pytest.mark.parametrize("target", [b"/v1/../admin", b"/v1/%2e%2e/admin", b"/v1/a/..%2f..%2fadmin", b"/v1/..\\admin"])
-async def test_no_way_out_of_the_paths_that_are_passed_through(target: bytes) -> None:
+async def test_path_outside_the_passthrough_paths_returns_404(target: bytes) -> None:
     """The operator's key opens what is below `passthrough.paths`, not what a server finds by tidying the path up."""
     async with through(upstream={"api_key": "sk-operator"}) as (gateway, upstream):
         response = await fetch(gateway, target)
@@ -298,7 +298,7 @@ CARRIERS = {
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_secrets_are_found_nowhere() -> None:
+async def test_secrets_never_appear_in_logs_metrics_or_answers() -> None:
     """Headers, queries, bodies, failures of every kind, log level debug: no canary in logs, metrics or answers."""
     planted = {name: canary(name) for name in ("gateway", "scopeless", "upstream", "wrong", "query", "body")}
     answers: list[bytes] = []
@@ -332,7 +332,7 @@ async def test_secrets_are_found_nowhere() -> None:
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_each_request_is_one_record_whatever_it_says() -> None:
+async def test_each_request_is_one_log_record_despite_injection() -> None:
     """Line ends, quotes, colours and JSON in what clients choose stay inside their field."""
     odd = [
         b"/v1/%0a%0dFAKE",

@@ -84,7 +84,7 @@ async def test_continue_is_sent_once_the_key_is_accepted() -> None:
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""]
 )
-async def test_bodies_of_our_pages_are_json_by_their_type(kind: str) -> None:
+async def test_own_pages_refuse_bodies_without_a_json_content_type(kind: str) -> None:
     """415: any page can send the other types without asking first, or none. JSON of any charset and kind is read."""
     lines = [b"Origin: http://gw.example", *([b"Content-Type: " + kind.encode()] if kind else [])]
     async with through() as (gateway, _):

@@ -44,7 +44,7 @@ async def ask(gateway: GatewayProcess, method: str, path: str, body: object = No
         return json.loads(text) if text else {}
 
 
-async def test_all_workers_and_gateways_follow(tmp_path: Path) -> None:
+async def test_created_and_revoked_keys_reach_all_workers_and_gateways(tmp_path: Path) -> None:
     """Made by one worker, it opens all of them; revoked by one, it opens none. Nobody reloads."""
     root = {**key(ROOT, *EVERYTHING), "name": "root"}
     facts = {"keys": [root], "runtime_keys": {"enabled": True}, "store": f"sqlite:///{tmp_path}/gateway.db"}
@@ -63,7 +63,7 @@ async def test_all_workers_and_gateways_follow(tmp_path: Path) -> None:
         await until_read(lambda: statuses(first, made["key"]), lambda found: found == {401})
 
 
-async def test_a_process_that_stood_still_lets_no_revoked_key_pass(tmp_path: Path) -> None:
+async def test_stalled_process_refuses_keys_revoked_meanwhile(tmp_path: Path) -> None:
     """Requests that waited in its connections while the key was revoked elsewhere are refused."""
     root = {**key(ROOT, *EVERYTHING), "name": "root"}
     facts = {"keys": [root], "runtime_keys": {"enabled": True}, "store": f"sqlite:///{tmp_path}/gateway.db"}
@@ -94,7 +94,7 @@ async def test_a_process_that_stood_still_lets_no_revoked_key_pass(tmp_path: Pat
         assert len(upstream.requests) == 8 + 8
 
 
-async def test_an_open_answer_goes_on_and_a_tunnel_ends() -> None:
+async def test_key_revocation_keeps_open_answers_and_closes_tunnels() -> None:
     """The stream comes whole; the next request on its connection is refused, though its plan was remembered."""
     finish = asyncio.Event()
 
@@ -124,7 +124,7 @@ async def test_an_open_answer_goes_on_and_a_tunnel_ends() -> None:
             assert (await exchange(client, get(b"/v1/x", mine))).status == 401
 
 
-async def test_a_websocket_for_responses_answers_no_further_message() -> None:
+async def test_responses_websocket_refuses_messages_of_a_revoked_key() -> None:
     """Its key is looked at for each."""
     async with keyring(upstreams=[]) as ring:
         made = await ring.made("ci", "context")
@@ -148,7 +148,7 @@ async def test_a_revoked_key_reaches_no_model() -> None:
         assert not ring.upstream.requests
 
 
-async def test_a_revoked_key_does_not_open_with_a_head_that_was_answered() -> None:
+async def test_revoked_key_is_refused_with_a_cached_request_head() -> None:
     """The context lane remembers heads, and asks for their keys each time. A length of another body changes nothing."""
     async with keyring(upstreams=[]) as ring:
         made = await ring.made("ci", "context")

@@ -35,7 +35,7 @@ async def dripping(client: Peer, data: bytes) -> AsyncIterator[None]:
         await task
 
 
-async def test_a_client_that_sends_nothing() -> None:
+async def test_silent_client_is_disconnected() -> None:
     """Closed without a word: there is no request to answer."""
     async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, _):
         begun = Stopwatch()
@@ -55,7 +55,7 @@ async def ended_after(gateway: LocalGateway, *begun: bytes) -> list[bytes]:
     return await asyncio.gather(*map(one, begun))
 
 
-async def test_a_head_that_does_not_end() -> None:
+async def test_unfinished_request_head_returns_408() -> None:
     """408, and nothing at the upstream."""
     async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, upstream):
         for received in await ended_after(gateway, b"G", b"GET /v1/x HTTP/1.1\r\n", get()[:-2], b"\r\nG"):
@@ -87,7 +87,7 @@ async def test_an_idle_connection_is_closed() -> None:
         assert await end_of(client, begun=begun) == response.raw and client.ended == "eof"
 
 
-async def test_a_body_that_stops() -> None:
+async def test_stalled_request_body_returns_408() -> None:
     """408 after `limits.body_idle`, however it is framed; the upstream connections are closed too."""
     length, chunked = post(b"x" * 100), get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST")
     async with through(limits={"body_idle": DEADLINE_S}) as (gateway, upstream):
@@ -97,7 +97,7 @@ async def test_a_body_that_stops() -> None:
         assert not upstream.requests and await deadlines(gateway) == {"body": 4}
 
 
-async def test_a_body_to_one_of_our_own_pages_that_stops() -> None:
+async def test_stalled_body_to_an_own_page_is_closed() -> None:
     """The same deadline; the page's answer, if it came at once, is the last one."""
     begun = get(b"/health/live", b"Content-Length: 10").replace(b"gw.example", b"localhost") + b"12345"
     async with through(limits={"body_idle": DEADLINE_S}) as (gateway, _), client_of(gateway) as client:
@@ -107,7 +107,7 @@ async def test_a_body_to_one_of_our_own_pages_that_stops() -> None:
 
 
 @pytest.mark.parametrize("target", [b"/v1/x", b"/v1/chat/completions"])
-async def test_a_body_that_drips_is_ended(target: bytes) -> None:
+async def test_dripping_request_body_returns_408(target: bytes) -> None:
     """A byte now and then keeps no connection open: 408, as for a body that stopped; by length and in chunks."""
     lines = (b"X-Context-Mode: context", b"Content-Type: application/json") if target.endswith(b"completions") else ()
     framings = (b"Content-Length: 100000", b"Transfer-Encoding: chunked"), (b"x" * 9999, b"1\r\nx\r\n" * 2000)
@@ -136,7 +136,7 @@ async def test_an_upstream_that_drips_its_head_is_a_504() -> None:
         assert response.status == 504 and error_of(response)["code"] == "upstream_timeout"
 
 
-async def test_a_slow_body_is_not_a_stopped_one() -> None:
+async def test_slow_request_body_is_accepted() -> None:
     """Some bytes now and then, for several times the deadline."""
     async with through(limits={"body_idle": 1}) as (gateway, _), client_of(gateway) as client:
         await client.drip(post(b"x" * 3000), size=300, every_s=0.3)
@@ -156,7 +156,7 @@ def flooding(stated_bytes: int) -> object:
     return script
 
 
-async def test_a_client_that_does_not_read() -> None:
+async def test_client_that_does_not_read_is_reset_after_write_timeout() -> None:
     """RST after `limits.write`; the upstream is held back meanwhile and let go then."""
     script = flooding(50_000_000)
     async with through(script, limits={"write": DEADLINE_S}) as (gateway, upstream):
@@ -170,7 +170,7 @@ async def test_a_client_that_does_not_read() -> None:
 
 
 @UVLOOP
-async def test_a_slow_reader_is_not_a_stalled_one() -> None:
+async def test_slow_reader_does_not_hit_the_write_timeout() -> None:
     """It reads steadily, far less than the kernel could hold, for several times the deadline."""
     async with (
         through(flooding(50_000_000), limits={"write": 2}) as (gateway, _),
@@ -185,7 +185,7 @@ async def test_a_slow_reader_is_not_a_stalled_one() -> None:
 
 
 @UVLOOP
-async def test_an_answer_that_is_not_read_to_its_end_does_not_seem_whole() -> None:
+async def test_unread_close_delimited_answer_ends_with_a_reset() -> None:
     """Only a FIN delimits it, and the gateway still holds the end of it when the deadline strikes: no FIN then.
 
     How much the kernel holds is its own choice, so many sizes are tried: one of them leaves a rest with the gateway.
@@ -208,7 +208,7 @@ async def test_an_answer_that_is_not_read_to_its_end_does_not_seem_whole() -> No
     assert ("eof", True) in ends and ("reset", False) in ends, "some fit into the kernel, some did not"
 
 
-async def test_the_upstream_is_held_back_while_the_client_does_not_read() -> None:
+async def test_upstream_is_paused_while_the_client_does_not_read() -> None:
     """And its whole answer arrives once the client reads again."""
     total = 20_000_000
     async with (

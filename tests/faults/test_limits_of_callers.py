@@ -47,7 +47,7 @@ async def _overload(gateway: GatewayProcess, message: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-async def test_requests_of_a_minute_are_exact_under_ten_times_the_load(workers: int) -> None:
+async def test_request_limit_per_minute_is_exact_under_tenfold_load(workers: int) -> None:
     """Never more than the limit reach the upstream, and at most one in a hundred fewer."""
     async with FakeUpstream(serve(answer(200, b"fine"))) as upstream:
         async with GatewayProcess(limited(upstream, workers=workers, requests_per_minute=MOST)) as gateway:
@@ -62,7 +62,7 @@ async def test_requests_of_a_minute_are_exact_under_ten_times_the_load(workers: 
     assert samples['gateway_limit_refused_total{limit="requests_per_minute",scope="key"}'] == MOST * TIMES - seen
 
 
-async def test_tokens_of_a_minute_are_counted_as_the_upstream_says() -> None:
+async def test_token_limit_per_minute_counts_the_upstream_usage() -> None:
     """Over both workers. What was under way when the limit was reached may lie above it."""
     async with FakeUpstream(COUNTED) as upstream:
         async with GatewayProcess(limited(upstream, workers=2, tokens_per_minute=MOST * USED)) as gateway:
@@ -74,7 +74,7 @@ async def test_tokens_of_a_minute_are_counted_as_the_upstream_says() -> None:
     assert MOST * 0.99 <= seen <= MOST * windows + CLIENTS
 
 
-async def test_killed_workers_give_their_places_back() -> None:
+async def test_killed_workers_release_their_concurrency_slots() -> None:
     """All that was under way in them is over; their successors let in as much as before."""
 
     async def streams(peer: Peer) -> None:

@@ -20,7 +20,7 @@ from tests.support.gateway_process import GatewayProcess
 from .bounded import UVLOOP, deadlines
 
 
-async def test_too_many_connections() -> None:
+async def test_excess_connections_get_503() -> None:
     """The excess gets 503 with Retry-After in 100 ms; those that are in go on; a free place is taken again."""
     limits = {"connections": 5}
     async with through(limits=limits) as (gateway, upstream), contextlib.AsyncExitStack() as stack:
@@ -43,7 +43,7 @@ async def test_too_many_connections() -> None:
         await until_read(lambda: ask(gateway, get()), lambda response: response.status == 200)
 
 
-async def test_when_files_run_short_new_clients_are_refused_first() -> None:
+async def test_file_descriptor_shortage_refuses_new_clients_first() -> None:
     """Those who are in get their answers, all at once; the excess gets 503, is counted, and logged in one line."""
     command = ("prlimit", "--nofile=200:200", sys.executable, "-m", "gateway")
     finish = asyncio.Event()
@@ -76,7 +76,7 @@ async def test_when_files_run_short_new_clients_are_refused_first() -> None:
         assert gateway.stderr_text().count("clients are refused") == 1
 
 
-async def test_too_many_requests() -> None:
+async def test_excess_concurrent_requests_get_503() -> None:
     """Ten times what may be under way: the excess gets 503 while the accepted ones still wait, which then finish."""
     finish = asyncio.Event()
 
@@ -119,7 +119,7 @@ async def test_own_pages_answer_when_the_gateway_is_full() -> None:
             assert (await fetch(gateway, page)).status == 200
 
 
-async def test_a_refusal_keeps_the_connection_where_it_can() -> None:
+async def test_overload_refusal_keeps_the_client_connection() -> None:
     """A full gateway refuses one request, not the client."""
     finish = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def test_a_refusal_keeps_the_connection_where_it_can() -> None:
 
 
 @UVLOOP
-async def test_slow_heads_do_not_slow_the_others() -> None:
+async def test_slow_request_heads_do_not_delay_other_clients() -> None:
     """300 of them, and a healthy client whose answers come as if they were not there (`make soak`: 1,000, and p99)."""
     async with through(limits={"head_timeout": 4}) as (gateway, _), contextlib.AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(client_of(gateway)) for _ in range(300)]
@@ -160,7 +160,7 @@ async def test_slow_heads_do_not_slow_the_others() -> None:
 
 
 @UVLOOP
-async def test_whatever_clients_send_the_series_stay_few() -> None:
+async def test_client_input_does_not_multiply_metric_series() -> None:
     """Paths, methods, models, keys and status codes are the clients' and upstreams' choice; labels are not."""
     script = serve(lambda request: answer(int(request.target.rpartition(b"/")[2]), b""))
     async with through(script) as (gateway, _), client_of(gateway) as client:
@@ -176,7 +176,7 @@ async def test_whatever_clients_send_the_series_stay_few() -> None:
 
 
 @UVLOOP
-async def test_many_requests_on_one_connection_leave_nothing_behind() -> None:
+async def test_many_pipelined_requests_leave_nothing_in_flight() -> None:
     """2,000 of them, pipelined: as many answers, one upstream connection, nothing under way at the end."""
     async with through() as (gateway, upstream), client_of(gateway, keep_bytes=0) as client:
         for _ in range(20):

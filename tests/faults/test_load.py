@@ -159,7 +159,7 @@ async def load(host: str, port: int, seconds: float) -> None:
     await asyncio.gather(*(client_of(number) for number in range(32)))
 
 
-async def test_the_event_loop_is_never_late() -> None:
+async def test_event_loop_lag_stays_low_under_load() -> None:
     """20 s of mixed load without a pause: the timers of the gateway's loop fire within 20 ms, 99.9 % of the time."""
     stream = STREAM_HEAD + b"".join(chunk(event("x" * 200)) for _ in range(64)) + LAST_CHUNK
     script = serve(lambda request: stream if request.target.endswith(b"/stream") else answer(200, request.payload))
@@ -178,7 +178,7 @@ async def test_the_event_loop_is_never_late() -> None:
     assert timers > 1_000 and late_ms <= 20
 
 
-async def test_overload() -> None:
+async def test_overload_is_refused_quickly_and_accepted_requests_finish() -> None:
     """Ten times as much as may be under way, for 10 s: the excess gets 503 in 100 ms, what was accepted finishes."""
     refused: list[float] = []
     accepted: list[float] = []
@@ -214,7 +214,7 @@ async def test_overload() -> None:
     assert max(refused) <= 0.1
 
 
-async def test_slow_heads() -> None:
+async def test_slow_request_heads_barely_slow_a_healthy_client() -> None:
     """1,000 of them for 10 s: a healthy client is at most 50 ms slower, and all of them are closed in 12 s."""
 
     async def healthy(until: Callable[[], bool]) -> list[float]:
@@ -249,7 +249,7 @@ async def test_slow_heads() -> None:
     assert max(closed) <= 12
 
 
-async def test_cancelling() -> None:
+async def test_cancelled_requests_close_the_upstream_within_100_ms() -> None:
     """The client leaves a stream or a request that waits, 500 times: the upstream connection ends within 100 ms."""
     left: dict[bytes, Stopwatch] = {}
     times: list[float] = []
@@ -277,7 +277,7 @@ async def test_cancelling() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_starting(workers: int) -> None:
+async def test_gateway_is_ready_within_a_second(workers: int) -> None:
     """Ready within a second, taking the median of 7 starts."""
     times = []
     async with FakeUpstream() as upstream:

@@ -43,7 +43,7 @@ async def steady(usage: Usage) -> int:
     return before
 
 
-async def test_stalled_readers() -> None:
+async def test_stalled_readers_use_bounded_memory() -> None:
     """200 clients that ask for a large answer and do not read it: at most 256 KiB each."""
     readers = 200
 
@@ -64,7 +64,7 @@ async def test_stalled_readers() -> None:
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-async def test_a_large_body_up(framing: str) -> None:
+async def test_large_upload_uses_bounded_memory(framing: str) -> None:
     """200 MB to an upstream that reads slowly at first: every byte arrives, and at most 16 MB are held."""
     arrived: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -104,7 +104,7 @@ async def test_a_large_body_up(framing: str) -> None:
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-async def test_a_large_body_down(framing: str) -> None:
+async def test_large_download_uses_bounded_memory(framing: str) -> None:
     """200 MB from an upstream to a client that reads slowly at first: the same."""
     fields = {"length": ("Content-Length", str(BODY_BYTES)), "chunked": ("Transfer-Encoding", "chunked")}
 
@@ -137,7 +137,7 @@ async def test_a_large_body_down(framing: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["new", "used"])
-async def test_idle_connections(state: str) -> None:
+async def test_idle_connections_use_bounded_memory(state: str) -> None:
     """9,500 of them (files of this process permitting 10,000): at most 25 kB each, which is 250 MB for 10,000."""
     number = 9_500
     limits = {"connections": 20_000, "head_timeout": "10m", "keepalive": "10m"}
@@ -167,7 +167,7 @@ async def aborted_streams(gateway: GatewayProcess, number: int) -> None:
         await asyncio.gather(*(one(bool(n % 2)) for n in range(100)))
 
 
-async def test_aborted_streams() -> None:
+async def test_aborted_streams_leak_no_memory_or_files() -> None:
     """10,000: memory and open files stay where they were after the first 3,000."""
 
     async def script(peer: Peer) -> None:
@@ -190,7 +190,7 @@ async def test_aborted_streams() -> None:
     assert after - before <= 0.05 * before
 
 
-async def test_many_requests_and_many_connections() -> None:
+async def test_many_requests_and_connections_leak_no_memory() -> None:
     """100,000 requests on one connection, then 20,000 connections: back to where it was, within 5 %."""
     async with measured(serve(ok())) as (gateway, _, usage):
 
@@ -216,7 +216,7 @@ async def test_many_requests_and_many_connections() -> None:
     assert after - before <= 0.05 * before
 
 
-async def test_large_answers_one_after_the_other() -> None:
+async def test_consecutive_large_answers_leak_no_memory() -> None:
     """1,000 answers of 1 MB one after the other: nothing of them stays."""
     async with measured(serve(answer(200, PIECE))) as (gateway, _, usage):
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:

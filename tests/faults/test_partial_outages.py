@@ -92,7 +92,7 @@ SOME = {
 
 
 @pytest.mark.parametrize(("fault", "balance", "lane", "streamed"), sorted(SOME))
-async def test_an_endpoint_that_always_fails_is_taken_out(
+async def test_failing_endpoint_is_removed_after_its_allowed_failures(
     fault: str, balance: str, lane: str, *, streamed: bool
 ) -> None:
     """After as many tries as its breaker allows, and those that were under way meanwhile."""
@@ -103,7 +103,9 @@ async def test_an_endpoint_that_always_fails_is_taken_out(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("fault", "balance", "lane", "streamed"), [*product(FAULTS, BALANCES, LANES, (False, True))])
-async def test_clients_notice_next_to_nothing(fault: str, balance: str, lane: str, *, streamed: bool) -> None:
+async def test_partial_outage_fails_almost_no_client_requests(
+    fault: str, balance: str, lane: str, *, streamed: bool
+) -> None:
     """99 of 100 requests are answered well, and fewer than 2 of 100 tries go to the endpoint that fails."""
     served, tried = await outage(fault, balance, lane, streamed=streamed, count=600)
     print(f"\n{fault} {balance} {lane} {'streamed' if streamed else 'whole'}: {served} of 600, {tried} tries lost")

@@ -22,7 +22,7 @@ TRIES, PAIRS = 1000, 10
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
-async def test_an_upstream_that_closes_idle_connections_is_not_the_clients_trouble(method: bytes) -> None:
+async def test_upstream_idle_close_fails_no_client_request(method: bytes) -> None:
     """1,000 requests, each up to 5 ms after the close: no GET fails; of POSTs one may, none is sent twice."""
     rng = random.Random(7)
     statuses: list[int] = []
@@ -88,7 +88,7 @@ async def test_unsolicited_bytes_close_the_idle_upstream_connection(stray: bytes
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_a_stray_answer_that_waits_when_the_request_comes_is_not_its_answer() -> None:
+async def test_stray_answer_is_not_delivered_to_a_concurrent_request() -> None:
     """The gateway stands still while first the request and then the stray arrive: it sees both at once."""
     poison, sent = asyncio.Event(), asyncio.Event()
 
@@ -128,7 +128,7 @@ async def test_requests_one_after_the_other_share_one_connection() -> None:
         assert len(upstream.connections) == 1 and len(upstream.requests) == 40
 
 
-async def test_what_the_upstream_says_about_idle_time_is_kept() -> None:
+async def test_upstream_keep_alive_timeout_is_respected() -> None:
     """`Keep-Alive: timeout=1`: the connection is closed before the upstream would."""
     reply = answer(200, b"ok", [("Keep-Alive", "timeout=1, max=100")])
     async with through(serve(reply)) as (gateway, upstream):
@@ -214,7 +214,7 @@ async def test_a_fresh_connection_that_fails_is_not_tried_again(fall: object, re
         assert (await exchange(client, request_)).status == 200
 
 
-async def test_a_get_on_a_connection_that_turns_out_to_be_closed_is_sent_once_more() -> None:
+async def test_get_on_a_stale_connection_is_retried_once() -> None:
     """Its reuse was the gateway's choice, so is the second try; a POST is not sent again, whatever happened."""
     async with through(Falls.after_an_answer, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
         await exchange(client)
@@ -228,7 +228,7 @@ async def test_a_get_on_a_connection_that_turns_out_to_be_closed_is_sent_once_mo
         assert len(upstream.requests) == 2 and len(upstream.connections) == 1
 
 
-async def test_one_more_try_is_one_more_try() -> None:
+async def test_failed_retry_on_a_fresh_connection_returns_502() -> None:
     """If the fresh connection fails too, that is the answer."""
     async with through(Falls.after_an_answer, Falls.at_once) as (gateway, upstream), client_of(gateway) as client:
         await exchange(client)
@@ -265,7 +265,7 @@ async def test_slow_upstream_receives_the_request_once() -> None:
         assert len(upstream.requests) == 1
 
 
-async def test_an_upstream_that_was_dead_is_used_as_soon_as_it_is_back() -> None:
+async def test_recovered_upstream_is_used_immediately() -> None:
     """Meanwhile each request is told at once; no restart, no waiting time."""
     port = free_port()
     up = 'gateway_upstream_up{upstream="up"}'
@@ -283,7 +283,7 @@ async def test_an_upstream_that_was_dead_is_used_as_soon_as_it_is_back() -> None
                 assert (await scrape(gateway))[up] == 1
 
 
-async def test_an_upstream_that_dies_under_load_is_used_again_when_it_is_back() -> None:
+async def test_upstream_that_dies_under_load_is_used_again_on_recovery() -> None:
     """Requests under way fail visibly, those afterwards too, and then all is well."""
 
     async def silent(peer: Peer) -> None:
@@ -321,7 +321,7 @@ async def test_unknown_upstream_host_is_reported_as_502() -> None:
     assert response.status == 502 and error_of(response)["code"] == "upstream_error"
 
 
-async def test_an_upstream_that_swallows_the_connect_is_given_up() -> None:
+async def test_unanswered_connect_returns_504_after_the_timeout() -> None:
     """504 after `timeouts.connect`, and nothing before it."""
     with silent_port() as port:
         black_hole = {"base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": 0.3}}
@@ -334,7 +334,7 @@ async def test_an_upstream_that_swallows_the_connect_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("leaving", ["close", "reset"])
-async def test_clients_that_cancel_at_random_times_leave_nothing_behind(leaving: str) -> None:
+async def test_randomly_cancelled_clients_leave_no_busy_connections(leaving: str) -> None:
     """300 clients: no upstream connection is busy, none is open but the idle ones, and the next request is served."""
     rng = random.Random(11)
 

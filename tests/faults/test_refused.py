@@ -27,7 +27,7 @@ async def killed_and_started(gateway: GatewayProcess) -> None:
     await gateway.start()
 
 
-async def test_a_refused_decision_stays_refused(tmp_path: Path) -> None:
+async def test_refused_decision_stays_pending_after_a_kill(tmp_path: Path) -> None:
     """507 `store_full`, then `kill -9`: it is still pending, the call has not run, and the other decision counts."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     faults = list(itertools.product((SYNC, WRITE), (errno.EIO, errno.ENOSPC)))
@@ -115,7 +115,7 @@ LOSSES = (delete_log, replace_log, cut_log, empty_log, delete_index, delete_stor
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=[loss.__name__ for loss in LOSSES])
-async def test_a_store_that_is_taken_away_takes_no_decision(tmp_path: Path, loss: Callable[[Path], None]) -> None:
+async def test_removed_store_accepts_no_decision(tmp_path: Path, loss: Callable[[Path], None]) -> None:
     """Nothing is acknowledged that the next start would not find: 507, not ready, a line in the log; passthrough goes
     on."""
     async with running(tmp_path) as lane:
@@ -131,7 +131,7 @@ async def test_a_store_that_is_taken_away_takes_no_decision(tmp_path: Path, loss
         assert [lane.done(name) for name in ("asked", "later")] == [0, 0]
 
 
-async def test_what_was_accepted_before_a_log_was_deleted_is_saved_by_an_orderly_end(tmp_path: Path) -> None:
+async def test_accepted_decision_survives_wal_deletion_on_orderly_shutdown(tmp_path: Path) -> None:
     """SQLite still has it, and plays it into the database."""
     async with running(tmp_path) as lane:
         approval_id = await approval_asked(lane.session, ASK)

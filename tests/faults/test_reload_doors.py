@@ -101,7 +101,7 @@ def cuts(text: str) -> dict[str, str]:
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_a_file_that_lost_something_leaves_the_gateway_as_it_was() -> None:
+async def test_truncated_file_on_reload_keeps_the_old_configuration() -> None:
     """Cut behind every line and within every line, blank, null: the log says so, keys hold; a good file is used."""
     async with guarded() as (gateway, upstream):
         text = gateway.folder.joinpath("gateway.yaml").read_text()
@@ -116,7 +116,7 @@ async def test_a_file_that_lost_something_leaves_the_gateway_as_it_was() -> None
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 @pytest.mark.parametrize("line", ["  trust_llm: never\n", "  rules:\n    execute_command: deny\n", "  paths: [/v1/]\n"])
-async def test_a_guard_is_not_lost_by_silence(line: str) -> None:
+async def test_reload_that_silently_drops_a_guard_is_refused(line: str) -> None:
     """Another line of the file is gone, which had closed something: only where the default says the same, it may."""
     async with guarded(host="127.0.0.1") as (gateway, upstream):
         text = gateway.folder.joinpath("gateway.yaml").read_text()
@@ -191,7 +191,7 @@ def unlucky(gateway: GatewayProcess, text: str, mark: str) -> str:
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_what_one_worker_cannot_use_none_does() -> None:
+async def test_reload_that_one_worker_rejects_applies_to_none() -> None:
     """The log says so for each; one that is started again uses what the others do; the next reload is a new one."""
     async with guarded(workers=2) as (gateway, upstream):
         text = gateway.folder.joinpath("gateway.yaml").read_text()
@@ -222,7 +222,7 @@ async def test_what_one_worker_cannot_use_none_does() -> None:
 @pytest.mark.parametrize(
     "text", ["listen: 0.0.0.0:{port}\n", "listen: 0.0.0.0:{port}\nkeys:\n", "listen: '[::]:{port}'\nkeys: []\n"]
 )
-async def test_no_gateway_starts_wide_without_keys(text: str) -> None:
+async def test_gateway_open_to_the_network_without_keys_refuses_to_start(text: str) -> None:
     """What a restart finds of a file that was cut short."""
     with pytest.raises(RuntimeError, match="open to others and there are no keys"):
         async with GatewayProcess(text.format(port=free_port("127.0.0.1")), listens_by_config=True):

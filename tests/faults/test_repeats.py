@@ -41,7 +41,7 @@ async def seen(world: World, run_id: str, name: str, *, state: str) -> Json:
 # N27.
 
 
-async def test_a_client_that_comes_back_in_mid_run_gets_the_answer(
+async def test_reconnecting_client_gets_the_answer_of_its_running_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Meanwhile its run is there under its id, for its tenant; the call that ran is not run again."""
@@ -123,7 +123,7 @@ async def refused(world: World) -> None:
     assert (other.status, other.error["code"]) == (409, "idempotency_mismatch")
 
 
-async def test_an_idempotency_key_is_its_senders(tmp_path: Path) -> None:
+async def test_idempotency_key_is_scoped_to_its_sender(tmp_path: Path) -> None:
     """Another tenant's, or another key's of the same tenant, names nothing of this one: each has a run of its own."""
     async with talking(*[BIRTH, DONE] * 3, **settings(tmp_path)) as world:
         for name in ("ann", "bob", "zoe", "ann"):

@@ -93,7 +93,7 @@ async def test_run_failed_after_an_effect_is_replayed_by_every_worker(tmp_path: 
     assert len(made(tmp_path)) == 1
 
 
-async def test_a_run_of_a_killed_worker_is_not_begun_anew(tmp_path: Path) -> None:
+async def test_repeated_request_joins_the_run_of_a_killed_worker(tmp_path: Path) -> None:
     """Its client repeats the request at once, and gets the answer of the run that another worker has taken up."""
     answers = (calls("mark"), says(asyncio.Event()), *[says("Done.")] * 2)
     async with Model(*answers) as model:

@@ -175,7 +175,7 @@ async def test_hanging_store_delays_only_requests_that_write(tmp_path: Path) -> 
     assert broken_chain(lane.place) is None
 
 
-async def test_a_copy_that_is_written_over_the_store_takes_nothing_back(tmp_path: Path) -> None:
+async def test_store_overwritten_by_a_copy_accepts_no_decisions(tmp_path: Path) -> None:
     """`cp backup.db gateway.db` leaves the file that is open: nothing is accepted that a restart would not know."""
     async with running(tmp_path) as lane:
         approval_id = await approval_asked(lane.session, f'tool ledger {{"run": "asked", "n": {ASKS}}}')

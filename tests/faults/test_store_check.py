@@ -60,7 +60,7 @@ async def said(lane: Lane, words: str) -> list[str]:
     return found()
 
 
-async def test_one_worker_checks_and_all_serve(tmp_path: Path, place: Path) -> None:
+async def test_store_is_checked_by_one_worker_while_all_serve(tmp_path: Path, place: Path) -> None:
     """After the orderly end of that gateway nobody checks again."""
     kill(place)
     for name in ("first", "second"):
@@ -75,7 +75,7 @@ async def test_one_worker_checks_and_all_serve(tmp_path: Path, place: Path) -> N
         assert lane.done(name) == 1
 
 
-async def test_a_damaged_one_takes_nothing_more(place: Path) -> None:
+async def test_damaged_store_refuses_writes_and_reopening(place: Path) -> None:
     """Whoever has it open by then writes nothing any more, and it does not start again."""
     kill(place)
     damage(place)

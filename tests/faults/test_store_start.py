@@ -154,19 +154,19 @@ def newer(place: Path) -> None:
         pytest.param(newer, "start the newer program", id="newer"),
     ],
 )
-async def test_a_store_that_is_none_stops_the_start(used: Path, damage: Callable[[Path], None], says: str) -> None:
+async def test_unusable_store_stops_the_start(used: Path, damage: Callable[[Path], None], says: str) -> None:
     """N22, N23: one line with the reason, exit code 1, nothing is served, and everything stays as it was."""
     damage(used / "gateway.db")
     assert says in await refusal(used)
 
 
-async def test_a_store_that_is_none_stops_all_workers(used: Path) -> None:
+async def test_unusable_store_stops_all_workers_without_restarts(used: Path) -> None:
     """N22: they are not started again and again."""
     cut(used / "gateway.db")
     assert "is damaged" in await refusal(used, "--workers", "2")
 
 
-async def test_flipped_bits_stop_the_start_or_cost_a_text(tmp_path: Path, used: Path) -> None:
+async def test_corrupted_store_stops_the_start_or_keeps_its_data(tmp_path: Path, used: Path) -> None:
     """N22: what cannot be seen may start, and then with all that was there; nothing else comes of it than an error."""
     place = used / "gateway.db"
     whole, refused = place.read_bytes(), 0
@@ -207,7 +207,7 @@ async def test_a_store_that_may_not_be_written_stops_the_start(used: Path, case:
     assert f"{str(named)!r} cannot be written" in line
 
 
-async def test_no_room_at_the_start(used: Path) -> None:
+async def test_full_disk_stops_the_start_with_an_error(used: Path) -> None:
     """N19: a start that cannot write says so, and breaks nothing."""
     command = ("/bin/sh", "-c", 'ulimit -f 4; exec "$@"', "sh", *GATEWAY)
     line = await refusal(used, command=command)
@@ -271,7 +271,7 @@ async def test_only_a_copy_without_its_log_is_reported_at_start(tmp_path: Path) 
             assert ("was not closed in order" in gateway.stderr_text()) is is_told
 
 
-async def test_a_copy_beside_the_log_of_another_state_stops_the_start(used: Path, tmp_path: Path) -> None:
+async def test_store_copy_beside_a_foreign_wal_stops_the_start(used: Path, tmp_path: Path) -> None:
     """SQLite would play the log into the copy. Without the log the copy starts."""
     place, log = used / "gateway.db", used / "gateway.db-wal"
     backup, kept = place.read_bytes(), tmp_path / "log"
@@ -288,7 +288,7 @@ async def test_a_copy_beside_the_log_of_another_state_stops_the_start(used: Path
         pass
 
 
-async def test_a_log_that_another_process_is_about_to_make_is_not_lost(
+async def test_wal_created_by_another_process_is_not_reported_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Several workers open a store at once: between two steps of the first, the file looks like one without its log."""

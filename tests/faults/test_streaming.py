@@ -106,7 +106,7 @@ async def test_a_compressed_stream_stays_compressed() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
-async def test_an_error_instead_of_a_stream_stays_that_error(status: int) -> None:
+async def test_upstream_error_in_place_of_a_stream_is_forwarded(status: int) -> None:
     """Status, body and Retry-After are the upstream's own; it is not turned into a stream."""
     reply = answer(status, b'{"error":{"message":"no"}}', [("Retry-After", "7"), ("x-ratelimit-remaining", "0")])
 
@@ -196,7 +196,7 @@ async def test_a_close_delimited_stream_that_was_reset_is_reset() -> None:
         assert await client.wait_end() == "reset"
 
 
-async def test_a_close_delimited_stream_ends_as_the_upstream_ends_it() -> None:
+async def test_close_delimited_stream_ends_with_the_upstream() -> None:
     """With a FIN, and the client is told beforehand that the connection ends."""
 
     async def script(peer: Peer) -> None:
@@ -209,7 +209,7 @@ async def test_a_close_delimited_stream_ends_as_the_upstream_ends_it() -> None:
         assert response.values(b"connection") == [b"close"] and client.ended == "eof"
 
 
-async def test_what_follows_the_last_chunk_is_not_forwarded() -> None:
+async def test_bytes_after_the_last_chunk_are_not_forwarded() -> None:
     """It belongs to nobody: the upstream connection is not used again."""
 
     async def script(peer: Peer) -> None:
@@ -247,7 +247,7 @@ async def test_a_silent_stream_is_cut_after_the_idle_time() -> None:
         assert (await scrape(gateway))['gateway_deadlines_total{deadline="idle"}'] == 1
 
 
-async def test_an_upstream_that_does_not_begin_is_answered_for() -> None:
+async def test_upstream_without_first_byte_returns_504() -> None:
     """`timeouts.first_byte`: 504 in our shape, the upstream connection closed, the client's kept."""
 
     async def silent(peer: Peer) -> None:
@@ -312,7 +312,7 @@ async def test_open_streams_are_counted() -> None:
     assert after[f"gateway_http_request_duration_seconds_count{{{labels}}}"] == 1
 
 
-async def test_a_dead_stream_is_an_upstream_failure_in_the_metrics() -> None:
+async def test_truncated_stream_is_counted_as_an_upstream_failure() -> None:
     """Cut is not ok: the outcome is `truncated`."""
     async with through(stream_of(chunk(event("1")))) as (gateway, _), client_of(gateway) as client:
         await client.send(REQUEST)
@@ -336,7 +336,7 @@ async def test_streaming_is_the_upstreams_choice() -> None:
         assert (await exchange(client, get())).payload == event("1")
 
 
-async def test_the_upstream_hears_of_the_request_before_it_is_whole() -> None:
+async def test_upstream_receives_a_request_before_its_body_is_complete() -> None:
     """A request that streams its body is not collected first."""
     heard = asyncio.Event()
 

@@ -38,7 +38,7 @@ async def is_completed(client: Client, told: Told, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_response_that_is_not_stored(tmp_path: Path, door: str) -> None:
+async def test_repeated_request_after_store_failure_joins_the_run(tmp_path: Path, door: str) -> None:
     """Not 507, by which clients send it again: the same request joins the run, and its tool ran once."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane, client_of(lane.gateway) as client:
@@ -52,7 +52,7 @@ async def test_a_response_that_is_not_stored(tmp_path: Path, door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_decision_is_not_refused_for_its_answer(tmp_path: Path, door: str) -> None:
+async def test_decision_in_effect_is_not_refused_when_its_answer_fails(tmp_path: Path, door: str) -> None:
     """It is in effect, so it is not told as refused; the same request gets what came of it."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane, client_of(lane.gateway) as client:
@@ -65,7 +65,7 @@ async def test_a_decision_is_not_refused_for_its_answer(tmp_path: Path, door: st
         await until_read(lambda: lane.state_of(question.id), lambda state: state == "done")
 
 
-async def test_a_response_is_stored_once_the_store_works(tmp_path: Path) -> None:
+async def test_response_is_stored_once_the_store_recovers(tmp_path: Path) -> None:
     """Without a further request: its conversation has the call, too."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane, client_of(lane.gateway) as client:
@@ -111,7 +111,7 @@ async def test_failed_response_stays_failed_after_recovery_and_restart(tmp_path:
 
 
 @pytest.mark.parametrize("what", [SYNC, WRITE])
-async def test_a_response_without_an_end_comes_to_one(tmp_path: Path, what: int) -> None:
+async def test_response_with_uncertain_end_is_marked_failed(tmp_path: Path, what: int) -> None:
     """In the background: its run may be in the store, or its end begins it there."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane, client_of(lane.gateway) as client:

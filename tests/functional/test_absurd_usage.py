@@ -26,7 +26,7 @@ async def status(gateway: LocalGateway, name: str, model: str) -> int:
     return (await ask(gateway, post(body, PATH, b"X-Gateway-Key: sk-" + name.encode()))).status
 
 
-async def test_sums_that_fit_nowhere_stop_at_the_most_that_does(tmp_path: Path) -> None:
+async def test_overflowing_usage_sums_saturate_without_affecting_others(tmp_path: Path) -> None:
     """At the highest price: two such answers are more than 64 bits hold, of one key, and of two in a sum."""
     prices = tmp_path / "prices.yaml"
     prices.write_text("currency: USD\nprices: [{model: '*', input: 1000000, output: 1000000}]\n")

@@ -51,7 +51,7 @@ async def chat(ring: Keyring, model: str = "m", *, by: str = ROOT) -> tuple[int,
     return await ring.ask("POST", "/v1/chat/completions", {"model": model, "messages": []}, by=by)
 
 
-async def test_a_budget_that_is_used_up_lets_nothing_through_after_a_start(tmp_path: Path) -> None:
+async def test_exhausted_budget_refuses_requests_after_a_restart(tmp_path: Path) -> None:
     """However much usage there is to read."""
     place = tmp_path / "gateway.db"
     await put(place, SPENT, *(replace(SPENT, tenant="other", key=f"k{number}") for number in range(MANY)))
@@ -61,7 +61,7 @@ async def test_a_budget_that_is_used_up_lets_nothing_through_after_a_start(tmp_p
         assert not ring.upstream.requests
 
 
-async def test_the_budget_of_a_key_that_was_made_at_run_time_holds_after_a_start_as_well(tmp_path: Path) -> None:
+async def test_budget_of_runtime_key_is_enforced_after_a_restart(tmp_path: Path) -> None:
     place = tmp_path / "gateway.db"
     async with keyring(place, **USAGE) as ring:
         made = await ring.made(limits={"tokens_per_day": 500})
@@ -70,7 +70,7 @@ async def test_the_budget_of_a_key_that_was_made_at_run_time_holds_after_a_start
         assert (await chat(ring, by=made["key"]))[0] == 429
 
 
-async def test_a_store_that_cannot_be_read_at_a_start_lets_no_budget_be_used(
+async def test_unreadable_usage_at_start_refuses_budgeted_requests(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Requests without one go on, and so do the others once the store can be read."""
@@ -105,9 +105,7 @@ async def test_budget_added_by_a_reload_counts_earlier_usage(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("prices", [{}, {"gpt-*": 1}, {"*": 1}])
-async def test_a_budget_of_a_model_counts_however_many_models_there_are(
-    prices: dict[str, float], tmp_path: Path
-) -> None:
+async def test_model_budget_counts_every_matching_model(prices: dict[str, float], tmp_path: Path) -> None:
     """Models without a row of their own share one. Each budget that they count for finds it, and no other does."""
     globs = ("gpt-4.1*", "GPT-4.[12]*", "gpt-5*", "gpt-*", "llama*", "m[0-9]*")
     limits = {"models": {glob: {"tokens_per_day": 10_000} for glob in globs}}
@@ -134,7 +132,7 @@ async def test_a_budget_of_a_model_counts_however_many_models_there_are(
         assert await until_read(used, lambda found: found == whole)
 
 
-async def test_a_budget_of_money_counts_in_the_currency_of_the_prices(tmp_path: Path) -> None:
+async def test_cost_budget_counts_only_usage_in_the_price_currency(tmp_path: Path) -> None:
     """Usage in the currency before a reload is no part of the budget."""
     place = tmp_path / "gateway.db"
     await put(place, SPENT)
@@ -146,7 +144,7 @@ async def test_a_budget_of_money_counts_in_the_currency_of_the_prices(tmp_path: 
         assert (await chat(ring))[0] == 429
 
 
-async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_path: Path) -> None:
+async def test_cost_budget_refuses_requests_once_prices_are_removed(tmp_path: Path) -> None:
     """A reload that takes them away does not see the keys of the store: these refuse, until there are prices again."""
     async with keyring(**prices_in(tmp_path, "USD")) as ring:
         made = await ring.made(limits={"cost_per_month": 5})
@@ -166,7 +164,7 @@ async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_p
         assert (await chat(ring, by=made["key"]))[0] == 200
 
 
-async def test_a_budget_of_a_key_that_was_just_made_is_counted_from_its_first_request_on(tmp_path: Path) -> None:
+async def test_budget_of_new_key_counts_from_its_first_request(tmp_path: Path) -> None:
     """With what an earlier key of its name had used."""
     place = tmp_path / "gateway.db"
     await put(place, replace(SPENT, key="old"))
@@ -181,7 +179,7 @@ async def test_no_key_is_made_with_a_budget_that_cannot_be_counted(tmp_path: Pat
         assert await ring.refused("POST", "/context/keys", body) == (400, "invalid_field", "limits.cost_per_day")
 
 
-async def test_usage_that_is_kept_for_a_day_is_kept_for_budgets_of_a_month(tmp_path: Path) -> None:
+async def test_usage_pruning_keeps_the_current_month_for_budgets(tmp_path: Path) -> None:
     """Of the month before, nothing is."""
     place, clock = tmp_path / "gateway.db", Ahead(START_S + 20 * 86400)
     today = date.fromisoformat(format_day(clock.time()))

@@ -81,7 +81,7 @@ async def named(place: Path, *globs: str) -> AsyncIterator[Named]:
 
 
 @pytest.mark.parametrize("path", LANES)
-async def test_a_tenant_that_has_no_names_left_is_counted(path: str, tmp_path: Path) -> None:
+async def test_budget_counts_models_of_a_tenant_without_names_left(path: str, tmp_path: Path) -> None:
     """For each glob that fits, and for no other; also after a restart, and by what a reload brings."""
     place, globs = tmp_path / "gateway.db", ("gpt-4.1*", "*mini", "gpt-4.1-mini", "o*", "[g]pt-*", "*")
     async with named(place, *globs[:-1]) as made:
@@ -99,7 +99,7 @@ async def test_a_tenant_that_has_no_names_left_is_counted(path: str, tmp_path: P
         assert await made.chat("made-up", path=path) == 200
 
 
-async def test_tenants_that_leave_no_names_blind_no_budget_for_others(tmp_path: Path) -> None:
+async def test_tenants_that_exhaust_names_do_not_affect_budgets_of_others(tmp_path: Path) -> None:
     async with named(tmp_path / "gateway.db", "gpt-4.1*") as made:
         await made.use_up_names(tenants=TENANTS)
         for tenant in (TENANTS, 0):

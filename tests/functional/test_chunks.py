@@ -40,7 +40,7 @@ async def test_a_chunk_extension_without_end_is_refused() -> None:
     assert response.status == 400
 
 
-async def test_a_request_behind_a_chunked_one_is_its_own() -> None:
+async def test_request_after_a_chunked_one_is_separate() -> None:
     """In the same segment, behind trailers: two requests, two answers, each seen once."""
     first = post_chunked(b"0\r\nX: y\r\n\r\n", b"/v1/first")
     async with through() as (gateway, upstream), client_of(gateway) as client:

@@ -61,7 +61,7 @@ def told(requests: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("framing", ["length", "chunks", "close"])
 @pytest.mark.parametrize(("times", "megabytes"), [(5, 5.0), (20, 20.0), (70, 40.0)])
-async def test_it_is_exact(times: int, megabytes: float, framing: str) -> None:
+async def test_usage_of_a_compressed_answer_is_exact(times: int, megabytes: float, framing: str) -> None:
     """As long answers of models compress, and more: however they come, the client gets them as they are."""
     long = growing(times, megabytes)
     async with through(says(long, framing=framing), usage={"enabled": True}) as (gateway, _):
@@ -70,7 +70,7 @@ async def test_it_is_exact(times: int, megabytes: float, framing: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4, 20])
-async def test_others_are_answered_meanwhile(count: int) -> None:
+async def test_other_requests_are_answered_while_usage_is_decoded(count: int) -> None:
     """Turn by turn of the event loop: their answers come between the steps of decoding."""
     long = growing(70, 80.0 / count)
     async with through(says(long), usage={"enabled": True}) as (gateway, _), client_of(gateway) as other:
@@ -86,7 +86,7 @@ async def test_others_are_answered_meanwhile(count: int) -> None:
 
 
 @pytest.mark.parametrize("framing", ["length", *CHUNKS])
-async def test_no_more_is_read_than_can_be_decoded_soon(framing: str) -> None:
+async def test_undecoded_answer_bytes_are_bounded(framing: str) -> None:
     """Of an answer that waits: its upstream does, too. Nothing is left out."""
     long = growing(20, 200.0)
     assert len(long.body) > 2 * LATE_OF_ONE_BYTES
@@ -101,7 +101,7 @@ async def test_no_more_is_read_than_can_be_decoded_soon(framing: str) -> None:
         await until_read(lambda: rows(gateway), lambda found: found.get(MODEL) == told(1))
 
 
-async def test_the_place_of_a_request_is_free_when_its_client_has_the_answer() -> None:
+async def test_concurrency_place_is_released_when_the_answer_is_delivered() -> None:
     """Its tokens are settled when they are known."""
     long = growing(70, 40.0)
     keys = [{**key("sk-a", "passthrough", "context"), "limits": {"concurrent": 1, "tokens_per_minute": 100_000}}]
@@ -117,7 +117,7 @@ async def test_the_place_of_a_request_is_free_when_its_client_has_the_answer() -
         await until_read(used, lambda found: sorted(found) == [0, 3 * sum(TOLD.values())])
 
 
-async def test_what_is_not_decoded_at_an_orderly_end_is_counted(tmp_path: Path) -> None:
+async def test_undecoded_usage_is_counted_at_an_orderly_end(tmp_path: Path) -> None:
     long = growing(70, 40.0)
     async with FakeUpstream(says(long)) as upstream:
         settings = {

@@ -12,7 +12,7 @@ FINE = serve(ok(json.dumps(WHOLE).encode()))
 ASKED = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 
 
-async def test_both_lanes_ask_the_same_endpoint() -> None:
+async def test_sticky_conversation_uses_one_endpoint_in_both_lanes() -> None:
     """Which has the prompts of the conversation in its cache."""
     async with several(FINE, FINE, FINE, balance="sticky") as up:
         used = set[int]()

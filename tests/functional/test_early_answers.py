@@ -15,7 +15,7 @@ EXPECTING = (b"Expect: 100-continue",)
 UPLOAD = post(b"", b"/v1/files").replace(b"Content-Length: 0", b"Content-Length: 100000000")
 
 
-async def test_continue_comes_from_the_upstream() -> None:
+async def test_continue_answer_is_forwarded_from_the_upstream() -> None:
     """The gateway does not invite the body by itself: it forwards Expect, and 100 when that comes."""
     invite = asyncio.Event()
 
@@ -57,7 +57,7 @@ async def test_a_continued_exchange_leaves_the_connections_usable() -> None:
         assert len(upstream.connections) == 1
 
 
-async def test_a_client_need_not_wait_to_be_invited() -> None:
+async def test_body_sent_before_the_continue_answer_is_forwarded() -> None:
     """The body in the same segment: 100 is passed on all the same, and the answer is right."""
     async with through(serve(lambda r: answer(200, r.payload))) as (gateway, _), client_of(gateway) as client:
         await client.send(post(b"abc", b"/v1/x", *EXPECTING))
@@ -65,7 +65,7 @@ async def test_a_client_need_not_wait_to_be_invited() -> None:
         assert (response.payload, response.informational) == (b"abc", (CONTINUE,))
 
 
-async def test_a_final_answer_instead_of_an_invitation() -> None:
+async def test_final_answer_instead_of_continue_closes_both_connections() -> None:
     """417 or 413 before the body: delivered, and both connections end, since the body may still come."""
 
     async def script(peer: Peer) -> None:
@@ -103,7 +103,7 @@ async def test_interim_answers_are_passed_on() -> None:
             assert len(upstream.connections) == 1
 
 
-async def test_old_clients_get_no_interim_answers() -> None:
+async def test_http_1_0_clients_get_no_interim_answers() -> None:
     """HTTP/1.0 does not know them (RFC 9110 section 15.2); nor does its Expect mean anything."""
     async with through(serve(head(103, [("Link", "x")]) + CONTINUE + answer(200, b"hi"))) as (gateway, _):
         for lines in ((), EXPECTING):
@@ -112,7 +112,7 @@ async def test_old_clients_get_no_interim_answers() -> None:
                 assert (await client.read_rest()).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-async def test_interim_answers_without_end_are_a_502() -> None:
+async def test_endless_interim_answers_become_a_502() -> None:
     """And a connection that dies between an interim and the final answer is one too, without a second try."""
 
     async def flood(peer: Peer) -> None:
@@ -170,7 +170,7 @@ async def upload(client: Peer) -> None:
         pass
 
 
-async def test_an_early_refusal_reaches_a_client_that_sends_first() -> None:
+async def test_early_refusal_reaches_a_client_that_sends_before_reading() -> None:
     """It sends a body of moderate size before it reads anything: the answer is still there."""
 
     async def script(peer: Peer) -> None:
@@ -209,7 +209,7 @@ async def test_an_upstream_that_answered_early_is_not_used_again() -> None:
 
 @pytest.mark.parametrize("end", ["close", "wait"])
 @pytest.mark.parametrize("request_", [get(), post(b"{}"), post(bytes(300_000)), post_chunked(chunk(b"x") + LAST_CHUNK)])
-async def test_an_answer_on_accept_is_the_answer(request_: bytes, end: str) -> None:
+async def test_upstream_answer_sent_on_accept_reaches_the_client(request_: bytes, end: str) -> None:
     """A server at its limit says 503 before it has read anything: with its Retry-After, not as an error of ours."""
     busy = answer(503, b"at my limit", [("Retry-After", "7"), ("Connection", "close")])
 
@@ -246,7 +246,7 @@ async def test_an_upstream_that_closes_on_accept_is_a_502() -> None:
 
 
 @pytest.mark.parametrize("first", ["body", "answer"])
-async def test_an_answer_that_overtakes_the_body_leaves_no_half_request(first: str) -> None:
+async def test_early_answer_keeps_other_requests_off_the_unfinished_connection(first: str) -> None:
     """Answered on the head while the body arrives here: no other request goes out behind a missing body."""
     whole = asyncio.Event()
 
@@ -268,7 +268,7 @@ async def test_an_answer_that_overtakes_the_body_leaves_no_half_request(first: s
         assert b"/v1/other" not in upstream.connections[0].received
 
 
-async def test_a_request_that_is_stuck_behind_its_answer_keeps_its_connection() -> None:
+async def test_connection_with_unread_request_body_is_not_reused() -> None:
     """The body is here whole, the upstream has not taken it: no other request is put behind it."""
     go, done = asyncio.Event(), asyncio.Event()
 
@@ -299,7 +299,7 @@ async def test_a_request_that_is_stuck_behind_its_answer_keeps_its_connection() 
         assert len(upstream.connections) == 2
 
 
-async def test_a_body_and_its_answer_may_flow_at_once() -> None:
+async def test_request_body_and_answer_stream_in_full_duplex() -> None:
     """An upstream that answers each chunk as it comes: full duplex, and both connections are usable afterwards."""
 
     async def echo(peer: Peer) -> None:
@@ -352,7 +352,7 @@ async def test_an_incomplete_body_never_looks_complete() -> None:
                 assert not upstream.connections[0].received.endswith(b"0\r\n\r\n")
 
 
-async def test_the_upstreams_view_of_a_streamed_body_is_immediate() -> None:
+async def test_streamed_request_body_reaches_upstream_immediately() -> None:
     """Each part of an upload goes on when it comes."""
     seen: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -37,7 +37,7 @@ async def answered_while(gateway: LocalGateway, flood: asyncio.Task[None]) -> in
     return answered
 
 
-async def test_a_request_of_tiny_chunks_leaves_the_others_their_turns() -> None:
+async def test_request_of_tiny_chunks_does_not_starve_other_requests() -> None:
     """200,000 chunks of one byte: they arrive as they were sent, and another client goes on meanwhile."""
     async with through(serve(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (gateway, upstream):
 
@@ -51,7 +51,7 @@ async def test_a_request_of_tiny_chunks_leaves_the_others_their_turns() -> None:
         assert flood.raw_body == FLOOD
 
 
-async def test_an_answer_of_tiny_chunks_leaves_the_others_their_turns() -> None:
+async def test_answer_of_tiny_chunks_does_not_starve_other_requests() -> None:
     """The other way: from an upstream to a client."""
     async with through(flooding) as (gateway, _):
 
@@ -64,7 +64,7 @@ async def test_an_answer_of_tiny_chunks_leaves_the_others_their_turns() -> None:
         assert await answered_while(gateway, asyncio.create_task(receive())) > ANSWERED_MEANWHILE
 
 
-async def test_a_page_that_is_sent_tiny_chunks_leaves_the_others_their_turns() -> None:
+async def test_page_request_of_tiny_chunks_does_not_starve_other_requests() -> None:
     """A request to one of our own pages, which is read by somebody else behind our grammar."""
     request = post_chunked(
         FLOOD, b"/v1/chat/completions", b"X-Context-Mode: context", b"Content-Type: application/json"
@@ -79,7 +79,7 @@ async def test_a_page_that_is_sent_tiny_chunks_leaves_the_others_their_turns() -
         assert await answered_while(gateway, asyncio.create_task(send())) > ANSWERED_MEANWHILE
 
 
-async def test_what_an_upstream_sent_before_it_ended_is_delivered_whole() -> None:
+async def test_answer_sent_before_the_upstream_closed_is_delivered_whole() -> None:
     """The last read waits for its turns when the connection behind it is already gone."""
     body = chunk(b"x") * 5000 + b"0\r\n\r\n"
 

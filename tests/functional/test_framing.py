@@ -30,7 +30,7 @@ async def test_an_odd_transfer_coding_is_refused(coding: bytes) -> None:
 
 @pytest.mark.parametrize("lines", BAD_LINES, ids=range(len(BAD_LINES)))
 @pytest.mark.parametrize("method", [b"POST", b"GET"])
-async def test_lines_with_two_readings_are_refused(lines: tuple[bytes, ...], method: bytes) -> None:
+async def test_ambiguous_header_lines_are_refused(lines: tuple[bytes, ...], method: bytes) -> None:
     """Two framings, white space before the colon, folding, bare CR or LF, NUL, controls, names that are none."""
     response = await refused(with_lines(*lines, method=method) + b"3\r\nabc\r\n0\r\n\r\n" + SMUGGLED)
     assert (response.status, error_of(response)["code"]) == (400, "bad_framing")
@@ -43,7 +43,7 @@ async def test_an_odd_request_line_is_refused(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [b"2.0", b"0.9", b"1.2", b"3.0", b"9.9", b"2", b"1.10"])
-async def test_other_versions_are_505(version: bytes) -> None:
+async def test_unsupported_http_versions_return_505(version: bytes) -> None:
     """And never echoed."""
     response = await refused(get(version=version))
     assert (response.status, error_of(response)["code"], response.version) == (505, "http_version", b"HTTP/1.1")
@@ -100,7 +100,7 @@ async def test_connect_and_trace_are_not_served(method: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"foo", b"100-continue, foo", b"", b"100-continued", b"100-continue\x00"])
-async def test_another_expectation_than_100_continue_is_417(value: bytes) -> None:
+async def test_unknown_expectation_returns_417(value: bytes) -> None:
     """Or 400 where it is malformed."""
     assert (await refused(get(b"/v1/x", b"Expect: " + value, method=b"POST"))).status in (400, 417)
 

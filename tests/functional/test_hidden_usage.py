@@ -23,7 +23,7 @@ BEHIND = {
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
-async def test_usage_is_found_before_whatever_a_client_sent(behind: object, *, streamed: bool) -> None:
+async def test_usage_is_found_despite_client_text_repeated_in_the_answer(behind: object, *, streamed: bool) -> None:
     """In an answer whose beginning is too long to be kept."""
     response = {"model": "o3", "instructions": "x" * 70_000, "model_": 1, "usage": USAGE, "metadata": behind}
     if streamed:

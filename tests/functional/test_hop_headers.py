@@ -31,7 +31,7 @@ async def lines_back(*lines: tuple[str, str], status: int = 200) -> list[bytes]:
     return response.raw_head.split(b"\r\n")[1:-2]
 
 
-async def test_hop_by_hop_headers_of_a_request_end_here() -> None:
+async def test_hop_by_hop_request_headers_are_not_forwarded() -> None:
     """RFC 9110 section 7.6.1, whatever their case."""
     sent = [
         b"Connection: keep-alive",
@@ -44,7 +44,7 @@ async def test_hop_by_hop_headers_of_a_request_end_here() -> None:
     assert await lines_upstream(b"A: 1", *sent, b"B: 2") == [b"A: 1", b"B: 2"]
 
 
-async def test_hop_by_hop_headers_of_an_answer_end_here() -> None:
+async def test_hop_by_hop_answer_headers_are_not_forwarded() -> None:
     """And Connection is not invented for a connection that goes on."""
     sent = [
         ("Connection", "keep-alive"),
@@ -58,7 +58,7 @@ async def test_hop_by_hop_headers_of_an_answer_end_here() -> None:
     assert await lines_back(("A", "1"), *sent, ("B", "2")) == [b"A: 1", b"B: 2", b"Content-Length: 2"]
 
 
-async def test_nominated_headers_of_a_request_end_here() -> None:
+async def test_connection_nominated_request_headers_are_not_forwarded() -> None:
     """Named in one Connection header or in several, in any case, with odd spacing and empty members."""
     nominating = [
         b"Connection: X-One , ,x-TWO\t",
@@ -71,7 +71,7 @@ async def test_nominated_headers_of_a_request_end_here() -> None:
     assert await lines_upstream(*nominating) == [b"X-Four: 4"]
 
 
-async def test_nominated_headers_of_an_answer_end_here() -> None:
+async def test_connection_nominated_answer_headers_are_not_forwarded() -> None:
     """As in a request; `close` of the upstream's connection is not the client's business."""
     nominating = [("Connection", "close, X-One"), ("x-one", "1"), ("X-Two", "2")]
     assert await lines_back(*nominating) == [b"X-Two: 2", b"Content-Length: 2"]
@@ -81,7 +81,7 @@ async def test_nominated_headers_of_an_answer_end_here() -> None:
     "line",
     [b"Authorization: Bearer sk", b"Content-Type: a/b", b"x-api-key: sk", b"Content-Length: 0", b"authorization: x"],
 )
-async def test_what_a_request_means_cannot_be_nominated_away(line: bytes) -> None:
+async def test_credentials_and_framing_cannot_be_nominated_away(line: bytes) -> None:
     """Credentials, Host, length and type stay, whatever Connection says (an attack on whoever is behind a proxy)."""
     nominating = b"Connection: close, Authorization, Host, Content-Length, Content-Type, x-api-key, Transfer-Encoding"
     assert await lines_upstream(nominating, line) == [line]
@@ -108,7 +108,7 @@ async def test_chunked_framing_cannot_be_nominated_away() -> None:
     assert response.payload == b"hi" == upstream.requests[0].payload
 
 
-async def test_context_headers_end_here() -> None:
+async def test_context_headers_are_not_forwarded() -> None:
     """X-Context-* is for the gateway; what only looks like it is not."""
     sent = [
         b"X-Context-Mode: passthrough",
@@ -142,7 +142,7 @@ async def test_credentials_pass_when_the_upstream_has_no_key() -> None:
         ([b"Authorization: a", b"authorization: b", b"x-api-key: c"], None, [b"Authorization: Bearer sk-up"]),
     ],
 )
-async def test_the_upstreams_key_replaces_the_clients(
+async def test_upstream_key_replaces_the_client_credential(
     sent: list[bytes], auth_header: str | None, expected: list[bytes]
 ) -> None:
     """In the header and place that the client used, or in the configured one; exactly once."""
@@ -160,18 +160,18 @@ async def test_the_upstreams_key_replaces_the_clients(
         ([b"X-Gateway-Key: " + KEY.encode(), b"x-api-key: other"], [b"x-api-key: sk-up"]),
     ],
 )
-async def test_the_gateways_key_never_leaves(sent: list[bytes], expected: list[bytes]) -> None:
+async def test_gateway_key_is_never_forwarded(sent: list[bytes], expected: list[bytes]) -> None:
     """Wherever it came, the upstream's key stands there or nothing does."""
     assert await lines_upstream(*sent, upstream={"api_key": "sk-up"}, keys=[key()]) == expected
 
 
-async def test_copies_of_the_gateways_key_are_removed_too() -> None:
+async def test_duplicate_gateway_key_headers_are_removed() -> None:
     """A client that sends it in two headers does not leak it in the second one."""
     sent = [b"X-Gateway-Key: " + KEY.encode(), b"x-api-key: " + KEY.encode(), b"Authorization: Bearer " + KEY.encode()]
     assert await lines_upstream(*sent, b"A: 1", keys=[key()]) == [b"A: 1"]
 
 
-async def test_the_clients_credential_goes_beside_the_gateways_key() -> None:
+async def test_client_credential_is_forwarded_beside_the_gateway_key() -> None:
     """Keys without an upstream key: X-Gateway-Key is ours, Authorization is the upstream's."""
     sent = [b"X-Gateway-Key: " + KEY.encode(), b"Authorization: Bearer sk-mine"]
     assert await lines_upstream(*sent, keys=[key()]) == [b"Authorization: Bearer sk-mine"]
@@ -232,7 +232,7 @@ async def test_a_context_request_is_never_passed_on() -> None:
         assert not upstream.connections
 
 
-async def test_an_http_1_0_request_without_host_gets_one() -> None:
+async def test_http_1_0_request_without_host_gets_a_host_header() -> None:
     """The upstream is spoken to in HTTP/1.1, which needs it."""
     async with through() as (gateway, upstream):
         assert (await ask(gateway, b"GET /v1/x HTTP/1.0\r\nA: 1\r\n\r\n")).status == 200

@@ -110,7 +110,7 @@ async def test_a_large_upload_passes_through(chunked: bool) -> None:
         assert grown <= ALLOWED_BYTES
 
 
-async def test_stalled_readers_cost_little() -> None:
+async def test_stalled_readers_use_bounded_memory() -> None:
     """Fifty clients that stop reading an endless stream: at most 256 KiB each."""
 
     async def endless(peer: Peer) -> None:
@@ -134,7 +134,7 @@ async def test_stalled_readers_cost_little() -> None:
         assert grown <= 50 * STALLED_BYTES
 
 
-async def test_aborted_streams_leave_nothing() -> None:
+async def test_aborted_streams_leak_no_memory() -> None:
     """10,000 streams whose clients leave: memory stays where it was after the first thousand."""
 
     async def stream(peer: Peer) -> None:

@@ -72,7 +72,7 @@ async def test_the_upstream_connection_ends_with_the_client(phase: str, how: str
         assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
 
 
-async def test_a_client_that_leaves_while_connecting_stops_the_attempt() -> None:
+async def test_client_leaving_during_connect_stops_the_attempt() -> None:
     """No connection is made for it later on."""
     with silent_port() as port:
         config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": "30s"}}]}
@@ -86,7 +86,7 @@ async def test_a_client_that_leaves_while_connecting_stops_the_attempt() -> None
             assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
 
 
-async def test_a_client_that_does_not_read_is_noticed_when_it_leaves() -> None:
+async def test_departure_of_a_client_that_does_not_read_is_noticed() -> None:
     """While its answer is stuck: reading is paused nowhere, or looked after."""
 
     async def flood(peer: Peer) -> None:
@@ -132,7 +132,7 @@ async def stuck(peer: Peer) -> None:
     await until_still(lambda: peer.n_sent)
 
 
-async def test_pipelined_requests_of_a_client_that_left_are_not_sent() -> None:
+async def test_pipelined_requests_of_a_departed_client_are_not_sent() -> None:
     """The one under way ends, those behind it never begin."""
     async with through(silent) as (gateway, upstream):
         client = await client_of(gateway)
@@ -147,7 +147,7 @@ async def test_pipelined_requests_of_a_client_that_left_are_not_sent() -> None:
         assert len(upstream.connections) == 1
 
 
-async def test_others_do_not_notice() -> None:
+async def test_cancelled_requests_do_not_affect_other_clients() -> None:
     """1,000 requests cancelled at odd moments: no answer goes astray, nothing is left open or counted as under way."""
 
     def slow(delay_s: float) -> Callable[[Peer], Awaitable[None]]:
@@ -183,7 +183,7 @@ async def test_others_do_not_notice() -> None:
         await upstream.wait_open(len(pool.idle))
 
 
-async def test_an_answer_that_is_whole_is_not_cancelled_by_leaving() -> None:
+async def test_client_leaving_after_a_whole_answer_cancels_nothing() -> None:
     """`Connection: close` clients that leave right after the answer do not cost the upstream its connection."""
     async with through(serve(answer(200, b"x"))) as (gateway, upstream):
         for _ in range(20):

@@ -93,7 +93,9 @@ class Parts:
 @pytest.mark.parametrize("is_metered", [False, True])
 @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
 @pytest.mark.parametrize("parts", STREAMS.values(), ids=STREAMS)
-async def test_the_answer_counts_as_whole(parts: list[bytes], how: str, is_metered: bool) -> None:
+async def test_client_leaving_at_the_last_event_counts_as_a_whole_answer(
+    parts: list[bytes], how: str, is_metered: bool
+) -> None:
     """Its connection carries the next request, and its usage is not cut."""
     upstream, heard = Parts(parts), Heard()
     async with assembled(upstream.script, recorded=heard if is_metered else None) as lane:
@@ -119,7 +121,7 @@ async def test_client_leaving_at_the_last_event_keeps_full_token_counts() -> Non
 
 
 @pytest.mark.parametrize("parts", UNFINISHED.values(), ids=UNFINISHED)
-async def test_a_client_that_leaves_before_has_left(parts: list[bytes]) -> None:
+async def test_client_leaving_before_the_last_event_is_cancelled(parts: list[bytes]) -> None:
     """Its upstream connection ends with it."""
     upstream = Parts(parts)
     async with assembled(upstream.script) as lane:
@@ -135,7 +137,7 @@ async def test_a_client_that_leaves_before_has_left(parts: list[bytes]) -> None:
     [b"", b"no chunk", chunk(bytes(REST_BYTES)), LAST_CHUNK + b"HTTP/1.1 200 OK\r\n"],
     ids=["none", "broken", "long", "too much"],
 )
-async def test_a_rest_that_does_not_end_the_body_costs_the_connection(rest: bytes) -> None:
+async def test_unfinished_body_after_the_last_event_closes_the_upstream_connection(rest: bytes) -> None:
     """Its client has its answer all the same."""
     upstream = Parts(STREAMS["chat"], rest)
     async with assembled(upstream.script) as lane:
@@ -146,7 +148,7 @@ async def test_a_rest_that_does_not_end_the_body_costs_the_connection(rest: byte
         assert not lane.pool.idle
 
 
-async def test_a_body_that_ends_with_its_connection() -> None:
+async def test_close_delimited_body_ends_with_its_connection_at_the_last_event() -> None:
     """It has no end that could be waited for but this one."""
 
     async def script(peer: Peer) -> None:
@@ -163,7 +165,7 @@ async def test_a_body_that_ends_with_its_connection() -> None:
         assert lane.metrics.upstream("up").outcomes == {"ok": 1}
 
 
-async def test_where_endpoints_are_chosen() -> None:
+async def test_endpoint_place_is_released_when_a_client_leaves_at_the_end() -> None:
     """The endpoint has answered well, and its place is free again."""
     upstream = Parts(STREAMS["chat"])
     rules = {"retry": {"tries": 2}, "limits": {"concurrent": 1}}

@@ -63,7 +63,7 @@ async def test_the_metrics_are_served() -> None:
         is_discreet(response)
 
 
-async def test_own_pages_and_the_lane_share_a_connection() -> None:
+async def test_gateway_pages_and_passthrough_share_a_connection() -> None:
     """One after the other, on and on, over one upstream connection."""
     async with through(serve(answer(200, b"lane"))) as (gateway, upstream), client_of(gateway) as client:
         for _ in range(20):
@@ -80,7 +80,7 @@ async def test_own_pages_and_the_lane_share_a_connection() -> None:
         assert len(upstream.connections) == 1
 
 
-async def test_pipelined_own_and_lane_requests_are_answered_in_order() -> None:
+async def test_pipelined_page_and_passthrough_requests_are_answered_in_order() -> None:
     """All sent at once, cut anywhere."""
     stream = (
         own(b"/health/live")
@@ -115,7 +115,7 @@ async def test_a_page_request_may_come_byte_by_byte() -> None:
 @pytest.mark.parametrize(
     "method", [b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"FOO-BAR", b"get", b"M-SEARCH", b"!#$"]
 )
-async def test_other_methods_are_405(method: bytes) -> None:
+async def test_unsupported_page_methods_return_405(method: bytes) -> None:
     """Also those that the library behind the pages does not know; the connection goes on."""
     async with through() as (gateway, _), client_of(gateway) as client:
         for target in (b"/health/live", b"/metrics", b"/"):
@@ -141,7 +141,7 @@ async def test_pages_are_matched_exactly(target: bytes) -> None:
         assert not upstream.connections
 
 
-async def test_long_and_many_headers_are_no_error_here_either() -> None:
+async def test_long_and_many_headers_are_accepted_by_pages() -> None:
     """The limits are the gateway's, not those of the library behind the pages; nothing is echoed."""
     canary = b"canary" + b"c" * 9000
     async with through() as (gateway, _), client_of(gateway) as client:
@@ -179,7 +179,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_pages_answer_to_their_names_only(host: str) -> None:
+async def test_pages_refuse_unknown_host_names(host: str) -> None:
     """Against DNS rebinding: loopback, the listen address and `allowed_hosts`; the root says nothing and is for all."""
     async with through(allowed_hosts=["gw.example"]) as (gateway, _):
         for page in (b"/health/live", b"/health/ready", b"/metrics"):
@@ -191,7 +191,7 @@ async def test_pages_answer_to_their_names_only(host: str) -> None:
         assert (await ask(gateway, own(b"/", host=b"Host: " + host.encode()))).status == 200
 
 
-async def test_the_authority_of_an_absolute_target_counts() -> None:
+async def test_absolute_target_authority_overrides_the_host_header() -> None:
     """Not the Host beside it."""
     async with through() as (gateway, _):
         assert (await ask(gateway, own(b"http://localhost:1/health/live"))).status == 200
@@ -229,14 +229,14 @@ async def test_pages_of_other_sites_are_refused(origins: list[bytes], status: in
             assert error_of(response)["code"] == "origin_not_allowed"
 
 
-async def test_with_keys_host_and_origin_do_not_matter_to_the_lane() -> None:
+async def test_passthrough_with_keys_ignores_host_and_origin() -> None:
     """They go upstream, as everything: a browser has no key to add to what another page asks."""
     async with through(keys=[key("k")], allowed_hosts=[]) as (gateway, upstream):
         assert (await ask(gateway, get(b"/v1/x", b"Origin: http://evil.example", b"X-Gateway-Key: k"))).status == 200
         assert upstream.requests[0].values(b"origin") == [b"http://evil.example"]
 
 
-async def test_a_client_that_wants_to_close_gets_its_wish() -> None:
+async def test_page_request_with_connection_close_ends_the_connection() -> None:
     """`Connection: close` and HTTP/1.0: the answer, its framing, the end."""
     async with through() as (gateway, _):
         for request in (
@@ -251,7 +251,7 @@ async def test_a_client_that_wants_to_close_gets_its_wish() -> None:
                 assert await client.wait_end() == "eof"
 
 
-async def test_the_body_of_a_page_request_is_its_own() -> None:
+async def test_page_request_body_does_not_reach_the_next_request() -> None:
     """In pieces, with a length or chunked; what follows it is the next request."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         for body in (own(b"/", b"Content-Length: 10"), own(b"/", b"Transfer-Encoding: chunked")):
@@ -300,7 +300,7 @@ async def test_upgrades_of_pages_are_ignored() -> None:
         assert len(upstream.requests) == 2
 
 
-async def test_a_page_with_an_expectation() -> None:
+async def test_page_request_with_expect_continue_is_answered() -> None:
     """100-continue is answered or skipped, and the answer is right; the connection is not confused."""
     async with through() as (gateway, _), client_of(gateway) as client:
         await client.send(own(b"/", b"Expect: 100-continue", b"Content-Length: 3", method=b"POST"))
@@ -309,7 +309,7 @@ async def test_a_page_with_an_expectation() -> None:
         assert (await client.read_response()).status == 405
 
 
-async def test_the_admin_address_has_the_pages_for_itself() -> None:
+async def test_admin_address_serves_the_pages_instead_of_the_data_address() -> None:
     """With `admin.listen` the data address knows only the root."""
     async with through(admin={"listen": "127.0.0.1:0"}) as (gateway, _):
         assert (await ask(gateway, own(b"/"))).status == 200
@@ -325,7 +325,7 @@ async def test_a_prefix_that_covers_everything_covers_the_pages() -> None:
         assert [request.target for request in upstream.requests] == [b"/", b"/health/live", b"/anything"]
 
 
-async def test_a_client_that_leaves_a_page_leaves_nothing() -> None:
+async def test_client_that_leaves_a_page_leaves_no_connection() -> None:
     """However it goes."""
     async with through() as (gateway, _):
         for how in ("close", "reset"):

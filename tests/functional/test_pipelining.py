@@ -73,7 +73,7 @@ async def test_a_thousand_pipelined_requests_are_answered_in_order() -> None:
         assert len(upstream.requests) == 1000 and len(upstream.connections) == 1
 
 
-async def test_a_pipelined_flood_is_not_read_without_end() -> None:
+async def test_pipelined_flood_is_read_only_up_to_a_bound() -> None:
     """While one answer is awaited, what comes behind is held to a bound: the client is held back."""
     waiting = asyncio.Event()
 
@@ -124,7 +124,7 @@ async def test_errors_keep_their_place_in_the_order() -> None:
     assert [request.target for request in upstream.requests] == [b"/v1/1", b"/v1/2", b"/v1/3"]
 
 
-async def test_nothing_is_read_behind_a_bad_request() -> None:
+async def test_requests_after_a_malformed_request_are_not_read() -> None:
     """The answers before it are delivered; what follows it is nobody's."""
     async with through(serve(echo)) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get(b"/v1/1") + b"BAD\r\n\r\n" + get(b"/v1/2"))
@@ -133,7 +133,7 @@ async def test_nothing_is_read_behind_a_bad_request() -> None:
         assert [request.target for request in upstream.requests] == [b"/v1/1"]
 
 
-async def test_nothing_is_read_behind_a_last_request() -> None:
+async def test_requests_after_connection_close_are_not_read() -> None:
     """`Connection: close` and HTTP/1.0 end the connection with their answer."""
     for last in (
         get(b"/v1/1", b"Connection: close"),
@@ -164,7 +164,7 @@ async def test_a_flood_of_empty_lines_is_refused() -> None:
         assert not upstream.connections
 
 
-async def test_a_trickle_of_empty_lines_ends_with_the_time_for_a_head() -> None:
+async def test_trickled_empty_lines_end_at_the_head_timeout() -> None:
     """One by one they do not keep a connection open."""
     async with through(limits={"head_timeout": "0.2s"}) as (gateway, _), client_of(gateway) as client:
         ended = asyncio.create_task(client.read_rest(timeout_s=120))
@@ -198,7 +198,7 @@ async def test_a_head_beyond_the_limit_is_refused_while_it_comes(limit: int) -> 
         assert len(upstream.requests) == 1
 
 
-async def test_a_client_that_leaves_in_its_head_is_forgotten() -> None:
+async def test_client_that_leaves_within_its_head_gets_no_answer() -> None:
     """Silently, whatever it had sent."""
     async with through(logging={"access": True}) as (gateway, upstream):
         for part in (b"", b"G", get()[:-1], get()[:20]):
@@ -210,7 +210,7 @@ async def test_a_client_that_leaves_in_its_head_is_forgotten() -> None:
         assert not upstream.connections
 
 
-async def test_head_answers_between_pipelined_requests() -> None:
+async def test_bodiless_answers_keep_pipelined_answers_in_order() -> None:
     """HEAD, 204 and 304 have no body: the next answer begins right behind the head."""
     replies = {
         b"HEAD": head(200, [("Content-Length", "50")]),

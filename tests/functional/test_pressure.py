@@ -34,7 +34,7 @@ async def stuck(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "open"])
-async def test_a_client_that_does_not_read_holds_the_upstream_back(framing: str) -> None:
+async def test_unread_answer_applies_backpressure_to_the_upstream(framing: str) -> None:
     """And when it reads again, everything arrives."""
     block = random.Random(7).randbytes(1 << 16)
     count = OFFERED_BYTES // len(block)
@@ -72,7 +72,7 @@ async def test_a_client_that_does_not_read_holds_the_upstream_back(framing: str)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-async def test_an_upstream_that_does_not_read_holds_the_client_back(framing: str) -> None:
+async def test_unread_upload_applies_backpressure_to_the_client(framing: str) -> None:
     """And when it reads again, everything arrives."""
     go = asyncio.Event()
     block = random.Random(8).randbytes(1 << 16)
@@ -148,7 +148,7 @@ async def test_connections_are_usable_after_a_jam() -> None:
 
 
 @pytest.mark.parametrize("target", [b"/nope", b"/metrics", b"/v1/x"])
-async def test_a_client_that_does_not_read_small_answers_is_held_back(target: bytes) -> None:
+async def test_unread_small_answers_apply_backpressure_to_the_client(target: bytes) -> None:
     """Pipelined requests without end, answered by the gateway, by a page or by the upstream: no answer piles up."""
     request = get(target)
     origin = serve(answer(200, bytes(5000)))

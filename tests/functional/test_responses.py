@@ -13,7 +13,7 @@ from .through import FINE, HOSTS, ask, breathe, client_of, error_of, get, post, 
 
 
 @pytest.mark.parametrize("raw", BAD_HEADS, ids=range(len(BAD_HEADS)))
-async def test_an_answer_with_two_readings_is_a_502(raw: bytes) -> None:
+async def test_ambiguous_upstream_answer_becomes_a_502(raw: bytes) -> None:
     """At once, nothing of it is passed on, its connection is not used again, and the client's goes on."""
     async with through(says(raw), FINE) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get())
@@ -50,7 +50,7 @@ async def test_a_not_modified_answer_keeps_its_length() -> None:
         assert (await ask(gateway, get())).raw == raw
 
 
-async def test_redirects_are_the_clients_business() -> None:
+async def test_redirects_are_forwarded_and_not_followed() -> None:
     """307 to another host, 302 to itself: passed on, not followed."""
     for status, location in ((307, "http://127.0.0.1:1/x"), (302, "/v1/x"), (308, "//evil")):
         raw = answer(status, b"", [("Location", location)])
@@ -59,7 +59,7 @@ async def test_redirects_are_the_clients_business() -> None:
             assert len(upstream.requests) == 1
 
 
-async def test_an_upstream_that_closes_after_its_answer_is_replaced() -> None:
+async def test_upstream_connection_closed_after_its_answer_is_replaced() -> None:
     """FIN while idle: the next request, of any method, gets a fresh connection and no error."""
 
     async def once(peer: Peer) -> None:
@@ -76,7 +76,7 @@ async def test_an_upstream_that_closes_after_its_answer_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("lines", [[("Connection", "close")], [("connection", "Close, x")]])
-async def test_an_upstream_that_says_close_is_not_used_again(lines: list[tuple[str, str]]) -> None:
+async def test_upstream_connection_with_close_is_not_reused(lines: list[tuple[str, str]]) -> None:
     """Its client's connection goes on all the same."""
     async with through(says(answer(200, b"a", lines)), FINE) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get())
@@ -87,7 +87,7 @@ async def test_an_upstream_that_says_close_is_not_used_again(lines: list[tuple[s
         assert (await client.read_response()).payload == b"fine"
 
 
-async def test_an_old_upstream_is_understood() -> None:
+async def test_http_1_0_upstream_answer_is_forwarded_as_http_1_1() -> None:
     """HTTP/1.0 with and without a length: the client gets HTTP/1.1; no connection is kept, unless both say so."""
     old = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi"
     async with through(says(old), says(old.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n"))) as (
@@ -123,13 +123,13 @@ async def unreachable(url: str) -> list[tuple[int, str]]:
     return told
 
 
-async def test_an_upstream_that_refuses_is_a_502() -> None:
+async def test_refusing_upstream_becomes_a_502() -> None:
     """And the client's connection goes on."""
     with refusing_port() as port:
         assert await unreachable(f"http://127.0.0.1:{port}") == [(502, "upstream_error")] * 2
 
 
-async def test_an_upstream_that_does_not_accept_is_a_504() -> None:
+async def test_unaccepting_upstream_becomes_a_504() -> None:
     """Within the connect timeout: a connect to a black hole is not waited for."""
     with silent_port() as port:
         assert await unreachable(f"http://127.0.0.1:{port}") == [(504, "upstream_timeout")] * 2
@@ -141,7 +141,7 @@ async def test_an_upstream_without_an_address_is_a_502() -> None:
         assert (status, code) in ((502, "upstream_error"), (504, "upstream_timeout"))
 
 
-async def test_an_upstream_with_an_impossible_name_is_an_error() -> None:
+async def test_invalid_upstream_host_name_is_an_error() -> None:
     """Refused by the configuration, or told to the client: never a request without an answer."""
     for name in ("a" * 64 + ".invalid", "a..invalid", "-.invalid"):
         try:
@@ -151,7 +151,7 @@ async def test_an_upstream_with_an_impossible_name_is_an_error() -> None:
         assert all(status in (502, 504) for status, _ in told)
 
 
-async def test_an_upstream_that_comes_back_is_found() -> None:
+async def test_recovered_upstream_is_used_again() -> None:
     """Nothing remembers that it was gone."""
     async with through() as (gateway, upstream):
         with refusing_port() as port:
@@ -169,7 +169,7 @@ async def test_an_upstream_on_ipv6_is_reached() -> None:
         assert upstream.requests[0].values(b"host") == [b"[::1]:%d" % upstream.port]
 
 
-async def test_an_old_client_gets_a_chunked_answer_without_chunks() -> None:
+async def test_http_1_0_client_gets_a_chunked_answer_unchunked() -> None:
     """HTTP/1.0: the payload, no Transfer-Encoding, and the end of the connection as its end."""
     raw = (
         head(200, [("A", "1"), ("Transfer-Encoding", "chunked"), ("B", "2")])
@@ -184,7 +184,7 @@ async def test_an_old_client_gets_a_chunked_answer_without_chunks() -> None:
 
 
 @pytest.mark.parametrize("request_", [get(), post(b"{}", method=b"PUT"), post(b"{}")], ids=["get", "put", "post"])
-async def test_an_upstream_that_closes_behind_each_answer_costs_no_error(request_: bytes) -> None:
+async def test_upstream_that_closes_after_each_answer_causes_no_errors(request_: bytes) -> None:
     """Without saying so, hundreds of times: with its FIN at once, or, where that is safe, in the next request."""
     safe = not request_.startswith(b"POST")
 
@@ -201,7 +201,7 @@ async def test_an_upstream_that_closes_behind_each_answer_costs_no_error(request
 
 
 @pytest.mark.parametrize("key", ["ollama", "json", "1", "HTTP"])
-async def test_an_error_answer_is_the_bytes_that_came_whatever_the_key(key: str) -> None:
+async def test_error_answer_containing_the_key_is_forwarded_unchanged(key: str) -> None:
     """A key that is a word stands in heads and bodies by itself: nothing of them is overwritten."""
     raw = answer(
         404, b'{"error":"model ollama 1 not found"}', [("Server", "ollama"), ("Content-Type", "application/json")]

@@ -45,7 +45,7 @@ async def status_of(data: bytes, *, one_by_one: bool, gateway: LocalGateway, ups
 
 
 @pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
-async def test_a_malformed_head_is_refused_however_it_comes(data: bytes) -> None:
+async def test_malformed_head_is_refused_in_any_segmentation(data: bytes) -> None:
     """In one segment or byte by byte; perhaps before its end."""
     async with through() as (gateway, upstream):
         for one_by_one in (False, True):
@@ -54,7 +54,7 @@ async def test_a_malformed_head_is_refused_however_it_comes(data: bytes) -> None
 
 
 @pytest.mark.parametrize("data", WELL_FORMED, ids=range(len(WELL_FORMED)))
-async def test_a_well_formed_head_is_accepted_however_it_comes(data: bytes) -> None:
+async def test_well_formed_head_is_accepted_in_any_segmentation(data: bytes) -> None:
     """With all the bytes that the grammar allows."""
     async with through() as (gateway, upstream):
         for one_by_one in (False, True):
@@ -62,7 +62,7 @@ async def test_a_well_formed_head_is_accepted_however_it_comes(data: bytes) -> N
 
 
 @pytest.mark.parametrize("bad", [bad for bad in BAD_CHUNKS if len(bad) < 1000])
-async def test_a_malformed_chunk_is_refused_however_it_comes(bad: bytes) -> None:
+async def test_malformed_chunk_is_refused_in_any_segmentation(bad: bytes) -> None:
     """Byte by byte, behind a good one: the upstream never sees the request's end."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         await in_pieces(client, post_chunked(b"5\r\nhello\r\n"), *[bytes((byte,)) for byte in bad + b"\r\n\r\n"])
@@ -72,7 +72,7 @@ async def test_a_malformed_chunk_is_refused_however_it_comes(bad: bytes) -> None
 
 
 @pytest.mark.parametrize("raw", [raw for raw in BAD_HEADS if len(raw) < 1000])
-async def test_a_malformed_answer_is_a_502_however_it_comes(raw: bytes) -> None:
+async def test_malformed_answer_becomes_a_502_in_any_segmentation(raw: bytes) -> None:
     """Byte by byte: nothing of it reaches the client."""
 
     async def drips(peer: Peer) -> None:
@@ -120,7 +120,7 @@ async def test_an_answer_may_come_byte_by_byte(raw: bytes) -> None:
         assert await client.read_exactly(len(raw)) == raw
 
 
-async def test_bytes_are_passed_on_when_they_come() -> None:
+async def test_answer_bytes_are_forwarded_on_arrival() -> None:
     """Each event of a stream, each byte of a body: nothing waits for more."""
     sent = asyncio.Event()
     parts = [head(200, [("Transfer-Encoding", "chunked")]), b"3\r\nabc\r\n", b"5\r\nx", b"y", b"zab\r\n", b"0\r\n\r\n"]

@@ -24,7 +24,7 @@ from .through import FINE, breathe, client_of, error_of, get, post, says, throug
     ],
 )
 @pytest.mark.parametrize("apart", [False, True])
-async def test_bytes_behind_an_answer_go_nowhere(raw: bytes, passed: bytes, apart: bool) -> None:
+async def test_bytes_after_an_upstream_answer_are_discarded(raw: bytes, passed: bytes, apart: bool) -> None:
     """The client gets its answer; the connection with something left over is closed."""
     parts = (passed, raw.removeprefix(passed)) if apart else (raw,)
     async with through(says(*parts), FINE) as (gateway, upstream), client_of(gateway) as client:
@@ -139,7 +139,7 @@ IMPOLITE = {"greets": speaks_first, "hangs up": hangs_up, "resets": resets}
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("script", IMPOLITE.values(), ids=IMPOLITE)
-async def test_an_upstream_that_does_not_wait_for_the_request(
+async def test_upstream_that_speaks_before_the_request_returns_502(
     script: Script, tls: bool, certificates: Certificates
 ) -> None:
     """It speaks or ends as soon as it is connected: 502 at once, never its words, never silence."""
@@ -158,7 +158,7 @@ async def test_an_upstream_that_does_not_wait_for_the_request(
         await upstream.wait_open(0)
 
 
-async def test_an_answer_before_the_end_of_the_request_is_not_for_the_next_one() -> None:
+async def test_excess_body_of_bodiless_answer_never_reaches_the_next_request() -> None:
     """The body of a HEAD answer, or of a 204 in chunks: excess, whoever may be next."""
     bodies = {
         b"HEAD": answer(200, b"a body nobody expects"),

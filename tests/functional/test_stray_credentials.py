@@ -38,9 +38,7 @@ CHAT = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
         b"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.%b",
     ],
 )
-async def test_a_key_of_the_gateway_goes_upstream_in_no_header(
-    line: bytes, key: bytes, upstream: dict[str, object]
-) -> None:
+async def test_gateway_key_is_never_forwarded_in_a_header(line: bytes, key: bytes, upstream: dict[str, object]) -> None:
     """In both lanes; also that of another caller, and one that is short or has the characters of base64."""
     async with through(upstream=upstream, keys=KEYS) as (gateway, fake):
         await ask(gateway, get(b"/v1/x", ASKED, line % key, b"A: 1"))
@@ -50,7 +48,7 @@ async def test_a_key_of_the_gateway_goes_upstream_in_no_header(
 
 
 @pytest.mark.parametrize("line", [b"Authorization: Bearer %b", b"x-api-key: %b"])
-async def test_the_one_key_of_a_client_opens_an_upstream_that_needs_none(line: bytes) -> None:
+async def test_single_gateway_key_authorizes_a_keyless_upstream(line: bytes) -> None:
     """As SDKs send it, in both lanes. It goes no further; a key that is none of ours opens nothing."""
     async with through(keys=KEYS) as (gateway, fake):
         await ask(gateway, get(b"/v1/x", line % ALICE))
@@ -70,7 +68,7 @@ async def test_the_one_key_of_a_client_opens_an_upstream_that_needs_none(line: b
         b"X-Forwarded-Authorization: Bearer " + BOB.rstrip(b"=").replace(b"+", b"+") + b"==",
     ],
 )
-async def test_a_key_is_found_behind_an_encoding(line: bytes) -> None:
+async def test_encoded_gateway_key_is_removed_from_headers(line: bytes) -> None:
     """Percent-encoded, as a password, as a part of a word, and in fields that are for something else."""
     async with through(keys=KEYS) as (gateway, fake):
         await ask(gateway, get(b"/v1/x", ASKED, line, b"A: 1"))
@@ -109,7 +107,7 @@ async def test_a_key_in_the_path_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [b"api-key", b"X-Goog-Api-Key", b"x_goog_api_key", b"Ocp-Apim-Subscription-Key"])
 @pytest.mark.parametrize("keys", [KEYS, []])
-async def test_a_clients_credential_goes_nowhere_beside_the_operators(name: bytes, keys: list[object]) -> None:
+async def test_client_credential_is_dropped_when_the_operator_has_a_key(name: bytes, keys: list[object]) -> None:
     """Without `auth_header`, too, and in both lanes."""
     sent = (ASKED, name + b": client-secret")
     async with through(upstream=OWN, keys=keys) as (gateway, fake):
@@ -133,7 +131,7 @@ async def test_a_handshake_loses_the_key_and_keeps_its_other_subprotocols() -> N
     assert request.values(b"sec-websocket-protocol") == [b"realtime, openai-beta.realtime-v1"]
 
 
-async def test_a_clients_own_credentials_pass_where_the_upstream_has_no_key() -> None:
+async def test_client_credentials_are_forwarded_to_a_keyless_upstream() -> None:
     """As they came, with its cookies and its query."""
     lines = [b"Cookie: a=b; c=%20d", b"api-key: mine", b"Sec-WebSocket-Protocol: openai-insecure-api-key.mine"]
     async with through(keys=KEYS) as (gateway, fake):

@@ -102,7 +102,7 @@ def split(raw: bytes) -> tuple[list[bytes], list[bytes]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_no_byte_differs_with_traces_but_the_lines_of_a_context_that_is_sent_on(case: str) -> None:
+async def test_tracing_changes_only_the_trace_context_headers(case: str) -> None:
     async with Collector() as collector, FakeUpstream(first) as a, FakeUpstream(second) as b:
         rules, settings, parts = CASES[case]
         tracing = {"endpoint": collector.url}

@@ -79,7 +79,7 @@ async def test_a_reset_of_an_answer_without_framing_is_visible(version: bytes) -
                 assert ended == "reset", received
 
 
-async def test_a_cut_chunked_answer_is_visible_to_an_old_client() -> None:
+async def test_cut_chunked_answer_resets_an_http_1_0_client() -> None:
     """HTTP/1.0 gets the payload without chunks, so only a reset can tell."""
     head_bytes = CHUNKED.index(b"\r\n\r\n") + 4
     cuts = range(head_bytes, len(CHUNKED))
@@ -92,7 +92,7 @@ async def test_a_cut_chunked_answer_is_visible_to_an_old_client() -> None:
                 assert b"chunked" not in received
 
 
-async def test_an_answer_that_only_the_end_delimits_ends_cleanly() -> None:
+async def test_close_delimited_answer_ends_cleanly() -> None:
     """FIN is its end: all of it arrives, and the client is told that the connection closes."""
     async with through(cut_at(OPEN, "fin")) as (gateway, _):
         for version in (b"1.1", b"1.0"):
@@ -105,7 +105,7 @@ async def test_an_answer_that_only_the_end_delimits_ends_cleanly() -> None:
                 assert b"Connection: close" in start.split(b"\r\n")
 
 
-async def test_what_came_before_the_cut_is_delivered() -> None:
+async def test_bytes_before_the_cut_are_delivered() -> None:
     """A large unfinished answer arrives up to the cut, in both framings."""
     payload = bytes(range(256)) * 4000
     for raw in (
@@ -176,7 +176,7 @@ async def test_broken_chunks_end_the_answer_visibly(bad: bytes) -> None:
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
-async def test_a_silent_end_before_any_byte_is_a_502(end: str) -> None:
+async def test_upstream_close_before_any_byte_becomes_a_502(end: str) -> None:
     """On a fresh connection nothing is sent twice, safe method or not; the client's connection goes on."""
     async with through(cut_at(b"", end), cut_at(b"", end), cut_at(b"", end), serve(answer(200, b"x"))) as (
         gateway,
@@ -225,7 +225,7 @@ async def test_a_stream_under_way_ends_when_its_upstream_dies() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])
-async def test_an_upstream_that_dies_in_an_upload_is_a_502(end: str) -> None:
+async def test_upstream_death_during_an_upload_becomes_a_502(end: str) -> None:
     """Told to a client that is still sending; the request is not sent again, whatever its method."""
 
     async def dies(peer: Peer) -> None:

@@ -106,7 +106,7 @@ async def test_headers_keep_their_case_order_repeats_and_spacing() -> None:
         assert differences(request, seen.raw, may_differ=frozenset((b"host",))) == []
 
 
-async def test_header_lines_after_the_length_stay_there() -> None:
+async def test_content_length_keeps_its_place_among_the_headers() -> None:
     """Content-Length keeps its place among the headers."""
     request = get(b"/v1/x", b"A: 1", b"Content-Length: 3", b"B: 2", b"A: 3", method=b"PUT") + b"abc"
     async with through() as (gateway, upstream):
@@ -130,7 +130,7 @@ async def test_header_lines_after_the_length_stay_there() -> None:
         b"Content-Length:000000000000000003",
     ],
 )
-async def test_the_length_keeps_its_spelling(line: bytes) -> None:
+async def test_content_length_keeps_its_spelling(line: bytes) -> None:
     """Also when the same head came before with another spelling, or another length."""
     requests = [
         get(b"/v1/x", one, method=b"POST") + b"abc"
@@ -148,7 +148,7 @@ async def test_the_length_keeps_its_spelling(line: bytes) -> None:
 @pytest.mark.parametrize(
     "line", [b"X-Content-Length: 7", b"X: content-length: 7", b"X: Content-Length: 7", b"Xontent-Length: 9"]
 )
-async def test_a_field_that_looks_like_the_length_is_only_a_field(line: bytes) -> None:
+async def test_field_resembling_content_length_is_forwarded_as_a_field(line: bytes) -> None:
     """Before or behind the true one, or without it."""
     requests = [
         get(b"/v1/x", line, b"Content-Length: 3", method=b"POST") + b"abc",
@@ -165,7 +165,7 @@ async def test_a_field_that_looks_like_the_length_is_only_a_field(line: bytes) -
         assert differences(sent, seen.raw, may_differ=frozenset((b"host",))) == []
 
 
-async def test_nothing_is_invented_in_a_request() -> None:
+async def test_request_gets_no_added_headers() -> None:
     """No User-Agent, no Accept, no Accept-Encoding, no Via, no Connection: Host and what was sent."""
     async with through() as (gateway, upstream):
         await ask(gateway, b"GET /v1/x HTTP/1.1\r\nhOST: gw\r\n\r\n")
@@ -173,7 +173,7 @@ async def test_nothing_is_invented_in_a_request() -> None:
     assert upstream.requests[0].raw == b"GET /v1/x HTTP/1.1\r\nhOST: %b\r\n\r\n" % authority
 
 
-async def test_nothing_is_invented_in_an_answer() -> None:
+async def test_answer_gets_no_added_headers() -> None:
     """No Content-Type, no Server, no Date."""
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
     async with through(serve(raw)) as (gateway, _):
@@ -305,7 +305,7 @@ async def test_json_is_not_written_anew(body: bytes) -> None:
     assert upstream.requests[0].raw_body == body == response.raw_body
 
 
-async def test_event_streams_are_not_understood() -> None:
+async def test_event_streams_are_forwarded_without_parsing() -> None:
     """Odd events are the upstream's business: comments, ids, errors, half lines, bytes that are no text, no end."""
     events = (
         b"\xef\xbb\xbfdata: 1\n\n",
@@ -333,7 +333,7 @@ async def test_a_large_multipart_upload_arrives_whole() -> None:
     assert hashlib.sha256(seen.raw_body).digest() == hashlib.sha256(body).digest()
 
 
-async def test_observability_changes_nothing() -> None:
+async def test_logging_and_metrics_do_not_change_forwarded_bytes() -> None:
     """The upstream gets the same bytes with access log and metrics, and without."""
     seen: list[list[bytes]] = []
     for logging, metrics in (({"access": True, "level": "debug"}, True), ({"access": False}, False)):
@@ -350,7 +350,7 @@ async def test_observability_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-async def test_a_whole_answer_needs_no_rewriting_for_old_clients(version: bytes) -> None:
+async def test_http_1_0_client_gets_a_whole_answer_unchanged(version: bytes) -> None:
     """An HTTP/1.0 client gets the same head and body, and the end of the connection."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         await client.send(get(version=version, method=b"GET"))

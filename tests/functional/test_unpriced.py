@@ -70,7 +70,7 @@ async def test_usage_without_a_price_counts_at_the_highest_prices(
         await until_read(lambda: spent_of(gateway), lambda spent: spent == whole)
 
 
-async def test_a_client_that_leaves_before_the_answer_has_used_its_budget(priced: dict[str, object]) -> None:
+async def test_early_disconnect_is_charged_to_the_budget(priced: dict[str, object]) -> None:
     """The upstream has the request, and a model that nobody has named."""
 
     async def silent(peer: Peer) -> None:
@@ -88,7 +88,7 @@ async def test_a_client_that_leaves_before_the_answer_has_used_its_budget(priced
         assert (await ask(gateway, ASK)).status == 429
 
 
-async def test_free_models_are_written_with_zero(tmp_path: Path) -> None:
+async def test_zero_priced_models_cost_nothing(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("currency: USD\nprices: [{model: 'dear', input: 9, output: 9}, {model: '*', input: 0}]\n")
     usage = {"enabled": True, "prices": str(file)}
@@ -100,7 +100,7 @@ async def test_free_models_are_written_with_zero(tmp_path: Path) -> None:
         assert await spent_of(gateway) == 0
 
 
-async def test_a_model_that_only_the_request_names_has_a_row_and_no_price(priced: dict[str, object]) -> None:
+async def test_model_named_only_by_the_request_is_recorded_without_a_price(priced: dict[str, object]) -> None:
     """Its client may name it twice, and its upstream may read the other one."""
     unread = serve(answer(200, b"x" * 10, [("Content-Encoding", "br")]))
     body = b'{"model":"gpt-4.1","messages":[],"model":"dear-1"}'
@@ -113,7 +113,7 @@ async def test_a_model_that_only_the_request_names_has_a_row_and_no_price(priced
         assert spent == pytest.approx(10 * 0.5 + 13 * 0.001)
 
 
-async def test_a_refused_request_is_recorded_with_the_model_that_it_names(priced: dict[str, object]) -> None:
+async def test_refused_request_is_recorded_with_its_requested_model(priced: dict[str, object]) -> None:
     """Refused by its upstream, or by a limit of its model."""
     limits = {"models": {"two": {"requests_per_minute": 1}}}
     settings: dict[str, object] = {"usage": priced, "limits": limits, "passthrough": {"by_model": True}}
@@ -142,7 +142,7 @@ async def test_a_model_has_its_price_in_any_letter_case(tmp_path: Path) -> None:
         assert await until_read(lambda: spent_of(gateway), lambda spent: spent == pytest.approx(0.058))
 
 
-async def test_images_that_come_as_a_stream_have_used_their_budget(tmp_path: Path) -> None:
+async def test_streamed_images_are_charged_to_their_budget(tmp_path: Path) -> None:
     """Their usage stands behind a picture in one long event; one that breaks off is estimated."""
     told = {"input_tokens": 50, "output_tokens": 4000, "total_tokens": 4050}
     picture = {"b64_json": "A" * 300_000, "output_format": "png"}

@@ -50,7 +50,7 @@ async def test_websocket_upgrade_accepts_header_variants(lines: tuple[bytes, ...
         assert len(upstream.requests[0].values(b"connection")) == 1
 
 
-async def test_bytes_sent_too_early_are_not_lost() -> None:
+async def test_websocket_bytes_sent_with_the_handshake_are_forwarded() -> None:
     """Frames in the same segment as a handshake or as its answer."""
 
     async def eager(peer: Peer) -> None:
@@ -64,7 +64,7 @@ async def test_bytes_sent_too_early_are_not_lost() -> None:
         assert await client.read_exactly(len(SWITCHING) + 30) == SWITCHING + b"from the serverfrom the client"
 
 
-async def test_either_side_may_stop_sending() -> None:
+async def test_websocket_half_close_is_forwarded_in_either_direction() -> None:
     """A half-close is passed on, and the other direction goes on."""
 
     async def talk_after_end(peer: Peer) -> None:
@@ -96,7 +96,7 @@ async def test_either_side_may_stop_sending() -> None:
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-async def test_what_was_sent_before_an_end_arrives(direction: str) -> None:
+async def test_websocket_bytes_before_a_half_close_are_delivered(direction: str) -> None:
     """Megabytes followed by FIN, towards a slow reader that has itself stopped sending: none are dropped."""
     data = random.Random(3).randbytes(6_000_000)
     sha = hashlib.sha256(data).digest()
@@ -157,7 +157,7 @@ async def test_half_closed_client_receives_the_last_buffered_bytes() -> None:
         assert len(await client.read_rest()) == sent
 
 
-async def test_what_was_sent_before_a_close_arrives() -> None:
+async def test_websocket_bytes_before_a_close_are_delivered() -> None:
     """The other side closes at once after its last bytes, as most programs do: they still arrive."""
     data = bytes(range(256)) * 8000
 
@@ -208,7 +208,7 @@ async def test_a_reset_ends_both_sides(who: str) -> None:
         left.within(1)
 
 
-async def test_a_tunnel_holds_its_sender_back() -> None:
+async def test_websocket_tunnel_applies_backpressure() -> None:
     """Whoever does not read, in either direction; then everything arrives."""
     go = asyncio.Event()
 
@@ -308,7 +308,7 @@ async def test_other_upgrade_headers_are_not_forwarded(request_: bytes) -> None:
 
 
 @pytest.mark.parametrize("request_", NOT_WEBSOCKET.values(), ids=NOT_WEBSOCKET)
-async def test_an_upstream_that_switches_unasked_is_a_502(request_: bytes) -> None:
+async def test_unrequested_protocol_switch_becomes_a_502(request_: bytes) -> None:
     """101 to a request that did not ask for WebSocket: no tunnel, whatever the client then sends."""
 
     async def switches(peer: Peer) -> None:
@@ -323,7 +323,7 @@ async def test_an_upstream_that_switches_unasked_is_a_502(request_: bytes) -> No
         await upstream.wait_open(0)
 
 
-async def test_a_plan_for_a_handshake_is_not_used_for_a_request_with_a_body() -> None:
+async def test_cached_handshake_plan_is_not_used_for_requests_with_bodies() -> None:
     """Equal heads but for the length: the second one has a body, so it is no handshake."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
         for body in (b"", b"12345", b""):
@@ -333,7 +333,7 @@ async def test_a_plan_for_a_handshake_is_not_used_for_a_request_with_a_body() ->
         assert [request.raw_body for request in upstream.requests] == [b"", b"12345", b""]
 
 
-async def test_a_tunnel_with_an_interim_answer_first() -> None:
+async def test_websocket_handshake_forwards_a_preceding_interim_answer() -> None:
     """103 before 101."""
 
     async def script(peer: Peer) -> None:
@@ -347,7 +347,7 @@ async def test_a_tunnel_with_an_interim_answer_first() -> None:
         assert await client.read_rest() == b"hello"
 
 
-async def test_a_websocket_with_a_gateway_key(certificates: Certificates) -> None:
+async def test_websocket_handshake_replaces_the_gateway_key(certificates: Certificates) -> None:
     """The key is checked at the handshake and replaced, over TLS to the upstream; closing either way ends it."""
     key = {"name": "ci", "sha256": hashlib.sha256(b"gk").hexdigest(), "scopes": ["passthrough"]}
     upstream_settings = {"api_key": "sk-up", "tls": {"ca_file": str(certificates.ca)}}

@@ -83,7 +83,7 @@ async def falls_silent(peer: Peer) -> None:
         (falls_silent, "did not answer within"),
     ],
 )
-async def test_other_failures_are_logged_too(
+async def test_other_upstream_failures_are_logged(
     lane: str, script: Script, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its own errors, answers that are no HTTP, silence."""
@@ -93,7 +93,7 @@ async def test_other_failures_are_logged_too(
         assert cause in str(line["cause"])
 
 
-async def test_an_answer_that_is_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_truncated_answer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The client had the head already, and sees the cut by itself."""
     cut = head(200, [("Content-Length", "100")]) + b"beginning"
 

@@ -22,7 +22,7 @@ def trusting(certificates: Certificates, **more: object) -> dict[str, object]:
     return {"tls": {"ca_file": str(certificates.ca), **more}}
 
 
-async def test_an_upstream_is_known_by_its_ca(certificates: Certificates) -> None:
+async def test_upstream_tls_accepts_certificate_of_configured_ca(certificates: Certificates) -> None:
     """Many requests over one connection, which speaks HTTP/1.1 by ALPN; the scheme does not show in Host."""
     context = certificates.server_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
@@ -48,7 +48,7 @@ async def test_an_unknown_ca_is_a_502(certificates: Certificates) -> None:
         assert all(peer.n_received == 0 for peer in upstream.connections)
 
 
-async def test_a_wrong_name_is_a_502(tmp_path: Path) -> None:
+async def test_upstream_certificate_with_wrong_name_returns_502(tmp_path: Path) -> None:
     """A certificate of the right CA for somebody else; `server_name` says whom to expect."""
     other = await asyncio.to_thread(self_signed, tmp_path, dns_names=("models.example",), addresses=("127.9.9.9",))
     async with through(upstream=trusting(other), tls=other.server_context()) as (gateway, _):
@@ -66,7 +66,7 @@ async def test_verification_can_be_switched_off(certificates: Certificates) -> N
         assert (await ask(gateway, get())).status == 200
 
 
-async def test_the_gateway_shows_its_certificate(certificates: Certificates) -> None:
+async def test_gateway_presents_its_client_certificate_to_upstream(certificates: Certificates) -> None:
     """Where the upstream asks for one; without it that upstream cannot be used."""
     ours = {"cert_file": str(certificates.client_cert), "key_file": str(certificates.client_key)}
     context = certificates.server_context(require_client=True)
@@ -125,7 +125,7 @@ def ends(raw: bytes, how: str) -> Script:
     [head(200, [("Content-Length", "9")]) + b"1234", CHUNKED + chunk(b"abc"), CHUNKED + b"5\r\nab"],
     ids=["length", "between chunks", "in a chunk"],
 )
-async def test_an_unfinished_answer_is_visible(certificates: Certificates, raw: bytes, how: str) -> None:
+async def test_truncated_tls_answer_stays_visibly_incomplete(certificates: Certificates, raw: bytes, how: str) -> None:
     """However the connection ended: less than was announced arrives, no last chunk."""
     script = ends(raw, how)
     context = certificates.server_context()
@@ -139,7 +139,7 @@ async def test_an_unfinished_answer_is_visible(certificates: Certificates, raw: 
 
 
 @pytest.mark.parametrize("how", ["cut", "reset"])
-async def test_a_truncation_attack_is_visible(certificates: Certificates, how: str) -> None:
+async def test_tls_truncation_attack_resets_the_client(certificates: Certificates, how: str) -> None:
     """Close-delimited over TLS: an end without close_notify is not the end of the answer, so the client is reset."""
     script = ends(head(200) + b"data: 1\n\n", how)
     context = certificates.server_context()
@@ -166,7 +166,7 @@ async def test_a_close_notify_ends_an_answer_cleanly(certificates: Certificates)
 
 
 @pytest.mark.parametrize("how", ["cut", "close", "reset"])
-async def test_an_end_before_the_answer_is_a_502(certificates: Certificates, how: str) -> None:
+async def test_tls_connection_closed_before_the_answer_returns_502(certificates: Certificates, how: str) -> None:
     """And with the next connection all is well."""
     scripts = ends(b"", how), ends(b"HTTP/1.1 200", how), serve(ok())
     async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
@@ -188,7 +188,7 @@ async def test_an_idle_tls_connection_that_ended_is_replaced(certificates: Certi
             assert len(upstream.connections) == 3
 
 
-async def test_unasked_bytes_on_an_idle_tls_connection_go_nowhere(certificates: Certificates) -> None:
+async def test_unsolicited_bytes_on_idle_tls_connection_are_discarded(certificates: Certificates) -> None:
     """It is closed, and the next request has its own answer."""
     go = asyncio.Event()
 

@@ -189,7 +189,7 @@ async def keep_asking(gateway: GatewayProcess) -> None:
             await exchange(client, ASK)
 
 
-async def test_what_is_stored_outlives_a_kill(tmp_path: Path) -> None:
+async def test_stored_usage_survives_a_kill(tmp_path: Path) -> None:
     """Of two workers; the next start says that something may be missing, and an orderly end is no such thing."""
     async with FakeUpstream(PLAIN) as upstream:
         store = f"sqlite:///{tmp_path / 'gateway.db'}"
@@ -224,7 +224,7 @@ def settings_of(url: str, **usage: object) -> dict[str, Any]:
     }
 
 
-async def test_both_lanes_and_a_reload(tmp_path: Path) -> None:
+async def test_usage_is_recorded_for_both_lanes_after_a_reload(tmp_path: Path) -> None:
     """The context lane counts its calls of models; what was off is recorded from a reload on, with its prices."""
     prices = tmp_path / "prices.yaml"
     prices.write_text("currency: EUR\nprices: [{model: 'gpt-4.1*', input: 2, output: 8}]\n")
@@ -247,7 +247,7 @@ async def test_both_lanes_and_a_reload(tmp_path: Path) -> None:
         ]
 
 
-async def test_an_endpoint_that_takes_over_is_one_request() -> None:
+async def test_request_retried_at_another_endpoint_counts_once() -> None:
     """However often it was tried, it counts once, with the answer that the client got."""
     async with FakeUpstream(serve(answer(503, text(CHAT)))) as busy, FakeUpstream(PLAIN) as fine:
         endpoints = [{"url": one.base_url, "name": name} for one, name in ((busy, "a"), (fine, "b"))]

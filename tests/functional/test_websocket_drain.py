@@ -38,7 +38,7 @@ async def leaving_of(client: Peer) -> None:
 
 
 @pytest.mark.parametrize("page_type", [Page, Deaf])
-async def test_draining_says_goodbye(page_type: type[Page]) -> None:
+async def test_drain_closes_websockets_with_going_away(page_type: type[Page]) -> None:
     """1001 to everybody at once, whether the page listens or is busy; then draining is through, far from its limit."""
     page = page_type()
     async with talking(page.answer, config=PATIENT) as gateway, gateway.client() as one, gateway.client() as two:
@@ -51,7 +51,7 @@ async def test_draining_says_goodbye(page_type: type[Page]) -> None:
         assert page.ended.is_set()
 
 
-async def test_a_conversation_that_begins_while_draining_ends_at_once() -> None:
+async def test_websocket_joined_during_drain_is_closed_at_once() -> None:
     """On a connection that was busy when draining began."""
     async with talking(config=PATIENT) as gateway, gateway.client() as client:
         await client.send(LIVE)
@@ -63,7 +63,7 @@ async def test_a_conversation_that_begins_while_draining_ends_at_once() -> None:
         await asyncio.wait_for(draining, PATIENCE_S)
 
 
-async def test_a_client_that_ignores_the_goodbye_is_not_waited_for() -> None:
+async def test_drain_does_not_wait_for_a_client_ignoring_the_close_frame() -> None:
     """It neither answers nor leaves; draining does not take its limit."""
     async with talking(config=PATIENT) as gateway, gateway.client() as client:
         await joined(client)
@@ -73,7 +73,7 @@ async def test_a_client_that_ignores_the_goodbye_is_not_waited_for() -> None:
         await gateway.until_empty()
 
 
-async def test_draining_ends_at_its_limit_whatever_a_client_does() -> None:
+async def test_drain_ends_at_its_limit_with_a_client_that_reads_nothing() -> None:
     """One that reads nothing cannot even be told."""
     page = Flood()
     async with (
@@ -95,7 +95,7 @@ def process() -> GatewayProcess:
     return GatewayProcess(config(None, **PATIENT), command=program, env={"PYTHONPATH": f"{root}:{root}/tests"})
 
 
-async def test_sigterm_says_goodbye() -> None:
+async def test_sigterm_closes_websockets_with_going_away() -> None:
     """1001, and the process ends by itself."""
     async with process() as gateway, aiohttp.ClientSession() as session:
         async with session.ws_connect(f"ws://{HOST}:{gateway.port}{PAGE}") as talk:
@@ -108,7 +108,7 @@ async def test_sigterm_says_goodbye() -> None:
         assert "Traceback" not in gateway.stderr_text()
 
 
-async def test_a_second_sigterm_does_not_wait() -> None:
+async def test_second_sigterm_ends_the_process_at_once() -> None:
     """For a client that does not read what would come before the goodbye."""
     async with process() as gateway, connect(gateway.host, gateway.port, rcvbuf=4096) as client:
         await joined(client)

@@ -31,7 +31,7 @@ WEBSOCKETS = 'gateway_inflight_requests{mode="websocket"}'
 # Pressure and time.
 
 
-async def test_a_page_that_does_not_read_holds_its_client_back() -> None:
+async def test_websocket_page_that_does_not_read_applies_backpressure() -> None:
     """Little is kept; then everything arrives."""
     page = Deaf()
     message = frame(BINARY, bytes(100_000))
@@ -52,7 +52,7 @@ async def test_a_page_that_does_not_read_holds_its_client_back() -> None:
         assert await closed_with(client) == WSCloseCode.OK
 
 
-async def test_a_client_that_does_not_read_holds_its_page_back() -> None:
+async def test_websocket_client_that_does_not_read_applies_backpressure() -> None:
     """`send` waits; then everything arrives."""
 
     class Long(Page):
@@ -74,7 +74,7 @@ async def test_a_client_that_does_not_read_holds_its_page_back() -> None:
 SHORT = {"limits": {"head_timeout": "0.2s", "body_idle": "0.2s", "write": "0.2s", "keepalive": "0.2s"}}
 
 
-async def test_a_quiet_conversation_goes_on() -> None:
+async def test_idle_websocket_with_answered_heartbeats_stays_open() -> None:
     """No deadline of requests touches one whose heartbeats are answered."""
     async with talking(Page(heartbeat_s=0.6).answer, config=SHORT) as gateway, gateway.client() as client:
         await joined(client)
@@ -85,7 +85,7 @@ async def test_a_quiet_conversation_goes_on() -> None:
         assert not gateway.metrics.deadlines
 
 
-async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
+async def test_websocket_client_without_heartbeat_replies_is_disconnected() -> None:
     """As one that lost its network."""
     page = Page(heartbeat_s=0.2)
     async with talking(page.answer) as gateway, gateway.client() as client:
@@ -97,7 +97,7 @@ async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
         await gateway.until_empty()
 
 
-async def test_a_client_that_is_not_read_owes_no_heartbeat() -> None:
+async def test_unread_websocket_client_is_exempt_from_heartbeats() -> None:
     """The client waits behind a long turn; its next message is read after that."""
 
     class Slow(Page):
@@ -123,7 +123,7 @@ async def test_a_client_that_is_not_read_owes_no_heartbeat() -> None:
         assert await closed_with(client) == WSCloseCode.OK
 
 
-async def test_a_client_that_reads_nothing_is_ended() -> None:
+async def test_websocket_client_that_never_reads_hits_write_timeout() -> None:
     """After the time for writing, as in any other turn."""
     page = Flood()
     async with (
@@ -167,7 +167,7 @@ async def test_delayed_ping_burst_is_answered_in_full() -> None:
             assert await heard(client) == (PONG, b"")
 
 
-async def test_many_frames_leave_the_others_their_turns() -> None:
+async def test_websocket_frame_burst_yields_to_other_event_loop_tasks() -> None:
     """The event loop comes round while they are read, however many come at once."""
     turns, running = 0, True
 
@@ -192,7 +192,7 @@ async def test_many_frames_leave_the_others_their_turns() -> None:
 # Accounts and limits.
 
 
-async def test_conversations_are_counted_while_they_last() -> None:
+async def test_open_websockets_are_counted_in_metrics() -> None:
     """As a mode of their own; the handshake is one answered request of our own."""
     async with talking(config={"logging": {"access": True}}) as gateway:
         async with gateway.client() as client:
@@ -207,7 +207,7 @@ async def test_conversations_are_counted_while_they_last() -> None:
         assert '"path":"/context/talk","status":101' in gateway.logged().replace(" ", "")
 
 
-async def test_conversations_take_no_place_of_a_request() -> None:
+async def test_open_websockets_do_not_count_against_concurrent_limit() -> None:
     """`limits.concurrent` bounds what is under way; who only listens is not."""
     async with talking(config={"limits": {"concurrent": 1}}) as gateway, gateway.client() as one:
         await joined(one)

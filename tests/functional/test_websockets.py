@@ -44,7 +44,7 @@ class Failing(Page):
 # A conversation.
 
 
-async def test_a_client_and_a_page_talk() -> None:
+async def test_websocket_messages_pass_both_ways_and_close_cleanly() -> None:
     """Text, binary, large and empty, pings both ways; the close handshake has the client's code; nothing is left."""
     codes: list[int | None] = []
 
@@ -73,7 +73,7 @@ async def test_a_client_and_a_page_talk() -> None:
         assert codes == [WSCloseCode.OK] * 2
 
 
-async def test_many_conversations_do_not_mix() -> None:
+async def test_concurrent_websockets_do_not_mix_messages() -> None:
     """Each has its own words, at once."""
 
     async def one(number: int) -> None:
@@ -87,7 +87,7 @@ async def test_many_conversations_do_not_mix() -> None:
         await gateway.until_empty()
 
 
-async def test_the_page_may_close() -> None:
+async def test_websocket_page_closes_with_its_own_code() -> None:
     """With its own code; what it sent before arrives, although the client still sends."""
 
     async def page(request: web.Request) -> web.StreamResponse:
@@ -111,7 +111,7 @@ async def test_the_page_may_close() -> None:
 # The handshake.
 
 
-async def test_the_handshake_is_answered_discreetly() -> None:
+async def test_websocket_handshake_does_not_identify_the_server() -> None:
     """By the RFC's own example, with nothing that tells what serves it; also after other requests."""
     async with talking() as gateway, gateway.client() as client:
         await client.send(LIVE)
@@ -128,7 +128,7 @@ async def test_the_handshake_is_answered_discreetly() -> None:
         assert await heard(client) == (TEXT, b"hi")
 
 
-async def test_what_is_sent_ahead_is_the_pages() -> None:
+async def test_frames_sent_ahead_with_handshake_reach_the_page() -> None:
     """Frames right behind the handshake, in one piece with it, beyond what is held, and byte by byte."""
     many = b"".join(frame(BINARY, bytes([i]) * 1000) for i in range(200))
     async with talking() as gateway:
@@ -145,7 +145,7 @@ async def test_what_is_sent_ahead_is_the_pages() -> None:
 
 
 @pytest.mark.parametrize("line", [b"Host: evil.example", b"Origin: http://evil.example", b"Origin: null"])
-async def test_other_sites_are_refused_before_the_101(line: bytes) -> None:
+async def test_cross_site_websocket_handshake_is_refused_before_101(line: bytes) -> None:
     """Our 403, as on every page; a browser that comes from elsewhere never gets to the page."""
     page = Page()
     async with talking(page.answer) as gateway, gateway.client() as client:
@@ -197,7 +197,7 @@ async def test_invalid_websocket_handshake_is_answered_with_400(request_: bytes)
         assert not page.begun.is_set() and "secret-key" not in gateway.logged()
 
 
-async def test_a_page_may_refuse_before_the_101() -> None:
+async def test_websocket_page_can_refuse_before_101() -> None:
     """An ordinary error, for example of a key."""
 
     async def page(request: web.Request) -> web.StreamResponse:
@@ -213,7 +213,7 @@ async def test_a_page_may_refuse_before_the_101() -> None:
 # Frames.
 
 
-async def test_messages_in_fragments() -> None:
+async def test_fragmented_websocket_messages_are_reassembled() -> None:
     """With control frames in between, cut anywhere."""
     message = (
         frame(TEXT, b"one ", fin=False)
@@ -248,7 +248,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("bad", "code"), BROKEN.values(), ids=BROKEN)
-async def test_broken_frames_end_the_conversation(bad: bytes, code: int) -> None:
+async def test_broken_websocket_frames_close_the_connection_with_code(bad: bytes, code: int) -> None:
     """With the code that says why, although the client still sends; earlier messages were answered."""
     async with talking() as gateway, gateway.client() as client:
         await joined(client)
@@ -260,7 +260,7 @@ async def test_broken_frames_end_the_conversation(bad: bytes, code: int) -> None
         await gateway.until_empty()
 
 
-async def test_a_message_up_to_the_limit_is_taken() -> None:
+async def test_websocket_message_over_the_limit_is_refused() -> None:
     """The limit is the page's."""
     async with talking(Page(message_limit_bytes=1000).answer) as gateway, gateway.client() as client:
         await joined(client)
@@ -287,7 +287,7 @@ async def test_a_client_that_does_not_mask_is_refused(bare: bytes) -> None:
 @pytest.mark.parametrize(
     "sent", [b"", frame(TEXT, bytes(1000))[:-500], b"\x81"], ids=["idle", "in a frame", "in a head"]
 )
-async def test_a_client_that_leaves_takes_the_page_with_it(how: str, sent: bytes) -> None:
+async def test_websocket_client_disconnect_cancels_the_page(how: str, sent: bytes) -> None:
     """At once, whatever it was sending."""
     page = Page()
     async with talking(page.answer) as gateway, gateway.client() as client:
@@ -302,7 +302,7 @@ async def test_a_client_that_leaves_takes_the_page_with_it(how: str, sent: bytes
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
-async def test_a_client_that_leaves_is_noticed_while_the_page_is_busy(how: str) -> None:
+async def test_websocket_disconnect_is_noticed_while_the_page_is_busy(how: str) -> None:
     """Also while reading is paused because the page does not read."""
     page = Deaf()
     async with talking(page.answer) as gateway, gateway.client() as client:
@@ -317,7 +317,7 @@ async def test_a_client_that_leaves_is_noticed_while_the_page_is_busy(how: str) 
         await gateway.until_empty()
 
 
-async def test_a_client_that_leaves_is_noticed_while_it_does_not_read() -> None:
+async def test_websocket_disconnect_is_noticed_while_client_does_not_read() -> None:
     """The page waits to send, and is let go."""
     page = Flood()
     async with talking(page.answer) as gateway, gateway.client(rcvbuf=4096) as client:
@@ -328,7 +328,7 @@ async def test_a_client_that_leaves_is_noticed_while_it_does_not_read() -> None:
         await gateway.until_empty()
 
 
-async def test_a_page_that_fails_closes_with_1011() -> None:
+async def test_failing_websocket_page_closes_with_1011() -> None:
     """Its error is logged, not told; and no second answer is written into the frames."""
     for error in (RuntimeError("secret detail"), GatewayError("prompt_not_found", "No such prompt.")):
         async with talking(Failing(error).answer) as gateway, gateway.client() as client:
@@ -341,7 +341,7 @@ async def test_a_page_that_fails_closes_with_1011() -> None:
             await gateway.until_empty()
 
 
-async def test_a_page_that_goes_without_closing_leaves_no_http_in_the_frames() -> None:
+async def test_page_error_after_101_writes_no_http_into_frames() -> None:
     """Not even one that brought its own WebSocketResponse, and raises behind the 101."""
 
     async def page(request: web.Request) -> web.StreamResponse:

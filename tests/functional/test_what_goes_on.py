@@ -33,7 +33,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
             yield name, row["passthrough"], row["context"]
 
 
-def test_the_table_is_read() -> None:
+def test_documented_header_table_is_parsed() -> None:
     """A table that is written in another way would prove nothing."""
     named = [name for name, *_ in rows()]
     assert len(named) > 40 and {"X-Codex-*", "Cookie", "User-Agent", "From"} <= set(named)
@@ -50,7 +50,7 @@ def line_of(name: str) -> bytes:
 
 @pytest.mark.parametrize("upstream", range(3), ids=["plain", "with a key", "with ids"])
 @pytest.mark.parametrize("lane", PATHS)
-async def test_a_field_goes_on_as_the_page_says(lane: str, upstream: int) -> None:
+async def test_header_forwarding_matches_the_documented_table(lane: str, upstream: int) -> None:
     """Exactly as it came, or not at all."""
     expected: dict[str, bool] = {}
     found: dict[str, bool] = {}
@@ -67,7 +67,7 @@ async def test_a_field_goes_on_as_the_page_says(lane: str, upstream: int) -> Non
 @pytest.mark.parametrize(
     ("door", "kept"), [("chat/completions", set[str]()), ("responses", {"metadata", "client_metadata"})]
 )
-async def test_fields_of_the_body_go_on_as_the_page_says(door: str, kept: set[str]) -> None:
+async def test_body_field_forwarding_matches_the_documentation(door: str, kept: set[str]) -> None:
     """As their client set them, but for two of a request for a response."""
     named = {"user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "metadata": {"a": "b"}}
     asked = {**named, "client_metadata": {"turn_id": "t"}} if kept else named

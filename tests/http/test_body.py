@@ -58,7 +58,7 @@ def refused(data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_a_body_of_known_length_ends_with_its_last_byte(cut: int) -> None:
+def test_length_body_ends_with_its_last_byte(cut: int) -> None:
     """The bytes behind it are the next message."""
     body = LengthBody(5)
     assert relay(body, *filter(None, (b"hello"[:cut], b"hello"[cut:] + NEXT))) == b"hello"
@@ -70,7 +70,7 @@ def test_a_body_of_length_zero_is_done_at_once() -> None:
     assert LengthBody(0).done and LengthBody(0).rest == b""
 
 
-def test_a_body_that_was_cut_is_not_done() -> None:
+def test_truncated_length_body_is_not_done() -> None:
     """R1: four of five bytes."""
     body = LengthBody(5)
     assert relay(body, b"he", b"ll") == b"hell" and not body.done
@@ -79,7 +79,7 @@ def test_a_body_that_was_cut_is_not_done() -> None:
 # By the end of the connection.
 
 
-def test_an_open_body_takes_everything() -> None:
+def test_close_delimited_body_takes_everything() -> None:
     """Only its connection can end it."""
     body = OpenBody()
     assert relay(body, b"a", CHUNKED) == b"a" + CHUNKED and not body.done and body.rest == b""
@@ -88,14 +88,14 @@ def test_an_open_body_takes_everything() -> None:
 # By chunks.
 
 
-def test_chunks_go_on_as_they_came() -> None:
+def test_chunks_are_forwarded_unchanged() -> None:
     """Sizes, extensions and trailers included; what follows is not part of it (F11)."""
     body = ChunkedBody()
     assert relay(body, CHUNKED + NEXT) == CHUNKED
     assert body.done and body.rest == NEXT
 
 
-def test_whole_chunks_are_known_by_their_size_line() -> None:
+def test_whole_chunks_are_recognised_by_their_size_line() -> None:
     """For each length, those lines and no others: such chunks are forwarded without being read."""
     for length in range(len(SIZE_LINES)):
         note_length(length)
@@ -109,14 +109,14 @@ def test_whole_chunks_are_known_by_their_size_line() -> None:
     assert {length for length, lines in enumerate(SIZE_LINES) if not lines} == {0, 1, 2, 3, 4, 5, 21, 262}
 
 
-def test_te_0() -> None:
+def test_chunked_trailer_does_not_consume_the_next_request() -> None:
     """F11: a trailer, then another request in the same segment."""
     body = ChunkedBody()
     assert relay(body, b"0\r\nX: y\r\n\r\n" + NEXT) == b"0\r\nX: y\r\n\r\n"
     assert body.rest == NEXT
 
 
-def test_the_payload_alone_for_a_client_of_http_1_0() -> None:
+def test_http_1_0_client_gets_the_payload_without_chunks() -> None:
     """No size, no extension, no trailer."""
     body = ChunkedBody(payload_only=True)
     assert relay(body, CHUNKED + NEXT) == PAYLOAD
@@ -125,7 +125,7 @@ def test_the_payload_alone_for_a_client_of_http_1_0() -> None:
 
 @settings(max_examples=200, derandomize=True, database=None)
 @given(cuts=st.sets(st.integers(1, len(CHUNKED + NEXT) - 1)), payload_only=st.booleans())
-def test_any_split_reads_the_same(cuts: set[int], payload_only: bool) -> None:
+def test_chunked_body_parses_the_same_for_any_split(cuts: set[int], payload_only: bool) -> None:
     """The network may cut anywhere."""
     message = CHUNKED + NEXT
     body = ChunkedBody(payload_only=payload_only)
@@ -139,7 +139,7 @@ def test_any_split_reads_the_same(cuts: set[int], payload_only: bool) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(CHUNKED)))
-def test_a_chunked_body_that_was_cut_never_looks_finished(cut: int) -> None:
+def test_truncated_chunked_body_never_looks_complete(cut: int) -> None:
     """R4: at every byte, whole or byte by byte: not done, nothing from the last chunk on, no half size line."""
     for pieces in ([CHUNKED[:cut]], [CHUNKED[at : at + 1] for at in range(cut)]):
         body = ChunkedBody()
@@ -149,7 +149,7 @@ def test_a_chunked_body_that_was_cut_never_looks_finished(cut: int) -> None:
         assert not forwarded.endswith((b"5;a=b", b"00A", b"00"))
 
 
-def test_data_is_not_held_back() -> None:
+def test_chunk_data_is_forwarded_without_delay() -> None:
     """A streamed event goes on with the read that brought it."""
     body = ChunkedBody()
     for event in (b"8\r\ndata: 1\n\r\n", b"8\r\ndata: 2\n\r\n", b"8;x\r\ndata"):
@@ -160,7 +160,7 @@ def test_data_is_not_held_back() -> None:
 @pytest.mark.parametrize(
     "size", [b"5", b"05", b"000000000000005", b'5;a="\t\xe9\\\\"', b"5;a;b=c", b"5;!#$%&'*+-.^_`|~=x"]
 )
-def test_size_lines_that_are_accepted(size: bytes) -> None:
+def test_valid_chunk_size_lines_are_accepted(size: bytes) -> None:
     """Up to 15 hexadecimal digits, and extensions without white space."""
     data = size + b"\r\nhello\r\n0" + size[1:].lstrip(b"0123456789") + b"\r\n\r\n"
     body = ChunkedBody()
@@ -203,7 +203,7 @@ def test_size_lines_that_are_accepted(size: bytes) -> None:
         *(b'5;a="\x7f"', b'5;a="b"c', b"5;;a"),
     ],
 )
-def test_size_lines_that_are_refused(line: bytes) -> None:
+def test_ambiguous_chunk_size_lines_are_refused(line: bytes) -> None:
     """White space, signs, prefixes, 16 digits, half-quoted or nameless extensions: readers disagree about them."""
     assert refused(line + b"\r\nhello\r\n0\r\n\r\n")
     assert refused(b"5\r\nhello\r\n" + line + b"\r\n" + CANARY)
@@ -218,7 +218,7 @@ def test_size_lines_that_are_refused(line: bytes) -> None:
         *(b"5\r\nhello\r\n0\n\r\n", b"5\r\nhello\r\nZZ" + CANARY, b"\x00", b"\n"),
     ],
 )
-def test_chunks_end_with_cr_lf_where_their_size_says(data: bytes) -> None:
+def test_chunk_without_crlf_at_its_end_is_refused(data: bytes) -> None:
     """F13, R12: bare LF, missing or extra bytes, garbage in mid-body."""
     assert refused(data)
 
@@ -236,13 +236,13 @@ def test_chunks_end_with_cr_lf_where_their_size_says(data: bytes) -> None:
         *(b" X: y", b"X : y", b"X: y\n", b"X", b"X: a\r\n b", b"X: \0"),
     ],
 )
-def test_trailers_that_are_refused(trailers: bytes) -> None:
+def test_malformed_or_framing_trailers_are_refused(trailers: bytes) -> None:
     """F12: malformed ones, and those that would change what the message means."""
     assert refused(b"5\r\nhello\r\n0\r\nOk: 1\r\n" + trailers + CANARY + b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("in_pieces", [False, True])
-def test_size_lines_and_trailers_are_bounded(in_pieces: bool) -> None:
+def test_chunk_size_lines_and_trailers_are_limited(in_pieces: bool) -> None:
     """F13: an extension of 1 MiB, a trailer without end; the bound does not depend on how the bytes come."""
 
     def accepted(data: bytes) -> bool:
@@ -264,7 +264,7 @@ def test_size_lines_and_trailers_are_bounded(in_pieces: bool) -> None:
     assert not accepted(b"0\r\n" + b"X: a\r\n" * 100_000 + b"\r\n")
 
 
-def test_endless_lines_are_refused_before_they_end() -> None:
+def test_endless_chunk_lines_are_refused_early() -> None:
     """Nothing grows without bound while an end is waited for."""
     for start, limit in ((b"5;a", LINE_LIMIT_BYTES), (b"0\r\nX: ", TRAILERS_LIMIT_BYTES)):
         body = ChunkedBody()
@@ -273,7 +273,7 @@ def test_endless_lines_are_refused_before_they_end() -> None:
             body.feed(b"a" * limit)
 
 
-def test_a_hundred_thousand_tiny_chunks() -> None:
+def test_hundred_thousand_tiny_chunks_are_parsed_quickly() -> None:
     """F13: 100,000 chunks of one byte with an extension of 16 bytes: well under 2 s of processor time."""
     data = b"1;abcdefghijklmno\r\nx\r\n" * 100_000 + b"0\r\n\r\n"
     began = time.process_time()
@@ -288,7 +288,7 @@ def test_a_hundred_thousand_tiny_chunks() -> None:
 
 @pytest.mark.parametrize("payload_only", [False, True])
 @pytest.mark.parametrize("tiny", [b"1\r\nx\r\n", b"001;a=b\r\nx\r\n", b"2\r\nxx\r\n"])
-def test_tiny_chunks_are_read_in_portions(tiny: bytes, payload_only: bool) -> None:
+def test_tiny_chunks_are_parsed_in_portions(tiny: bytes, payload_only: bool) -> None:
     """A bounded number at once, and what is left waits for the next turn; large chunks never wait."""
     count = 10 * CHUNKS_AT_ONCE
     body, passed = ChunkedBody(payload_only=payload_only), []
@@ -304,7 +304,7 @@ def test_tiny_chunks_are_read_in_portions(tiny: bytes, payload_only: bool) -> No
     assert not large.waiting
 
 
-def test_large_bodies_are_passed_on_without_copies_piling_up() -> None:
+def test_large_chunk_reads_are_forwarded_without_copying() -> None:
     """A chunk larger than any read needs no room: each read is forwarded as it is."""
     body = ChunkedBody()
     block = bytes(1 << 16)

@@ -45,7 +45,7 @@ def read(data: bytes) -> list[tuple[int, bool, bytes]]:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("mask", [b"mask", b""], ids=["client", "server"])
-def test_the_head_of_a_frame(size: int, mask: bytes) -> None:
+def test_frame_head_encodes_size_and_mask(size: int, mask: bytes) -> None:
     whole = frame(TEXT, bytes(size), mask=mask or None)
     assert frame_head(0x80 | TEXT, size, mask) == whole[: len(whole) - size]
 
@@ -54,7 +54,7 @@ def test_the_head_of_a_frame(size: int, mask: bytes) -> None:
     st.lists(st.tuples(st.sampled_from((TEXT, BINARY, PING, CLOSE)), st.sampled_from(SIZES)), max_size=6),
     st.lists(st.integers(min_value=0)),
 )
-def test_pieces_change_nothing(sent: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_frame_splits_do_not_change_forwarded_bytes(sent: list[tuple[int, int]], cuts: list[int]) -> None:
     """All bytes of a client go on as they came."""
     data = b"".join(frame(opcode, bytes(size)) for opcode, size in sent)
     assert fed(ClientFrames(), data, cuts=cuts) == data
@@ -63,7 +63,7 @@ def test_pieces_change_nothing(sent: list[tuple[int, int]], cuts: list[int]) -> 
 
 
 @given(st.lists(st.integers(min_value=0, max_value=60), min_size=1, max_size=20), st.lists(st.integers(min_value=0)))
-def test_no_more_is_handed_on_than_the_bounds_allow(sizes: list[int], cuts: list[int]) -> None:
+def test_forwarded_messages_stay_within_count_and_byte_limits(sizes: list[int], cuts: list[int]) -> None:
     """Nothing is lost: what waits comes message by message, in its order."""
     frames, messages = ClientFrames(limit_bytes=100, most=3), [frame(TEXT, bytes([65]) * size) for size in sizes]
     data = b"".join(messages)
@@ -79,7 +79,7 @@ def test_no_more_is_handed_on_than_the_bounds_allow(sizes: list[int], cuts: list
     assert got == data and not frames.waits
 
 
-def test_a_message_in_pieces_counts_as_one() -> None:
+def test_fragmented_message_counts_as_one() -> None:
     """Control frames between the pieces count as none."""
     first = frame(TEXT, b"ab", fin=False) + frame(PING, b"x") + frame(0, b"cd")
     frames = ClientFrames(limit_bytes=10, most=2)
@@ -88,7 +88,7 @@ def test_a_message_in_pieces_counts_as_one() -> None:
     assert frames.done() == first and not frames.waits
 
 
-def test_the_pieces_of_a_message_count_together() -> None:
+def test_message_fragments_count_together_toward_the_limit() -> None:
     """The one that would be too much waits, and not the whole message."""
     frames, small = ClientFrames(limit_bytes=10, most=5), frame(TEXT, bytes(4))
     begins, ends = frame(TEXT, bytes(5), fin=False), frame(0, bytes(2))
@@ -115,7 +115,7 @@ def test_single_message_over_the_limit_is_passed_on_unbuffered() -> None:
         b"\xff\xff",
     ],
 )
-def test_a_frame_that_no_client_may_send_ends_all(bad: bytes, most: int | None) -> None:
+def test_invalid_client_frame_is_replaced_and_ends_the_stream(bad: bytes, most: int | None) -> None:
     """The reader gets one to refuse in its place, once, and nothing that follows."""
     frames, good = ClientFrames(limit_bytes=1000, most=most), frame(TEXT, b"good")
     assert frames.feed(good + bad + good) == good + REFUSED
@@ -123,7 +123,7 @@ def test_a_frame_that_no_client_may_send_ends_all(bad: bytes, most: int | None) 
 
 
 @given(st.lists(st.integers(min_value=0), min_size=1, max_size=8), st.booleans())
-def test_a_long_frame_goes_on_in_the_pieces_in_which_it_comes(cuts: list[int], fin: bool) -> None:
+def test_long_frame_is_forwarded_in_fragments(cuts: list[int], fin: bool) -> None:
     """As fragments of its message, which between them are the frame, and no piece is longer than what came."""
     payload = bytes(range(251)) * (LONG_BYTES // 251 + 5)
     data = frame(TEXT, payload, fin=fin) + frame(0, b"next", fin=True) * (not fin)
@@ -137,13 +137,13 @@ def test_a_long_frame_goes_on_in_the_pieces_in_which_it_comes(cuts: list[int], f
 
 
 @pytest.mark.parametrize(("limit_bytes", "most"), [(LONG_BYTES, 2), (0, None)])
-def test_a_frame_that_its_reader_refuses_is_not_divided(limit_bytes: int, most: int | None) -> None:
+def test_oversized_frame_head_is_forwarded_undivided(limit_bytes: int, most: int | None) -> None:
     """The head says that the frame is too long, and is enough."""
     head = frame(TEXT, bytes(LONG_BYTES + 1))[:14]
     assert ClientFrames(limit_bytes=limit_bytes, most=most).feed(head) == head
 
 
-def test_many_frames_are_handed_on_in_several_turns() -> None:
+def test_many_frames_are_forwarded_over_several_turns() -> None:
     """Frames of all kinds: nothing is lost, and their order stays."""
     sent = (frame(PING, b"ab") + frame(TEXT, b"c")) * FRAMES_AT_ONCE + frame(TEXT, b"end")
     frames = ClientFrames()
@@ -154,7 +154,7 @@ def test_many_frames_are_handed_on_in_several_turns() -> None:
     assert [len(read(turn)) for turn in turns] == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1]
 
 
-def test_many_short_reads_take_several_turns_too() -> None:
+def test_many_short_reads_take_several_turns() -> None:
     """An event loop may read a connection several times in one turn."""
     frames = ClientFrames()
     assert len(frames.feed(frame(PING) * MANY_FRAMES)) and not frames.yields
@@ -178,7 +178,7 @@ def all_of(frames: ClientFrames, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("small", SMALL.values(), ids=SMALL)
-def test_small_frames_without_end_are_refused(small: bytes) -> None:
+def test_endless_small_frames_are_refused(small: bytes) -> None:
     """As many as a patient client may have sent are not, and time makes room for more."""
     frames, most = ClientFrames(), small * SMALL_MOST
     assert all_of(frames, most) == most and not frames.flooded
@@ -191,7 +191,7 @@ def test_small_frames_without_end_are_refused(small: bytes) -> None:
 
 
 @pytest.mark.parametrize("one", [frame(TEXT, b"x"), frame(0, bytes(SMALL_BYTES), fin=False)], ids=["message", "piece"])
-def test_messages_and_pieces_of_some_length_are_no_flood(one: bytes) -> None:
+def test_longer_messages_and_fragments_are_not_a_flood(one: bytes) -> None:
     """A page answers each message, and a message in pieces has a limit."""
     frames, sent = ClientFrames(), one * (SMALL_MOST + 1)
     assert all_of(frames, sent) == sent and not frames.flooded

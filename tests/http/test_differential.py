@@ -63,7 +63,7 @@ def figure(what: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Counter[st
     assert verdicts["refused"] > total / 10
 
 
-def test_requests(capsys: pytest.CaptureFixture[str]) -> None:
+def test_request_heads_parse_the_same_in_all_parsers(capsys: pytest.CaptureFixture[str]) -> None:
     """Method, target, fields, framing, payload, end, keep-alive: one reading for all three parsers."""
     with figure("request heads", capsys) as verdicts:
         for seed in range(REQUESTS):
@@ -174,7 +174,7 @@ def origin_form(head: RequestHead, target: bytes) -> bool:
     return rest in (head.host + head.target, head.host + head.target[1:])
 
 
-def test_chunked_bodies(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chunked_bodies_parse_the_same_in_all_parsers(capsys: pytest.CaptureFixture[str]) -> None:
     """Equal payload, trailers and end; forwarded is what came; the last chunk waits; any split reads the same."""
     with figure("chunked bodies", capsys) as verdicts:
         for seed in range(BODIES):
@@ -238,7 +238,7 @@ def unfinished(forwarded: bytes) -> None:
         assert reading.end is None, forwarded
 
 
-def test_responses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_responses_parse_the_same_in_all_parsers(capsys: pytest.CaptureFixture[str]) -> None:
     """One reading of a response for all three parsers; the shortcut for regular answers agrees with the long way."""
     with figure("responses", capsys) as verdicts:
         for seed in range(RESPONSES):

@@ -18,7 +18,7 @@ def fields_of(answer: bytes) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize("close", [True, False])
 @pytest.mark.parametrize("code", CODES)
-def test_every_error_is_a_whole_answer_in_the_shape_of_openai(code: str, close: bool) -> None:
+def test_error_answer_is_complete_and_openai_shaped(code: str, close: bool) -> None:
     """K19: status, JSON, length and request id; no Server, no Date, nothing else. llhttp and h11 agree on it."""
     error = GatewayError(code, "Something is amiss: do this.", param="host")
     answer = error_answer(error, request_id=REQUEST_ID, close=close)
@@ -43,7 +43,7 @@ def test_every_error_is_a_whole_answer_in_the_shape_of_openai(code: str, close: 
     }
 
 
-def test_the_length_counts_bytes() -> None:
+def test_error_content_length_counts_bytes() -> None:
     """A text beyond ASCII stays readable."""
     error = GatewayError("upstream_error", "Upstream 'größe 大' failed.")
     answer = error_answer(error, request_id=REQUEST_ID, close=False)
@@ -51,7 +51,7 @@ def test_the_length_counts_bytes() -> None:
     assert "größe 大".encode() in answer and b'"param": null' in answer
 
 
-def test_the_answer_to_head_is_the_head_alone() -> None:
+def test_error_answer_to_head_has_no_body() -> None:
     """With the length that GET would have had."""
     error = GatewayError("unknown_route", "No route.")
     whole = error_answer(error, request_id=REQUEST_ID, close=False)
@@ -73,7 +73,7 @@ def test_unauthorized_response_names_the_bearer_scheme() -> None:
         assert fields_of(answer)[b"x-should-retry"] == b"false"
 
 
-def test_a_message_cannot_break_out_of_its_json() -> None:
+def test_error_message_cannot_escape_its_json() -> None:
     """Quotes, control characters and line ends are data."""
     text = 'a "b" \\ \r\nX: y\r\n\r\n\0 \u2028'
     answer = error_answer(GatewayError("bad_framing", text), request_id=REQUEST_ID, close=True)
@@ -81,7 +81,7 @@ def test_a_message_cannot_break_out_of_its_json() -> None:
     assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["message"].startswith(text)
 
 
-def test_request_ids_are_unlike_each_other() -> None:
+def test_request_ids_are_unique() -> None:
     """`req_` and 96 bits of chance."""
     ids = {new_request_id() for _ in range(1000)}
     assert len(ids) == 1000 and all(re.fullmatch(r"req_[0-9a-f]{24}", one) for one in ids)

@@ -24,7 +24,7 @@ def only(line: bytes) -> Field:
     return field
 
 
-def test_a_field_is_its_lower_case_name_its_bare_value_and_its_line() -> None:
+def test_field_is_parsed_to_name_value_and_original_line() -> None:
     """The line that is forwarded is the line that came, white space included."""
     assert only(b"X-Mixed-Case: \t a b\tc \t") == (b"x-mixed-case", b"a b\tc", b"X-Mixed-Case: \t a b\tc \t\r\n")
 
@@ -43,7 +43,7 @@ def test_an_empty_value_is_a_value(line: bytes) -> None:
     assert only(line) == (b"x", b"", line + b"\r\n")
 
 
-def test_a_name_is_any_token_and_a_value_has_every_byte_but_controls() -> None:
+def test_field_name_and_value_accept_every_legal_byte() -> None:
     """RFC 9110: tchar in names; visible ASCII, SP, HTAB and obs-text in values."""
     name = b"!#$%&'*+-.^_`|~0189AZaz"
     value = bytes([*range(0x21, 0x7F), 0x20, 0x09, *range(0x80, 0x100), 0x2E])
@@ -62,12 +62,12 @@ def accepted(template: bytes) -> set[int]:
     return taken
 
 
-def test_no_control_character_is_in_a_value() -> None:
+def test_field_value_with_a_control_character_is_refused() -> None:
     """CR, LF and NUL are what splits messages; none of the others means anything. HTAB alone is white space."""
     assert accepted(b"X: a%bb") == set(range(256)) - {*range(9), *range(10, 32), 127}
 
 
-def test_a_name_is_a_token() -> None:
+def test_field_name_must_be_a_token() -> None:
     """No space before the colon (F7), no quotes, brackets or controls, nothing beyond ASCII."""
     token = set(b"!#$%&'*+-.^_`|~" + string.digits.encode() + string.ascii_letters.encode())
     assert accepted(b"%bX: a") == token
@@ -100,14 +100,14 @@ def test_field_error_names_the_line_and_reason(section: bytes, complaint: str) -
 
 
 @pytest.mark.parametrize("line", [b"A : %b", b" %b", b"A: %b\0", b"%b", b"%b\xff: a", b"A: b\n%b"])
-def test_nothing_of_a_bad_line_is_repeated(line: bytes) -> None:
+def test_malformed_field_line_is_not_echoed(line: bytes) -> None:
     """F32: a secret in a bad line does not come back in the answer or the log."""
     with pytest.raises(FieldError) as told:
         parse_fields(b"Ok: " + CANARY + b"\r\n" + line % CANARY + b"\r\n\r\n")
     assert CANARY.decode() not in str(told.value)
 
 
-def test_the_section_may_stand_behind_a_start_line() -> None:
+def test_field_section_may_follow_a_start_line() -> None:
     """`start` is where it begins."""
     assert parse_fields(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 16) == [(b"a", b"b", b"A: b\r\n")]
     assert parse_fields(b"\r\n") == []
@@ -136,7 +136,7 @@ def test_trailer_with_framing_or_credential_field_is_rejected(name: bytes) -> No
     assert CANARY.decode() not in str(told.value)
 
 
-def test_other_trailers_pass_and_malformed_ones_do_not() -> None:
+def test_valid_trailers_pass_and_malformed_ones_are_refused() -> None:
     """Checksums and timings are what trailers are for."""
     check_trailers(b"\r\n")
     check_trailers(b"X-Sum: 1\r\nServer-Timing: a;dur=1\r\nETag: x\r\n\r\n")
@@ -148,7 +148,7 @@ def test_other_trailers_pass_and_malformed_ones_do_not() -> None:
 @pytest.mark.parametrize(
     "line", [b"Transfer-Encoding: chunked", b"TRANSFER-ENCODING:Chunked", b"transfer-encoding:  CHUNKED"]
 )
-def test_chunked_is_spelled_so_that_every_reader_agrees(line: bytes) -> None:
+def test_unambiguous_chunked_coding_is_recognised(line: bytes) -> None:
     """Case does not matter."""
     assert is_chunked(only(line))
 
@@ -157,12 +157,12 @@ def test_chunked_is_spelled_so_that_every_reader_agrees(line: bytes) -> None:
     "value",
     [b"chunked\t", b"chunked,", b"gzip, chunked", b'"chunked"', b"chunked;q=1", b"", b"xchunked", b"\x85chunked"],
 )
-def test_anything_else_is_not_chunked(value: bytes) -> None:
+def test_other_transfer_codings_are_not_chunked(value: bytes) -> None:
     """llhttp takes a trailing TAB for another coding."""
     assert not is_chunked(Field(b"transfer-encoding", value, b"Transfer-Encoding: " + value + b"\r\n"))
 
 
-def test_list_members_are_gathered_over_lines_in_lower_case() -> None:
+def test_list_members_are_collected_in_lower_case() -> None:
     """Empty members do not count (RFC 9110 section 5.6.1)."""
     fields = parse_fields(b"Connection: Close ,, X-A\t\r\nOther: z\r\nconnection: \r\nCONNECTION: Keep-Alive\r\n\r\n")
     assert members(by_name(fields)[b"connection"]) == [b"close", b"x-a", b"keep-alive"]
@@ -175,7 +175,7 @@ def test_connection_header_cannot_nominate_protected_fields_as_hop_by_hop() -> N
     assert get_hop_fields([*protected, b"x-gateway-key", b"set-cookie", b"x-hop", b"close"]) == {b"x-hop", b"close"}
 
 
-def test_the_hop_by_hop_fields() -> None:
+def test_hop_by_hop_field_list_is_complete() -> None:
     """Transfer-Encoding is not among them: the chunk framing goes on as it came, and its field with it."""
     proxies = {b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"proxy-authentication-info"}
     assert proxies | {b"connection", b"keep-alive", b"te", b"upgrade"} == HOP_BY_HOP

@@ -8,7 +8,7 @@ from gateway.http.redact import RedactedBody, mask, maskable
 KEY = b"sk-upstream-0123456789"
 
 
-def test_every_occurrence_is_overwritten_in_its_length() -> None:
+def test_every_occurrence_of_the_key_is_masked_in_place() -> None:
     """The text keeps its length, so Content-Length and chunk sizes stay true."""
     text = b"bad key " + KEY + b", I said " + KEY
     assert mask(text, KEY) == text.replace(KEY, b"*" * len(KEY))
@@ -24,14 +24,14 @@ def test_a_key_that_comes_in_two_pieces_is_found(cut: int) -> None:
     assert body.done
 
 
-def test_a_beginning_that_stays_one_is_delivered() -> None:
+def test_partial_key_at_the_end_is_delivered() -> None:
     """Text that only begins like the key is held no longer than the body lasts."""
     text = b"ends in " + KEY[:7]
     body = RedactedBody(LengthBody(len(text)), KEY, hold=True)
     assert body.feed(text) == text
 
 
-def test_chunk_framing_stays() -> None:
+def test_masking_keeps_chunk_framing() -> None:
     """The key is overwritten within a chunk; sizes and the end are as they came."""
     text = b"%x\r\n%b\r\n0\r\n\r\n" % (len(KEY), KEY)
     body = RedactedBody(ChunkedBody(), KEY, hold=True)
@@ -39,18 +39,18 @@ def test_chunk_framing_stays() -> None:
     assert (body.done, body.rest) == (True, b"more")
 
 
-def test_a_body_without_an_end_holds_nothing_back() -> None:
+def test_close_delimited_body_holds_no_bytes_back() -> None:
     """A close-delimited body never ends for us, so nothing may wait for more."""
     body = RedactedBody(OpenBody(), KEY, hold=False)
     assert body.feed(b"sk-u") == b"sk-u"
 
 
 @pytest.mark.parametrize("key", [None, b"1", b"json", b"ollama", b"sk-short-123", b"invalid_request_error", b"0" * 40])
-def test_a_key_that_stands_in_texts_by_itself_is_not_looked_for(key: bytes | None) -> None:
+def test_short_or_common_key_is_not_masked(key: bytes | None) -> None:
     """Short ones, words, numbers: replacing those would break answers."""
     assert maskable(key) is None
 
 
-def test_a_real_key_is_looked_for() -> None:
+def test_provider_key_is_masked() -> None:
     """As providers give them out."""
     assert maskable(KEY) == KEY

@@ -90,7 +90,7 @@ def test_an_absolute_target_overrules_host(url: bytes, target: bytes, host: byte
         ((b"transfer-encoding:  CHUNKED",), None, True),
     ],
 )
-def test_the_framing_of_the_body(fields: tuple[bytes, ...], length: int | None, chunked: bool) -> None:
+def test_request_body_framing_is_parsed(fields: tuple[bytes, ...], length: int | None, chunked: bool) -> None:
     """P14: none stays none and 0 stays 0, for any method."""
     for method in (b"GET", b"DELETE", b"POST", b"HEAD"):
         head = read(asking(method + b" / HTTP/1.1", *fields))
@@ -110,12 +110,12 @@ def test_the_framing_of_the_body(fields: tuple[bytes, ...], length: int | None, 
         (b"1.0", (b"Connection: keep-alive",), False),
     ],
 )
-def test_whether_the_connection_is_kept(version: bytes, fields: tuple[bytes, ...], keep: bool) -> None:
+def test_request_keep_alive_is_parsed(version: bytes, fields: tuple[bytes, ...], keep: bool) -> None:
     """Kept unless the client says otherwise; never for HTTP/1.0."""
     assert read(asking(b"GET / HTTP/" + version, *fields)).keep_alive is keep
 
 
-def test_http_1_0_needs_no_host() -> None:
+def test_http_1_0_request_needs_no_host() -> None:
     """But one that it sends must be valid."""
     assert read(asking(b"GET / HTTP/1.0", host=None)).host is None
     assert read(asking(b"GET / HTTP/1.0")).host == b"h"
@@ -139,12 +139,12 @@ def test_http_1_0_needs_no_host() -> None:
         (b"GET / HTTP/1.0", (b"Connection: Upgrade", b"Upgrade: websocket"), False),
     ],
 )
-def test_what_counts_as_a_request_for_websocket(line: bytes, fields: tuple[bytes, ...], websocket: bool) -> None:
+def test_websocket_upgrade_requests_are_recognised(line: bytes, fields: tuple[bytes, ...], websocket: bool) -> None:
     """F25: anything else is an ordinary request, and its bytes are never tunnelled."""
     assert read(asking(line, *fields)).websocket is websocket
 
 
-def test_expect_100_continue() -> None:
+def test_expect_100_continue_is_recognised_and_others_refused() -> None:
     """In any case, once, and in HTTP/1.1 only: HTTP/1.0 does not know it (RFC 9110 section 10.1.1)."""
     assert read(posting(b"Expect: 100-Continue", b"Content-Length: 3")).expects_continue
     assert not read(asking(b"POST / HTTP/1.0", b"Expect: 100-continue")).expects_continue
@@ -159,7 +159,7 @@ def test_expect_100_continue() -> None:
 @pytest.mark.parametrize(
     "value", [*b'+3|-3|0x3|1_0|3 3||3, 3|3,|3.0|1e3|"3"|\xa03'.split(b"|"), b"9" * 19, b"9" * 20, "٣".encode(), CANARY]
 )
-def test_a_content_length_is_plain_digits(value: bytes) -> None:
+def test_malformed_content_length_is_refused(value: bytes) -> None:
     """F4: 1 to 18 decimal digits, nothing that another reader could read otherwise."""
     assert refusal(posting(b"Content-Length: " + value)) == (400, "bad_framing")
 
@@ -172,7 +172,7 @@ def test_two_content_lengths_are_refused(pair: tuple[bytes, bytes]) -> None:
 
 @pytest.mark.parametrize("value", [b"chunked", b"gzip", b"", b"identity"])
 @pytest.mark.parametrize("order", [1, -1])
-def test_content_length_and_transfer_encoding_exclude_each_other(value: bytes, order: int) -> None:
+def test_content_length_with_transfer_encoding_is_refused(value: bytes, order: int) -> None:
     """CL.TE and TE.CL."""
     fields = [b"Content-Length: 3", b"Transfer-Encoding: " + value][::order]
     assert refusal(posting(*fields)) == (400, "bad_framing")
@@ -188,7 +188,7 @@ def test_content_length_and_transfer_encoding_exclude_each_other(value: bytes, o
         CANARY,
     ],
 )
-def test_other_transfer_codings_are_not_implemented(value: bytes) -> None:
+def test_unknown_transfer_coding_returns_501(value: bytes) -> None:
     """RFC 9112 section 6.1: a coding that is not understood is 501."""
     assert refusal(posting(b"Transfer-Encoding: " + value)) == (501, "unsupported_transfer_coding")
 
@@ -205,7 +205,7 @@ def test_a_transfer_coding_in_disguise_is_refused(value: bytes) -> None:
     assert refusal(posting(b"Transfer-Encoding: " + value)) == (400, "bad_framing")
 
 
-def test_one_transfer_encoding_field_in_http_1_1_only() -> None:
+def test_repeated_or_http_1_0_transfer_encoding_is_refused() -> None:
     """F7 and its kin."""
     chunked = b"Transfer-Encoding: chunked"
     assert refusal(posting(chunked, chunked)) == (400, "bad_framing")
@@ -221,7 +221,7 @@ def test_one_transfer_encoding_field_in_http_1_1_only() -> None:
         CANARY + b"/",
     ],
 )
-def test_exactly_one_valid_host(host: bytes) -> None:
+def test_missing_duplicate_or_invalid_host_is_refused(host: bytes) -> None:
     """RFC 9112 section 3.2: none, two, or one that is no authority is 400."""
     assert refusal(asking(b"GET / HTTP/1.1", host=b"Host: " + host)) == (400, "bad_framing")
     assert refusal(asking(b"GET / HTTP/1.1", host=None)) == (400, "bad_framing")
@@ -232,7 +232,7 @@ def test_exactly_one_valid_host(host: bytes) -> None:
 @pytest.mark.parametrize(
     "host", [b"h", b"h:", b"h:0", b"h:65535", b"127.0.0.1:80", b"[::1]", b"[2001:DB8::1]:443", b"a_b-c~d.E"]
 )
-def test_hosts_that_are_valid(host: bytes) -> None:
+def test_valid_hosts_are_accepted(host: bytes) -> None:
     """Names, IPv4, bracketed IPv6, with or without a port."""
     assert valid_host(host) and read(asking(b"GET / HTTP/1.1", host=b"Host: " + host)).host == host
 
@@ -248,7 +248,7 @@ def test_hosts_that_are_valid(host: bytes) -> None:
         CANARY,
     ],
 )
-def test_a_target_is_a_path_or_an_http_url(target: bytes) -> None:
+def test_invalid_request_target_is_refused(target: bytes) -> None:
     """P5, F21: visible ASCII, no fragment, no authority form (CONNECT never tunnels)."""
     assert refusal(asking(b"GET %b HTTP/1.1" % target)) == (400, "bad_framing")
     assert refusal(asking(b"CONNECT %b HTTP/1.1" % target)) == (400, "bad_framing")
@@ -266,13 +266,13 @@ def test_a_target_is_a_path_or_an_http_url(target: bytes) -> None:
         CANARY + b"\x00",
     ],
 )
-def test_a_request_line_has_three_words_and_single_spaces(line: bytes) -> None:
+def test_malformed_request_line_is_refused(line: bytes) -> None:
     """RFC 9112 section 3."""
     assert refusal(asking(line)) == (400, "bad_framing")
 
 
 @pytest.mark.parametrize("version", [b"2.0", b"0.9", b"1.2", b"3", b"2", b"1", b"1.10", b"11.1", b"1.01", b"9.9"])
-def test_other_versions_are_505(version: bytes) -> None:
+def test_unsupported_http_version_returns_505(version: bytes) -> None:
     """They are neither accepted nor echoed."""
     assert refusal(asking(b"GET /%b HTTP/%b" % (CANARY, version))) == (505, "http_version")
 
@@ -281,14 +281,14 @@ def test_other_versions_are_505(version: bytes) -> None:
     "fields",
     b"X: a\r\n b|X : a|X\t: a|X: a\nY: b|X: a\rY: b|X: a\x00|X: a\x0b|X: a\x7f|nothing|: a|X(: a|\xe9: a".split(b"|"),
 )
-def test_header_lines_keep_to_the_grammar(fields: bytes) -> None:
+def test_malformed_header_lines_are_refused(fields: bytes) -> None:
     """F7, F16: obs-fold, white space before the colon, bare CR or LF, NUL and other controls."""
     assert refusal(posting(b"Authorization: Bearer " + CANARY, fields)) == (400, "bad_framing")
     assert refusal(posting(fields + CANARY)) == (400, "bad_framing")
     assert refusal(asking(b"GET / HTTP/1.1", host=b" Host: " + CANARY)) == (400, "bad_framing")
 
 
-def test_a_bad_byte_inside_a_credential_does_not_echo_it() -> None:
+def test_credential_with_a_bad_byte_is_not_echoed() -> None:
     """F32: the answer names the line by its number."""
     with pytest.raises(GatewayError, match="header line 2 contains a control character") as refused:
         read(posting(b"Authorization: Bearer " + CANARY + b"\0"))
@@ -298,7 +298,7 @@ def test_a_bad_byte_inside_a_credential_does_not_echo_it() -> None:
 @pytest.mark.parametrize(
     "raw", [b"\r\n" + posting(), posting()[:-2], posting()[:-1], posting() + b"\r\n", posting() + b"X: y\r\n\r\n"]
 )
-def test_a_head_is_whole_and_nothing_more(raw: bytes) -> None:
+def test_incomplete_or_overlong_head_is_refused(raw: bytes) -> None:
     """The caller cuts it out of the stream at the first empty line."""
     assert refusal(raw) == (400, "bad_framing")
 
@@ -329,7 +329,7 @@ def test_the_number_of_fields_is_bounded() -> None:
     assert refusal(posting(b"A: 1", b"B: 2", b"C: 3"), limits) == (431, "headers_too_large")
 
 
-def test_the_beginning_of_a_head_is_refused_as_soon_as_it_is_hopeless() -> None:
+def test_invalid_beginning_of_a_head_is_refused_immediately() -> None:
     """No need to wait for the rest: bare LF or CR, controls, a TLS handshake, a line without end."""
     hopeless = [
         b"GET / HTTP/1.1\n",
@@ -352,14 +352,14 @@ def test_the_beginning_of_a_head_is_refused_as_soon_as_it_is_hopeless() -> None:
         assert refused.value.facts.status == status
 
 
-def test_no_beginning_of_a_good_head_is_refused() -> None:
+def test_prefix_of_a_valid_head_is_never_refused() -> None:
     """Cut at every byte."""
     raw = posting(b"X: \t\xe9", b"Content-Length: 3", b"Y:")
     for cut in range(1, len(raw)):
         check_beginning(raw[:cut], LIMITS)
 
 
-def test_looking_at_a_growing_head_is_cheap() -> None:
+def test_checking_a_growing_head_is_cheap() -> None:
     """A head of 32 KiB that drips in by 100 bytes costs milliseconds of processor time."""
     data = posting(b"X: " + b"a" * 32_000)[:-4]
     began = time.process_time()
@@ -368,7 +368,7 @@ def test_looking_at_a_growing_head_is_cheap() -> None:
     assert time.process_time() - began < 0.1
 
 
-def test_what_is_made_of_a_head_is_made_once() -> None:
+def test_value_derived_from_a_head_is_computed_once() -> None:
     """For each maker and what it is given; an error is raised each time."""
     head, seen = read(posting()), list[object]()
 
@@ -386,7 +386,7 @@ def test_what_is_made_of_a_head_is_made_once() -> None:
     assert seen == [(), (1,), ("bad",), ("bad",)]
 
 
-def test_a_copy_with_other_fields_shares_nothing_that_was_made() -> None:
+def test_replaced_head_shares_no_derived_values() -> None:
     """Such as the head of a WebSocket, whose messages are requests of their own."""
     head = read(posting(b"X: 1"))
 

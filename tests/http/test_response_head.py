@@ -84,7 +84,9 @@ def test_a_reason_is_free_text_and_may_be_missing(reason: bytes) -> None:
         (b"GET", 101, (b"Upgrade: websocket",), "none"),
     ],
 )
-def test_how_the_body_ends(method: bytes, status: int, fields: tuple[bytes, ...], framing: str) -> None:
+def test_response_body_framing_is_determined(
+    method: bytes, status: int, fields: tuple[bytes, ...], framing: str
+) -> None:
     """R17 and RFC 9112 section 6.3."""
     head = read(answering(b"HTTP/1.1 %d X" % status, *fields), method)
     assert head.framing == framing
@@ -106,7 +108,7 @@ def test_how_the_body_ends(method: bytes, status: int, fields: tuple[bytes, ...]
         (b"1.0", (b"Content-Length: 0", b"Connection: keep-alive, close"), False),
     ],
 )
-def test_whether_the_upstream_keeps_its_connection(version: bytes, fields: tuple[bytes, ...], keep: bool) -> None:
+def test_response_keep_alive_is_parsed(version: bytes, fields: tuple[bytes, ...], keep: bool) -> None:
     """An answer that ends with its connection never does."""
     assert read(answering(b"HTTP/%b 200 OK" % version, *fields)).keep_alive is keep
 
@@ -115,7 +117,7 @@ def test_whether_the_upstream_keeps_its_connection(version: bytes, fields: tuple
     ("value", "seconds"),
     [(b"timeout=5", 5.0), (b"max=100, Timeout = 7", 7.0), (b'timeout="9"', 9.0), (b"timeout=x", None), (b"5", None)],
 )
-def test_how_long_the_upstream_keeps_an_idle_connection(value: bytes, seconds: float | None) -> None:
+def test_keep_alive_timeout_is_parsed(value: bytes, seconds: float | None) -> None:
     """The hint of a Keep-Alive field."""
     assert read(ok(b"Content-Length: 0", b"Keep-Alive: " + value)).idle_timeout_s == seconds
 
@@ -133,7 +135,7 @@ def test_an_event_stream_is_seen_by_its_content_type(value: bytes) -> None:
     b"HTTP/1.1 +20 OK|HTTP/1.1  200 OK|HTTP/1.1\t200 OK|HTTP/1.1 200\tOK|HTTP/1.1 200 O\0K|HTTP/1.1 200OK|HTTP/1.1 abc|"
     b"ICY 200 OK|garbage|| HTTP/1.1 200 OK|HTTP/1.1 200 a\rb|HTTP/1.1 200 a\nb|HTTP/1.1 200 \x7f".split(b"|"),
 )
-def test_status_lines_that_are_refused(line: bytes) -> None:
+def test_malformed_status_line_is_refused(line: bytes) -> None:
     """Garbage, other versions, other codes, controls: 502, never passed on."""
     assert is_refused(answering(line, b"Content-Length: 0", b"X: " + CANARY))
     assert is_refused(answering(line + CANARY))
@@ -157,18 +159,18 @@ def test_status_lines_that_are_refused(line: bytes) -> None:
         ),
     ],
 )
-def test_heads_with_two_readings_are_refused(fields: tuple[bytes, ...]) -> None:
+def test_ambiguous_response_head_is_refused(fields: tuple[bytes, ...]) -> None:
     """R12, and response splitting: CL and TE, two CLs, odd digits, odd codings, folds, bare LF, NUL."""
     assert is_refused(ok(b"X-Secret: " + CANARY, *fields))
     assert is_refused(answering(b"HTTP/1.1 204 No Content", *fields))
 
 
-def test_http_1_0_knows_no_chunks() -> None:
+def test_http_1_0_response_with_chunks_is_refused() -> None:
     """A body framed so has no single reading."""
     assert is_refused(answering(b"HTTP/1.0 200 OK", b"Transfer-Encoding: chunked"))
 
 
-def test_heads_are_bounded() -> None:
+def test_response_head_size_and_fields_are_limited() -> None:
     """Fields and bytes, for the shortcut as for the long way."""
     fields = [b"X: y"] * (FIELDS_LIMIT - 1)
     assert len(read(ok(b"Content-Length: 0", *fields)).fields) == FIELDS_LIMIT
@@ -194,7 +196,7 @@ def test_interim_heads_come_before_the_final_one() -> None:
     assert heads.rest == b"hi"
 
 
-def test_heads_are_read_however_they_arrive() -> None:
+def test_response_heads_are_parsed_byte_by_byte() -> None:
     """Byte by byte."""
     heads = ResponseHeads(b"GET")
     raw = answering(b"HTTP/1.1 103 Early Hints") + ok(b"Content-Length: 2")
@@ -213,13 +215,13 @@ def test_101_is_the_last_head() -> None:
 @pytest.mark.parametrize(
     "data", b"\x16\x03|HTTP/2|ICY |SSH-2.0-x\r\n|HTTP/1.1 200 OK\n|HTTP/1.1 2\0|HTTP/1.1 200 OK\rX| |\r\n|h".split(b"|")
 )
-def test_what_cannot_become_a_head_is_refused_at_once(data: bytes) -> None:
+def test_invalid_beginning_of_a_response_head_is_refused_immediately(data: bytes) -> None:
     """No waiting for an end that will not come."""
     with pytest.raises(ResponseError):
         list(ResponseHeads(b"GET").feed(data))
 
 
-def test_no_beginning_of_a_good_head_is_refused() -> None:
+def test_prefix_of_a_valid_response_head_is_never_refused() -> None:
     """Cut at every byte."""
     raw = ok(b"Content-Length: 2", b"X: \t\xe9", b"Y:")
     for cut in range(len(raw)):
@@ -245,7 +247,7 @@ def test_interim_heads_without_end_are_refused() -> None:
 # Forwarding.
 
 
-def test_hop_by_hop_fields_end_here() -> None:
+def test_hop_by_hop_fields_are_removed() -> None:
     """RFC 9110 section 7.6.1, and what Connection nominates; all other lines are the bytes that came."""
     raw = ok(
         *(b"A:  1", b"Connection: keep-alive, X-Hop, Content-Length", b"Keep-Alive: timeout=5", b"x-hop: 1", b"TE: x"),
@@ -270,14 +272,14 @@ def test_an_answer_in_http_1_0_goes_on_as_http_1_1() -> None:
     ("method", "status", "kept"),
     [(b"GET", 304, True), (b"HEAD", 200, True), (b"GET", 204, False), (b"GET", 103, False), (b"GET", 100, False)],
 )
-def test_framing_of_answers_without_a_body(method: bytes, status: int, kept: bool) -> None:
+def test_framing_fields_of_bodiless_responses_follow_the_rfc(method: bytes, status: int, kept: bool) -> None:
     """R17: kept for 304 and HEAD, where they say what a GET would bring; 1xx and 204 must not have them."""
     for field in (b"Content-Length: 1234", b"Transfer-Encoding: chunked"):
         raw = answering(b"HTTP/1.1 %d X" % status, b"A: 1", field)
         assert (field in forwarded(raw, method=method)) is kept
 
 
-def test_an_upgrade_keeps_the_fields_that_say_so() -> None:
+def test_upgrade_response_keeps_connection_and_upgrade_fields() -> None:
     """101 means nothing without Upgrade and Connection."""
     raw = answering(
         b"HTTP/1.1 101 Switching Protocols", b"Connection: Upgrade", b"Upgrade: websocket", b"TE: x", b"A: 1"
@@ -295,7 +297,7 @@ def test_a_client_of_http_1_0_sees_no_transfer_encoding() -> None:
 # The shortcut.
 
 
-def test_a_regular_answer_is_measured_without_reading_its_fields() -> None:
+def test_regular_response_is_measured_without_parsing_fields() -> None:
     """Status, head and body; the body may be there, or some of it, or more."""
     raw = ok(b"Content-Type: application/json", b"content-LENGTH:\t2 ", b"X-Content-Length: 9", b"X: content-length: 7")
     for body in (b"", b"h", b"hi", b"hiEXTRA"):
@@ -325,12 +327,12 @@ def test_a_regular_answer_is_measured_without_reading_its_fields() -> None:
         b"",
     ],
 )
-def test_all_other_answers_take_the_long_way(raw: bytes) -> None:
+def test_irregular_responses_use_the_full_parser(raw: bytes) -> None:
     """Anything about framing or this hop, and anything that is not whole."""
     assert measure_regular(raw) is None
 
 
-def test_fields_with_similar_names_do_not_disturb() -> None:
+def test_similar_field_names_do_not_disturb_the_fast_path() -> None:
     """Only the very names count, but a name that begins like one may take the long way."""
     raw = ok(b"Content-Length: 2", b"X-Connection: close", b"Text: x", b"Tea: x", b"X: upgrade", b"Content: 1")
     assert measure_regular(raw) == (200, len(raw), 2)

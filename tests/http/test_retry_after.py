@@ -32,7 +32,7 @@ DATE = b"Date: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
         (b"Retry-After: 99999999999999999999\r\n", 1e20),
     ],
 )
-def test_the_pause(fields: bytes, pause_s: float | None) -> None:
+def test_retry_after_pause_is_parsed(fields: bytes, pause_s: float | None) -> None:
     """Seconds, milliseconds, or a date beside the answer's own, else beside our clock; the rest says nothing."""
     head = b"HTTP/1.1 503 Busy\r\n" + fields + b"Content-Length: 0\r\n\r\n"
     assert wanted_pause_s(parse_response_head(head, method=b"POST"), now=NOW) == pause_s

@@ -16,14 +16,14 @@ STREAM = (
 EVENTS = [b'{"a":1}', b"one\ntwo", b"", b"crlf", b"cr", "中".encode(), b"[DONE]"]
 
 
-def test_events_of_a_stream() -> None:
+def test_event_stream_is_parsed_into_events() -> None:
     """Comments, ids and other fields say nothing; lines of one event are joined; any line end is one."""
     reader = EventReader()
     assert reader.feed(STREAM) == EVENTS
 
 
 @given(st.sets(st.integers(0, len(STREAM))))
-def test_any_split_reads_the_same(cuts: set[int]) -> None:
+def test_event_stream_parses_the_same_for_any_split(cuts: set[int]) -> None:
     """Also between CR and LF, and within the byte order mark."""
     reader, found = EventReader(), []
     edges = [0, *sorted(cuts), len(STREAM)]
@@ -51,7 +51,7 @@ BLOCKS = st.sampled_from(
 
 
 @given(st.lists(BLOCKS, max_size=12), st.sets(st.integers(0, 200)))
-def test_every_stream_reads_as_in_the_standard(blocks: list[bytes], cuts: set[int]) -> None:
+def test_event_stream_parser_matches_the_standard(blocks: list[bytes], cuts: set[int]) -> None:
     """Long runs of events of one line are read in a quicker way, which must not show."""
     stream = b"".join(blocks)
     reader, found = EventReader(), []
@@ -60,7 +60,7 @@ def test_every_stream_reads_as_in_the_standard(blocks: list[bytes], cuts: set[in
     assert found == as_the_standard_reads(stream)
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_event_is_parsed_back() -> None:
     """One event, at once."""
     assert EventReader().feed(event(b'{"b":2}')) == [b'{"b":2}']
 

@@ -30,7 +30,7 @@ def shuffled(value: object) -> object:
 
 
 @given(VALUES)
-def test_the_text_is_the_value(value: object) -> None:
+def test_canonical_text_reads_back_as_the_value(value: object) -> None:
     """It reads back as the same value, is sorted and has no white space of its own."""
     text = canonical(value)
     assert orjson.loads(text) == value
@@ -39,7 +39,7 @@ def test_the_text_is_the_value(value: object) -> None:
 
 
 @given(VALUES)
-def test_deep_values_have_the_same_text(value: object) -> None:
+def test_canonical_text_is_the_same_at_any_depth(value: object) -> None:
     """orjson writes 254 levels: whatever is deeper is written alike."""
     deep = value
     for _ in range(300):
@@ -48,7 +48,7 @@ def test_deep_values_have_the_same_text(value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 1024 + "]" * 1024, '{"a":' * 1024 + "{}" + "}" * 1024])
-def test_what_orjson_reads_is_written(text: str) -> None:
+def test_canonical_writes_everything_orjson_reads(text: str) -> None:
     """At its deepest."""
     text = text.replace('{"a":{}}', "{}")
     assert canonical(orjson.loads(text)) == text
@@ -59,7 +59,7 @@ def test_numbers_that_differ_stay_different() -> None:
     assert [canonical(value) for value in (1, 1.0, True, "1", -0.0)] == ["1", "1.0", "true", '"1"', "-0.0"]
 
 
-def test_a_call_has_one_hash() -> None:
+def test_call_hash_is_stable() -> None:
     """It stays as it is: stored approvals are bound to it."""
     parts = b"14:twolane call 115:execute_command16:" + b'{"command":"ls"}'
     assert call_sha256("execute_command", canonical({"command": "ls"})) == hashlib.sha256(parts).hexdigest()
@@ -73,7 +73,7 @@ def test_two_calls_never_share_a_hash(tool: str, arguments: str, other_tool: str
     assert (tool == "") == (call_sha256(tool, arguments) == call_sha256("", tool + arguments))
 
 
-def test_a_definition_is_all_its_parts() -> None:
+def test_definition_hash_depends_on_every_part() -> None:
     """A change of any part changes the hash; the order of keys does not; no call has the hash of a definition."""
     schema = {"type": "object", "properties": {"a": {}}}
     hashes = {

@@ -24,7 +24,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_json_is_read_as_it_is(value: object) -> None:
+def test_valid_json_is_parsed_unchanged(value: object) -> None:
     """What is JSON has its value, from bytes as well as from a text, however it is written."""
     assert loads(json.dumps(value)) == value
     for content in (json.dumps(value).encode(), json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()):
@@ -54,7 +54,7 @@ def test_json_is_read_as_it_is(value: object) -> None:
         ('{"a":' * 129 + "1" + "}" * 129, "levels deep"),
     ],
 )
-def test_what_has_no_one_reading_is_refused(text: str, reason: str) -> None:
+def test_ambiguous_json_is_refused_with_a_reason(text: str, reason: str) -> None:
     """The reason names what is wrong."""
     with pytest.raises(StrictJsonError, match=reason):
         loads(text)
@@ -83,7 +83,7 @@ def test_parse_error_reports_the_path_of_the_invalid_value(text: str, place: str
 
 
 @given(VALUES, st.integers(0, 2 * DEPTH_LIMIT))
-def test_bytes_are_read_as_their_text_is(value: object, depth: int) -> None:
+def test_bytes_and_text_parse_identically(value: object, depth: int) -> None:
     """Also those that a compact serializer wrote, which are read in a quicker way."""
     for number in range(depth):
         value = [value] if number % 2 else {"a": value}
@@ -97,7 +97,7 @@ def test_bytes_are_read_as_their_text_is(value: object, depth: int) -> None:
     assert found[0] == found[1]
 
 
-def test_as_deep_as_the_limit() -> None:
+def test_json_at_the_depth_limit_is_accepted() -> None:
     """The limit itself is allowed."""
     assert measure_depth(json.dumps(loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT)).encode()) == DEPTH_LIMIT
 
@@ -142,7 +142,7 @@ _LEAVES = st.one_of(
         max_leaves=8,
     )
 )
-def test_the_quick_reading_is_the_thorough_one(text: str) -> None:
+def test_fast_and_strict_parsers_agree(text: str) -> None:
     """With repeated keys in any spelling, numbers in odd ones, escapes and space."""
     assert either(lambda: read(text.encode())) == either(lambda: loads(text))
 
@@ -157,7 +157,7 @@ def test_repeated_key_raises_a_separate_error_type() -> None:
         assert not isinstance(failed.value, RepeatedKeyError)
 
 
-def test_the_number_of_values_is_bounded() -> None:
+def test_json_with_too_many_values_is_refused() -> None:
     """Up to the limit it is read, and commas in texts are none."""
     most = f"[{','.join(['1'] * (VALUES_LIMIT - 1))}]"
     assert len(loads(most)) == VALUES_LIMIT - 1

@@ -48,7 +48,7 @@ def test_each_value_is_counted(value: Any, cuts: Sequence[int], indent: int | No
 
 
 @pytest.mark.parametrize("inside", ["1", '{"a": [2]}', '"x"', "[]"])
-def test_more_than_the_limit(inside: str) -> None:
+def test_holds_more_is_true_only_above_the_limit(inside: str) -> None:
     """The limit itself is allowed."""
     text = f"[{','.join([inside] * 1000)}]".encode()
     counter = ValueCounter()
@@ -56,7 +56,7 @@ def test_more_than_the_limit(inside: str) -> None:
     assert not holds_more(text, counter.count) and holds_more(text, counter.count - 1)
 
 
-def test_texts_are_no_values() -> None:
+def test_commas_in_strings_do_not_count_as_values() -> None:
     """A long table in a string is one value, with any escapes."""
     for text in ("1,2,3\n" * 300_000, '{"a": [1, 2]}, ' * 100_000, "\\" * 500_000, '\\"' * 300_000 + ",{[" * 100_000):
         assert not holds_more(json.dumps([text, "b"]).encode(), 10)
@@ -69,7 +69,7 @@ def test_value_count_accepts_invalid_json_without_failing() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["1,", '"a":1,', '"",', "[", "\\", '\\"', "a,b,", '"'])
-def test_time_is_linear(pattern: str) -> None:
+def test_value_count_time_is_linear(pattern: str) -> None:
     """Twice as much of anything takes about twice as long."""
 
     def seconds(length: int) -> float:
@@ -83,7 +83,7 @@ def test_time_is_linear(pattern: str) -> None:
 
 
 @given(JSON)
-def test_what_was_read_has_as_many_values_as_its_text(value: Any) -> None:
+def test_parsed_value_and_its_text_have_equal_value_counts(value: Any) -> None:
     """And no further than asked."""
     counter = ValueCounter()
     counter.feed(json.dumps(value).encode())

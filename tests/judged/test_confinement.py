@@ -31,7 +31,7 @@ _WORKERS: Final = 4
 
 @pytest.mark.judged
 @pytest.mark.parametrize("level", READ_ONLY_LEVELS)
-async def test_commands_that_no_judge_has_seen_change_nothing(level: Level, tmp_path: Path) -> None:
+async def test_confined_random_commands_change_nothing(level: Level, tmp_path: Path) -> None:
     """No file, FIFO, socket or device outside of the scratch folder; no packet and no process stays."""
     bench = Bench(level)
     count = COUNT if level == READ_ONLY[0] else OTHER_COUNT
@@ -56,7 +56,7 @@ def judged_harmless(arena: Arena, chance: random.Random) -> Iterator[str]:
 @pytest.mark.judged
 @pytest.mark.parametrize("level", READ_ONLY_LEVELS[:1])
 @pytest.mark.parametrize("grammar", [of_the_judge, judged_harmless])
-async def test_no_verdict_matters(
+async def test_confined_commands_change_nothing_under_any_verdict(
     level: Level, grammar: Callable[[Arena, random.Random], Iterator[str]], tmp_path: Path
 ) -> None:
     """What the judge lets run changes nothing where it runs, and neither does what it does not."""
@@ -68,7 +68,7 @@ async def test_no_verdict_matters(
 
 @pytest.mark.soak_judge
 @pytest.mark.parametrize("level", READ_ONLY_LEVELS[:1])
-def test_300_000_commands(level: Level, tmp_path: Path) -> None:
+def test_confined_300_000_commands_change_nothing(level: Level, tmp_path: Path) -> None:
     """The same with many more, by several workers; prints the figures."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_WORKERS, mp_context=context) as pool:
@@ -91,7 +91,7 @@ def _share(level: Level, folder: Path, seed: int, count: int) -> Bench:
 
 @pytest.mark.judged
 @pytest.mark.parametrize("level", READ_ONLY_LEVELS[:1])
-async def test_the_same_commands_change_much_where_they_may_write(level: Level, tmp_path: Path) -> None:
+async def test_bench_reports_changes_by_writable_commands(level: Level, tmp_path: Path) -> None:
     """With the rights of an approved command, in the same folder: the bench sees it."""
     bench = Bench(level, read_only=False)
     await bench.run(tmp_path / "arena", seed=7, count=100, batch=25)
@@ -146,7 +146,7 @@ def _replace_link(work: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [_change_mode, _change_attribute, _change_time, _replace_link])
-def test_the_arena_sees_each_change(act: Callable[[Path], None], tmp_path: Path) -> None:
+def test_arena_state_detects_each_change(act: Callable[[Path], None], tmp_path: Path) -> None:
     """Also of what is no content."""
     with Arena(tmp_path / "arena") as arena:
         before = arena.state()

@@ -78,7 +78,7 @@ def readings(kind: Kind, *, seed: int, count: int) -> Iterator[str]:
 
 
 @pytest.mark.judged
-async def test_what_is_harmless_does_nothing_to_sqlite(tmp_path: Path) -> None:
+async def test_harmless_verdicts_change_nothing_in_sqlite(tmp_path: Path) -> None:
     """Rows, schema, settings and the folder stay as they are; no function that acts is called."""
     async with sqlite(tmp_path) as bench:
         await bench.judge(some("sqlite", seed=0, count=SQLITE_COUNT))
@@ -88,7 +88,7 @@ async def test_what_is_harmless_does_nothing_to_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-async def test_what_is_harmless_does_nothing_to_postgresql(server: str) -> None:
+async def test_harmless_verdicts_change_nothing_in_postgresql(server: str) -> None:
     """Rows, sequences, catalogue, locks and settings stay as they are; nothing is called, and nothing sleeps."""
     async with postgresql(server) as bench:
         await bench.judge(some("postgresql", seed=0, count=POSTGRES_COUNT))
@@ -98,7 +98,7 @@ async def test_what_is_harmless_does_nothing_to_postgresql(server: str) -> None:
 
 
 @pytest.mark.soak_judge
-async def test_a_million_statements_of_sqlite(tmp_path: Path) -> None:
+async def test_million_random_sqlite_statements_change_nothing(tmp_path: Path) -> None:
     """The same with more of them; prints the figures."""
     async with sqlite(tmp_path) as bench:
         await bench.judge(some("sqlite", seed=SOAK_SEED, count=SOAK_SQLITE_COUNT))
@@ -108,7 +108,7 @@ async def test_a_million_statements_of_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak_judge
-async def test_two_hundred_thousand_statements_of_postgresql(server: str) -> None:
+async def test_two_hundred_thousand_postgresql_statements_change_nothing(server: str) -> None:
     """The same on each server, among users' casts, operators and types; prints the figures."""
     async with postgresql(server) as bench:
         await bench.judge(some("postgresql", seed=SOAK_SEED, count=SOAK_POSTGRES_COUNT))

@@ -61,7 +61,7 @@ async def test_a_body_reaches_its_handler_whole() -> None:
         assert len(lane.upstream.connections) == 1
 
 
-async def test_a_body_beyond_the_pages_limit_is_a_413() -> None:
+async def test_body_over_the_page_limit_returns_413() -> None:
     """The answer is delivered while the body still comes, and the connection ends or goes on behind it."""
 
     async def limited(request: web.Request) -> web.Response:
@@ -77,7 +77,7 @@ async def test_a_body_beyond_the_pages_limit_is_a_413() -> None:
 
 
 @pytest.mark.parametrize("corked", [False, True])
-async def test_an_answer_may_be_a_stream(*, corked: bool) -> None:
+async def test_handler_may_stream_its_answer(*, corked: bool) -> None:
     """Chunk by chunk as it is written, or turn by turn of the loop; the connection comes back after its end."""
     go = asyncio.Event()
 
@@ -101,7 +101,7 @@ async def test_an_answer_may_be_a_stream(*, corked: bool) -> None:
         await back_in_the_lane(client)
 
 
-async def test_the_hook_runs_when_the_connection_header_is_chosen() -> None:
+async def test_prepare_hook_runs_after_keepalive_is_chosen() -> None:
     """The order that the way back relies on: aiohttp decides about keep-alive, then calls the hook, then writes.
 
     So ending the handler in the hook leaves the wire as it was: no `Connection: close` for a connection that goes on.
@@ -126,7 +126,7 @@ async def test_the_hook_runs_when_the_connection_header_is_chosen() -> None:
     assert seen == [(True, True), (False, True)]
 
 
-async def test_a_handler_that_fails_is_a_500() -> None:
+async def test_failing_handler_returns_500_without_details() -> None:
     """Without a word about why."""
 
     async def fails(request: web.Request) -> web.Response:
@@ -139,7 +139,7 @@ async def test_a_handler_that_fails_is_a_500() -> None:
 
 
 @pytest.mark.parametrize("fails", ["answers", "raises", "leaves"])
-async def test_a_page_that_fails_behind_its_head_ends_the_connection(fails: str) -> None:
+async def test_handler_failure_after_its_head_closes_the_connection(fails: str) -> None:
     """A second answer would be read as a part of the first, and the client would wait for the rest of it."""
 
     async def breaks(request: web.Request) -> web.StreamResponse:
@@ -159,7 +159,7 @@ async def test_a_page_that_fails_behind_its_head_ends_the_connection(fails: str)
         assert client.received.count(b"HTTP/1.1") == 1 and not lane.upstream.connections
 
 
-async def test_a_handler_that_closes_ends_the_connection() -> None:
+async def test_handler_force_close_ends_the_connection() -> None:
     """Its wish, told in its answer."""
 
     async def closes(request: web.Request) -> web.Response:
@@ -220,7 +220,7 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
         await back_in_the_lane(client)
 
 
-async def test_a_pause_of_the_client_is_known_to_the_next_handler() -> None:
+async def test_next_handler_waits_for_a_paused_client() -> None:
     """A large answer of the lane is still on its way when the handler's turn comes: its own waits behind it."""
     big = answer(200, bytes(8_000_000))
     async with assembled(serve(big), pages=pages(echo)) as lane, lane.client(rcvbuf=8192) as client:
@@ -260,7 +260,7 @@ async def test_a_handler_is_cancelled_when_its_client_leaves(how: str) -> None:
             await lane.until_idle()
 
 
-async def test_a_body_that_stops_is_a_408() -> None:
+async def test_stalled_body_returns_408() -> None:
     """In the time of a body, as in the lane."""
 
     async def reads(request: web.Request) -> web.Response:
@@ -275,7 +275,7 @@ async def test_a_body_that_stops_is_a_408() -> None:
         assert (await client.read_rest()).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_malformed_body_breaks_off_its_handler() -> None:
+async def test_malformed_body_returns_400_and_aborts_its_handler() -> None:
     """One answer, ours, and the end; the handler never sees the bad part."""
     got = bytearray()
 
@@ -301,7 +301,7 @@ UPGRADE = GET.replace(
 )
 
 
-async def test_a_101_hands_the_connection_over() -> None:
+async def test_websocket_upgrade_takes_over_the_connection() -> None:
     """When it is written, not before: until then the page may decline, and what follows is the next request."""
 
     async def page(request: web.Request) -> web.StreamResponse:
@@ -362,7 +362,7 @@ async def test_websocket_upgrade_ignores_expect_100_continue() -> None:
         assert await client.read_exactly(5) == b"\x82\x03abc"
 
 
-async def test_turns_of_pages_are_accounted() -> None:
+async def test_own_page_requests_are_logged_with_mode_own() -> None:
     """In the metrics and the access log, as `own`."""
     async with assembled(pages=pages(echo)) as lane, lane.client() as client:
         await client.send(GET.replace(b"/own", b"/own?secret=1"))

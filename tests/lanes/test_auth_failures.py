@@ -23,7 +23,7 @@ def counted(wrong: WrongKeys) -> float:
     return float(family.samples[0].value)
 
 
-def test_the_first_ones_have_lines_and_then_each_minute_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_keys_are_logged_first_and_then_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """A million a minute makes as many lines as one a minute; the lines and their counts are all there were."""
     clock = ManualClock()
     wrong = WrongKeys(clock=clock)
@@ -44,7 +44,7 @@ def test_the_first_ones_have_lines_and_then_each_minute_one(caplog: pytest.LogCa
     assert counted(wrong) == LINES + 3003
 
 
-def test_after_a_quiet_minute_there_are_lines_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_key_logging_resumes_after_a_quiet_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Each of a new attempt."""
     clock = ManualClock()
     wrong = WrongKeys(clock=clock)
@@ -67,7 +67,7 @@ def test_suppressed_key_failures_are_logged_once_at_close(caplog: pytest.LogCapt
     assert [record.message.split(" more")[0] for record in caplog.records] == ["2"]
 
 
-def test_other_errors_are_none_and_long_paths_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_errors_are_not_counted_as_wrong_keys(caplog: pytest.LogCaptureFixture) -> None:
     """A request without a key is no attempt."""
     wrong = WrongKeys(clock=ManualClock())
     wrong.record_refusal(GatewayError("missing_api_key", "No gateway key."), peer=None, method="GET", path="/")
@@ -77,7 +77,7 @@ def test_other_errors_are_none_and_long_paths_are_cut(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("target", [b"/v1/x?key=hunter2", b"/context/approvals", b"/metrics", b"/mcp/services/x"])
-async def test_each_lane_tells_of_them(target: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_lane_logs_and_counts_wrong_keys(target: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """With address, method and path, never with the key or a query; counted in /metrics."""
     caplog.set_level(logging.WARNING)
     async with through(keys=[key("k", "metrics")], metrics={"public": True}) as (gateway, _):

@@ -36,12 +36,12 @@ def test_operations_have_the_names_of_opentelemetry(path: str, operation: str | 
 
 
 @pytest.mark.parametrize("path", TEXT)
-def test_text_is_generated(path: str) -> None:
+def test_text_endpoints_are_classified_as_generating(path: str) -> None:
     assert generates(path.encode()) and not computes(path.encode())
 
 
 @pytest.mark.parametrize("path", OTHER)
-def test_numbers_images_and_sounds_are_computed(path: str) -> None:
+def test_embedding_image_and_audio_endpoints_are_classified_as_computing(path: str) -> None:
     assert computes(path.encode()) and not generates(path.encode())
 
 
@@ -56,5 +56,5 @@ def test_numbers_images_and_sounds_are_computed(path: str) -> None:
         "/v1/conversations",
     ],
 )
-def test_what_is_stored_or_read_is_neither(path: str) -> None:
+def test_storage_endpoints_are_neither_generating_nor_computing(path: str) -> None:
     assert not generates(path.encode()) and not computes(path.encode())

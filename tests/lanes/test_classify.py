@@ -27,7 +27,7 @@ def test_own_routes_come_first_by_exact_path(method: bytes) -> None:
     "target",
     b"//metrics|/metrics/|/%6detrics|/metrics;x|/v1/../metrics|/METRICS|/metrics%3Fx|/v1/system-promptsx".split(b"|"),
 )
-def test_what_merely_resembles_an_own_route_is_not_one(target: bytes) -> None:
+def test_path_resembling_an_own_route_is_passthrough(target: bytes) -> None:
     """K6: the raw path decides; nothing is decoded or normalised. `Host`, queries and overrides do not matter."""
     assert lane(target) == "passthrough"
     assert lane(b"/v1/x?/metrics", b"X-HTTP-Method-Override: GET", b"X-Original-URL: /metrics") == "passthrough"
@@ -67,13 +67,13 @@ def test_mcp_service_paths_are_own_only_when_configured(target: bytes) -> None:
         b"|"
     ),
 )
-def test_context_and_everything_under_it_is_context(target: bytes) -> None:
+def test_paths_below_context_are_context_lane(target: bytes) -> None:
     """Whatever the method and the headers say."""
     assert lane(target) == lane(target, b"X-Context-Mode: passthrough", method=b"GET") == "context"
 
 
 @pytest.mark.parametrize("target", [b"/contextual", b"/Context/x", b"/v1/context", b"/%63ontext/x", b"//context/x"])
-def test_other_paths_are_not_context(target: bytes) -> None:
+def test_paths_outside_context_are_passthrough(target: bytes) -> None:
     """Only whole segments of the raw path count."""
     assert lane(target) == "passthrough"
 
@@ -139,12 +139,12 @@ def test_responses_and_conversations_below_context_are_context(target: bytes) ->
         b"|"
     ),
 )
-def test_paths_that_resemble_responses_are_the_upstreams(target: bytes) -> None:
+def test_paths_resembling_responses_are_passthrough(target: bytes) -> None:
     """Where something is only read, the headers have no effect."""
     assert lane(target, b"X-Context-Mode: context", method=b"GET") == "passthrough"
 
 
-def test_context_headers_change_nothing_elsewhere() -> None:
+def test_context_headers_are_ignored_on_other_endpoints() -> None:
     """They are for chat completions, responses and conversations."""
     for target in (b"/v1/embeddings", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completing"):
         assert lane(target, b"X-Context-Mode: context") == "passthrough"
@@ -152,7 +152,7 @@ def test_context_headers_change_nothing_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("value", [b"Context", b"", b"both", b"context, passthrough", b"context;x", CANARY])
-def test_a_mode_that_is_neither_is_refused(value: bytes) -> None:
+def test_unknown_context_mode_is_refused(value: bytes) -> None:
     """One name, one value; the value is not repeated."""
     for target in (CHAT, b"/v1/models"):
         with pytest.raises(GatewayError) as refused:
@@ -164,7 +164,7 @@ def test_a_mode_that_is_neither_is_refused(value: bytes) -> None:
 
 @pytest.mark.parametrize("values", [(b"context", b"passthrough"), (b"context", b"context"), (b"", b"")])
 @pytest.mark.parametrize("name", [b"X-Context-Mode", b"X-Context-Chain"])
-def test_a_context_header_that_comes_twice_is_refused(name: bytes, values: tuple[bytes, bytes]) -> None:
+def test_duplicate_context_header_is_refused(name: bytes, values: tuple[bytes, bytes]) -> None:
     """Two values would be a choice of the reader's."""
     with pytest.raises(GatewayError) as refused:
         lane(CHAT, *(spelled + b": " + value for spelled, value in zip((name, name.upper()), values, strict=True)))
@@ -175,7 +175,7 @@ def test_a_context_header_that_comes_twice_is_refused(name: bytes, values: tuple
     )
 
 
-def test_context_headers_are_read_once_for_all() -> None:
+def test_context_headers_are_read_by_lowercase_name() -> None:
     """By their names in lower case, with their values as they came; no other header."""
     head = b"POST / HTTP/1.1\r\nHost: h\r\nX-Context-Chain: a\r\nX-Other: b\r\nx-context-mode: context\r\n\r\n"
     read = context_headers(parse_request_head(head, HeadLimits()))
@@ -191,7 +191,7 @@ def test_context_headers_are_read_once_for_all() -> None:
         "/v1/chat\\completions", "/v1/chat;a=b/completions", "/openai/v1/responses", "/v1/x/../responses",
     ],
 )  # fmt: skip
-def test_context_headers_are_refused_where_something_generates_without_them(path: str) -> None:
+def test_context_headers_on_other_generating_endpoints_are_refused(path: str) -> None:
     """400 that names the header; `passthrough` says that nothing is meant."""
     for line in (b"X-Context-Mode: context", b"X-Context-Chain: a", b"X-Context-Whatever: 1"):
         with pytest.raises(GatewayError, match="no context mode on this path") as caught:
@@ -202,13 +202,13 @@ def test_context_headers_are_refused_where_something_generates_without_them(path
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/v1/files", "/v1/threads/t_1/messages"])
-def test_elsewhere_context_headers_have_no_effect(path: str) -> None:
+def test_context_headers_on_nongenerating_endpoints_are_ignored(path: str) -> None:
     """Clients send the headers of a connection with everything."""
     assert lane(path.encode(), b"X-Context-Mode: context", b"X-Context-Chain: a") == "passthrough"
 
 
 @pytest.mark.parametrize("method", [b"post", b"Post", b"PUT"])
-def test_what_servers_may_take_for_a_post_generates_as_well(method: bytes) -> None:
+def test_methods_servers_may_read_as_post_are_treated_as_generating(method: bytes) -> None:
     """So it is no way around the chain for keys of the context lane; neither is another method with a body."""
     for asked, more in ((method, ()), (b"GET", (b"Content-Length: 2",)), (b"DELETE", (b"Transfer-Encoding: chunked",))):
         with pytest.raises(GatewayError) as raised:

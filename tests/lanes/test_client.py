@@ -13,7 +13,7 @@ MEMBERS = [name for name in vars(Transaction) if not name.startswith("_")]
 
 
 @pytest.mark.parametrize("kind", [PassthroughExchange, Tunnel, LocalTransaction])
-def test_every_lane_has_all_of_a_turn(kind: type) -> None:
+def test_every_transaction_class_implements_the_protocol(kind: type) -> None:
     """Each member of the protocol, and the methods with its signatures."""
     assert len(MEMBERS) >= 8
     for name in MEMBERS:
@@ -22,6 +22,6 @@ def test_every_lane_has_all_of_a_turn(kind: type) -> None:
             assert get_type_hints(ours) == get_type_hints(theirs, vars(__import__(kind.__module__, fromlist=["x"])))
 
 
-def test_each_lane_has_its_own_name() -> None:
+def test_each_transaction_class_has_its_own_mode() -> None:
     """The label of the metric of requests under way."""
     assert {kind.mode for kind in (PassthroughExchange, Tunnel)} == {"passthrough", "tunnel"}

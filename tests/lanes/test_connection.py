@@ -31,7 +31,7 @@ async def silent(peer: Peer) -> None:
     await peer.wait_end()
 
 
-async def test_a_connection_without_a_request_is_closed_in_time() -> None:
+async def test_connection_without_a_request_is_closed_at_the_head_timeout() -> None:
     """Silently: there is nothing to answer."""
     async with assembled(timeouts=ClientTimeouts(head_s=10)) as lane, lane.client() as client:
         await accepted(lane)
@@ -44,7 +44,7 @@ async def test_a_connection_without_a_request_is_closed_in_time() -> None:
 
 
 @pytest.mark.parametrize("stray", [b"\r\n", b"\r", b"\r\n\r\n"])
-async def test_an_empty_line_behind_a_request_begins_none(stray: bytes) -> None:
+async def test_stray_newline_after_a_request_is_ignored(stray: bytes) -> None:
     """Old clients send one behind a body: no 408, no end before the idle time, and the next request is answered."""
     async with assembled(timeouts=ClientTimeouts(head_s=10, keepalive_s=75)) as lane, lane.client() as client:
         await client.send(GET + stray)
@@ -63,7 +63,7 @@ async def test_an_empty_line_behind_a_request_begins_none(stray: bytes) -> None:
 
 
 @pytest.mark.parametrize("part", [b"G", GET[:-2], b"\r\nG"])
-async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
+async def test_slow_head_returns_408(part: bytes) -> None:
     """Counted from its first byte, however it drips: 408, and the end."""
     async with assembled(timeouts=ClientTimeouts(head_s=10)) as lane, lane.client() as client:
         await client.send(part)
@@ -77,7 +77,7 @@ async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
         assert dict(lane.metrics.deadlines) == {"head": 1}
 
 
-async def test_an_idle_connection_is_closed_in_time() -> None:
+async def test_idle_connection_is_closed_at_the_keepalive_timeout() -> None:
     """After its last answer, silently; that is no fault of anybody."""
     async with assembled(timeouts=ClientTimeouts(keepalive_s=75)) as lane, lane.client() as client:
         for _ in range(2):
@@ -89,7 +89,7 @@ async def test_an_idle_connection_is_closed_in_time() -> None:
         assert not lane.metrics.deadlines
 
 
-async def test_a_declined_request_begins_a_new_idle_time() -> None:
+async def test_declined_request_restarts_the_keepalive_timeout() -> None:
     """As an answered one does."""
     async with assembled() as lane, lane.client() as client:
         await client.send(GET.replace(b"/v1/", b"/v9/"))
@@ -99,7 +99,7 @@ async def test_a_declined_request_begins_a_new_idle_time() -> None:
         assert (await client.read_response()).status == 200
 
 
-async def test_a_client_that_does_not_read_is_ended() -> None:
+async def test_client_that_does_not_read_is_disconnected() -> None:
     """After the time for writing, visibly, and its upstream with it; a reader that goes on in time is not."""
 
     async def flood(peer: Peer) -> None:
@@ -121,7 +121,7 @@ async def test_a_client_that_does_not_read_is_ended() -> None:
         assert dict(lane.metrics.deadlines) == {"write": 1}
 
 
-async def test_a_client_that_reads_slowly_is_not_ended() -> None:
+async def test_slowly_reading_client_is_not_disconnected() -> None:
     """Its kernel shows reading in large pieces: the next one may take as long as the last, at a slow reader's rate."""
 
     async def flood(peer: Peer) -> None:
@@ -162,7 +162,7 @@ async def test_connection_over_the_limit_gets_503_with_retry_after() -> None:
             assert (await client.read_response()).status == 200
 
 
-async def test_a_refused_client_gets_its_answer_although_it_sends_on() -> None:
+async def test_refused_client_still_sending_gets_its_answer() -> None:
     """What it still sends is read and dropped for a while, or the kernel would take the answer back."""
     async with assembled() as lane, lane.client() as client:
         await client.send(b"BAD\r\n\r\n" + bytes(500_000))
@@ -170,7 +170,7 @@ async def test_a_refused_client_gets_its_answer_although_it_sends_on() -> None:
         assert not lane.upstream.connections
 
 
-async def test_a_refused_client_that_never_stops_is_cut_off() -> None:
+async def test_refused_client_that_keeps_sending_is_disconnected() -> None:
     """After a bounded amount, and after a bounded time."""
     async with assembled() as lane, lane.client() as client:
         await client.send(b"BAD\r\n\r\n")
@@ -185,7 +185,7 @@ async def test_a_refused_client_that_never_stops_is_cut_off() -> None:
         await lane.until_idle()
 
 
-async def test_what_comes_too_early_is_held_within_a_bound() -> None:
+async def test_pipelined_bytes_are_buffered_within_a_bound() -> None:
     """Then reading stops, until the request under way is answered."""
     async with assembled(silent) as lane, lane.client() as client:
         await client.send(GET)
@@ -202,7 +202,7 @@ async def test_what_comes_too_early_is_held_within_a_bound() -> None:
         await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_limits_of_a_head_are_the_entrys() -> None:
+async def test_head_limits_return_414_and_431() -> None:
     """Also while it comes."""
     async with assembled(limits=AcceptLimits(head=HeadLimits(bytes=2000, fields=5))) as lane:
         for raw, status in (
@@ -223,7 +223,7 @@ async def test_a_second_request_waits_for_its_turn() -> None:
         assert len(lane.upstream.connections) == 1
 
 
-async def test_a_turn_that_ends_while_its_upload_waits_does_not_stop_the_next_request() -> None:
+async def test_early_answer_during_upload_does_not_block_the_next_request() -> None:
     """An early answer meets the end of the upload, and half a head behind that: reading goes on with the next turn."""
     loop = asyncio.get_running_loop()
     client = socket.socket()
@@ -247,7 +247,7 @@ async def test_a_turn_that_ends_while_its_upload_waits_does_not_stop_the_next_re
             assert len(lane.upstream.connections) == 2
 
 
-async def test_answers_of_the_gateway_itself_are_accounted() -> None:
+async def test_gateway_error_answers_are_in_the_access_log() -> None:
     """In metrics and in the access log, without anything from the request but method and path."""
     async with assembled() as lane, lane.client() as client:
         await client.send(GET.replace(b"/v1/x", b"/v9/y?secret=1"))
@@ -258,7 +258,7 @@ async def test_answers_of_the_gateway_itself_are_accounted() -> None:
         assert facts == [(b"GET", b"/v9/y", 404), (b"-", b"-", 400)]
 
 
-async def test_errors_of_a_page_do_not_end_the_process() -> None:
+async def test_gateway_error_repr_has_code_and_message() -> None:
     """A GatewayError names its code; its repr has it and the message."""
     error = GatewayError("overloaded", "Too much.", retry_after_s=1)
     assert (repr(error), error.facts.status) == ("GatewayError('overloaded', 'Too much.')", 503)

@@ -45,7 +45,7 @@ def stream(*pieces: bytes, ends: bool, **headers: str) -> tuple[web.Application,
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Length": "4"}], ids=["chunked", "length"])
-async def test_a_client_that_leaves_behind_its_answer(headers: dict[str, str]) -> None:
+async def test_disconnect_after_the_answer_counts_its_own_status(headers: dict[str, str]) -> None:
     """It has it all, though the page is not through: it counts with its own status, and nobody has left."""
     app, over = stream(b"ab", b"cd", ends=True, **headers)
     async with assembled(pages=app) as lane:
@@ -59,7 +59,7 @@ async def test_a_client_that_leaves_behind_its_answer(headers: dict[str, str]) -
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Length": "6"}], ids=["chunked", "length"])
-async def test_a_client_that_leaves_within_its_answer(headers: dict[str, str]) -> None:
+async def test_disconnect_during_the_answer_counts_as_499(headers: dict[str, str]) -> None:
     """499, as in passthrough."""
     app, over = stream(b"ab", b"cd", ends=False, **headers)
     async with assembled(pages=app) as lane:
@@ -72,7 +72,7 @@ async def test_a_client_that_leaves_within_its_answer(headers: dict[str, str]) -
         over.set()
 
 
-async def test_a_client_that_leaves_before_its_answer() -> None:
+async def test_disconnect_before_the_answer_counts_as_499() -> None:
     """499 as well, once."""
     asked = asyncio.Event()
 
@@ -90,7 +90,7 @@ async def test_a_client_that_leaves_before_its_answer() -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-async def test_an_answer_without_a_body(method: str) -> None:
+async def test_disconnect_after_a_bodyless_answer_counts_its_status(method: str) -> None:
     """Its head is its end."""
     over = asyncio.Event()
 

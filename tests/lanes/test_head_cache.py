@@ -11,7 +11,7 @@ from .assembled import HERE, endpoint, keyring, read, router
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: %d\r\nY: %b"
 
 
-def test_a_known_head_comes_again_with_other_digits() -> None:
+def test_known_head_is_reused_with_another_content_length() -> None:
     """The same one, as long as nothing differs."""
     head = read(HEAD % (1, b"") + b"\r\n\r\n")
     known = KnownHead(head, 56, b"12")
@@ -42,7 +42,7 @@ def test_the_memory_of_heads_is_bounded(monkeypatch: pytest.MonkeyPatch, filler:
     assert now_bytes <= 1.1 * (1 << 20)
 
 
-def test_the_oldest_heads_go_first() -> None:
+def test_head_cache_evicts_oldest_first() -> None:
     """The latest hundreds are found, whatever came before them."""
     heads = KnownHeads()
     keys = [HEAD % (number, b"y" * 500) for number in range(9000)]

@@ -37,7 +37,7 @@ async def answered(lane: Lane, request: bytes = GET) -> int:
         return (await client.read_response()).status
 
 
-async def test_the_limit_of_requests_under_way_answers_at_once() -> None:
+async def test_requests_over_the_concurrency_limit_return_503() -> None:
     """503 with Retry-After for whatever is beyond it, remembered head or not; what was accepted finishes."""
     gate = Gate()
     async with assembled(gate, limits=AcceptLimits(concurrent=2)) as lane, lane.client() as one, lane.client() as two:
@@ -60,7 +60,7 @@ async def test_the_limit_of_requests_under_way_answers_at_once() -> None:
         assert lane.listener.inflight == 0
 
 
-async def test_every_end_of_a_turn_is_counted_once() -> None:
+async def test_request_count_in_flight_returns_to_zero_after_any_end() -> None:
     """Answers, errors, resets, leaving clients: nothing is under way in the end."""
 
     async def dies(peer: Peer) -> None:
@@ -102,7 +102,7 @@ async def test_draining_lets_requests_finish() -> None:
         assert not lane.listener.connections
 
 
-async def test_draining_ends_visibly_at_its_limit() -> None:
+async def test_drain_limit_cuts_unfinished_requests() -> None:
     """What is not finished then is cut, so that nobody takes it for whole."""
 
     async def endless(peer: Peer) -> None:
@@ -147,7 +147,7 @@ async def test_a_request_that_comes_while_draining_is_served() -> None:
         await asyncio.wait_for(draining, 120)
 
 
-async def test_a_page_that_answers_while_draining_tells_to_close() -> None:
+async def test_own_page_during_drain_answers_with_connection_close() -> None:
     """So does any page of ours; one whose head was out before is followed by a last request."""
     gate = asyncio.Event()
 
@@ -190,7 +190,7 @@ async def test_a_reload_holds_from_the_next_request_on() -> None:
         await lane.upstream.wait_open(1)
 
 
-async def test_stop_may_be_called_again() -> None:
+async def test_listener_stop_is_idempotent() -> None:
     """Everything ends at once, and nothing fails."""
     async with assembled() as lane, lane.client() as client:
         await client.send(GET)
@@ -230,7 +230,7 @@ def gauges(lane: Lane) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
-async def test_paused_connections_are_looked_after(how: str) -> None:
+async def test_disconnect_of_a_paused_connection_is_detected(how: str) -> None:
     """Reading is paused, so the loop does not tell that the client left."""
 
     async def silent(peer: Peer) -> None:

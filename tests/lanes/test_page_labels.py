@@ -26,7 +26,7 @@ from gateway.lanes.page_labels import find_page, route_of_own
         ((*MODEL_PATHS, "/workflows/x/runs", "/v1/system-prompts", "/mcp/services", "/x"), ("pages", "own")),
     ],
 )
-def test_the_route_and_mode_of_a_page(paths: tuple[str, ...], route: tuple[str, str]) -> None:
+def test_page_label_depends_on_its_path_alone(paths: tuple[str, ...], route: tuple[str, str]) -> None:
     """By its path alone, whatever it answers."""
     assert {route_of_own(path.encode()) for path in paths} == {route}
 
@@ -49,6 +49,6 @@ def test_the_route_and_mode_of_a_page(paths: tuple[str, ...], route: tuple[str, 
         ("", None),
     ],
 )
-def test_a_span_names_a_page_by_the_beginning_of_its_path(path: str, page: str | None) -> None:
+def test_page_span_name_is_a_fixed_path_prefix(path: str, page: str | None) -> None:
     """Names are of a closed set: no id and no word of a client is in one."""
     assert find_page(path.encode()) == page

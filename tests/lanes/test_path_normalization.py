@@ -31,14 +31,14 @@ def readings(path: str) -> list[str]:
 
 
 @given(PATHS)
-def test_no_server_reads_more_than_a_path_that_does_not_climb(path: str) -> None:
+def test_path_judged_not_climbing_stays_below_its_prefix(path: str) -> None:
     """By what the standard library makes of each reading beneath a prefix."""
     out = [read for read in readings(path) if not f"{normpath(f'/deep/{read}')}/".startswith("/deep/")]
     assert climbs(path.encode()) or not out, out
 
 
 @given(PATHS)
-def test_no_server_reads_another_end(path: str) -> None:
+def test_path_ending_is_found_in_every_server_reading(path: str) -> None:
     """Neither one that merges slashes, nor one that takes the dot segments of RFC 3986 away."""
     for read in readings(f"/v1/chat/{path}"):
         tidy = (normpath(read), urljoin("http://h/", read.lstrip("/")).rstrip("/"))
@@ -57,7 +57,7 @@ def test_no_server_reads_another_end(path: str) -> None:
         b"a/" * 1000 + b"..",  # too long to be read in all ways
     ],
 )
-def test_a_path_that_one_server_reads_as_climbing_climbs(path: bytes) -> None:
+def test_path_climbing_in_one_server_reading_is_climbing(path: bytes) -> None:
     """Whatever others take its slashes for."""
     assert climbs(path)
 
@@ -66,7 +66,7 @@ def test_a_path_that_one_server_reads_as_climbing_climbs(path: bytes) -> None:
     "path",
     [rb"a\b/..", rb"a%2fb\c", b"a/b/../../c", b"..;/x", b"%252e%252e/x", b"..a/b", b"...", b"%2", b"a" * 3000 + b"%2e"],
 )
-def test_a_path_that_stays_in_every_reading_does_not_climb(path: bytes) -> None:
+def test_path_below_prefix_in_every_reading_is_not_climbing(path: bytes) -> None:
     assert not climbs(path)
 
 
@@ -81,10 +81,10 @@ def test_a_path_that_stays_in_every_reading_does_not_climb(path: bytes) -> None:
         b"/v1/chat/completions%20",
     ],
 )
-def test_a_path_that_one_server_reads_as_a_models_may_be_one(path: bytes) -> None:
+def test_path_that_may_be_a_model_endpoint_is_detected(path: bytes) -> None:
     assert may_end_with(path, ENDS)
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions/x", b"/v1/completionsx", b"/v1/files/a%20b", b"/v1/models"])
-def test_another_path_is_none(path: bytes) -> None:
+def test_path_of_another_endpoint_is_not_a_model_endpoint(path: bytes) -> None:
     assert not may_end_with(path, ENDS)

@@ -41,7 +41,7 @@ def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
     return before + digits + after, length, head.method, head.path, caller, up, traits
 
 
-def test_an_equal_head_finds_its_plan() -> None:
+def test_equal_head_reuses_its_plan() -> None:
     """With the same body behind it or another one."""
     way_in = router(endpoint())
     assert way_in.find_plan(HEAD + b"\r\n\r\n", len(HEAD), HERE) is None
@@ -55,7 +55,7 @@ def test_an_equal_head_finds_its_plan() -> None:
 
 
 @pytest.mark.parametrize("digits", [b"0", b"1", b"13", b"012", b"999999999999999999"])
-def test_other_digits_find_the_same_plan(digits: bytes) -> None:
+def test_head_with_another_content_length_reuses_its_plan(digits: bytes) -> None:
     """Clients send the same head again and again, with bodies of other sizes."""
     way_in = router(endpoint())
     plan, _ = decided(way_in, HEAD)
@@ -96,7 +96,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("raw", OTHERS, ids=range(len(OTHERS)))
-def test_another_head_never_finds_it(raw: bytes) -> None:
+def test_different_head_never_reuses_a_plan(raw: bytes) -> None:
     """One byte is enough."""
     way_in = router(endpoint())
     decided(way_in, HEAD)
@@ -112,7 +112,7 @@ LENGTHS = (
 )
 
 
-def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
+def test_cached_plan_equals_a_fresh_plan() -> None:
     """Heads in thousands of variations, in any order: what is recalled does what a fresh decision does."""
     words = [
         *LENGTHS,
@@ -137,7 +137,7 @@ def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
     assert recalled > len(heads) // 4
 
 
-def test_a_revoked_key_is_not_remembered_after_a_reload() -> None:
+def test_revoked_key_has_no_cached_plan_after_reload() -> None:
     """A reload is another Entry: it knows nothing of the old one's plans; neither does another key find them."""
     raw = HEAD + b"\r\nAuthorization: Bearer old"
     way_in = router(endpoint(api_key=b"sk"), keys=keyring("old"))
@@ -152,7 +152,7 @@ def test_a_revoked_key_is_not_remembered_after_a_reload() -> None:
     assert reloaded.find_plan(raw, len(raw), HERE) is None
 
 
-def test_what_was_declined_is_decided_each_time() -> None:
+def test_declined_requests_are_not_cached() -> None:
     """Errors are not remembered, and leave nothing behind."""
     way_in = router(endpoint(), keys=keyring("k"))
     for raw in (HEAD, HEAD.replace(b"/v1/x", b"/v9/x"), HEAD.replace(b"POST", b"TRACE")):
@@ -170,7 +170,7 @@ def test_large_heads_are_not_kept() -> None:
     assert way_in.find_plan(raw, len(raw), HERE) is None
 
 
-def test_seven_thousand_clients_are_each_planned_once() -> None:
+def test_plans_of_seven_thousand_clients_stay_cached() -> None:
     """However they take turns: heads of 600 bytes, each with a key of its own."""
     way_in = router(endpoint())
     heads = [HEAD + b"\r\nX-Gateway-Key: %d\r\nY: %b" % (i, b"y" * 500) for i in range(7000)]
@@ -188,7 +188,7 @@ def context_head(way_in: Router, raw: bytes, *, address: str = "127.0.0.1") -> t
     return head, known
 
 
-def test_a_head_of_the_context_lane_is_read_once() -> None:
+def test_cached_context_head_equals_a_fresh_head() -> None:
     """In thousands of variations, in any order, from any place: it is the head that would be read."""
     words = [
         *LENGTHS,
@@ -215,7 +215,7 @@ def test_a_head_of_the_context_lane_is_read_once() -> None:
     assert recalled > len(heads) // 4
 
 
-def test_what_was_found_out_about_a_head_is_shared() -> None:
+def test_derived_head_data_is_shared_by_equal_heads() -> None:
     """With those that differ in length or come from elsewhere, and with no other."""
     way_in = router(endpoint())
     raw = HEAD.replace(b"/v1/x", b"/context/v1/chat/completions")
@@ -236,7 +236,7 @@ def test_only_authenticated_context_lane_heads_are_cached() -> None:
     assert [context_head(way_in, page)[1] for _ in range(2)] == [False, False]
 
 
-def test_own_paths_are_no_passthrough() -> None:
+def test_own_paths_have_no_passthrough_plan() -> None:
     """None says so; an alias is what it stands for."""
     way_in = router(endpoint())
     raw = b"GET /own HTTP/1.1\r\nHost: gw"
@@ -258,7 +258,7 @@ def test_each_prefix_has_its_pool() -> None:
 
 
 @pytest.mark.parametrize("method", [b"CONNECT", b"TRACE"])
-def test_methods_that_would_leave_the_http_contract_are_405(method: bytes) -> None:
+def test_connect_and_trace_methods_return_405(method: bytes) -> None:
     """CONNECT tunnels, TRACE echoes, `*` is nobody's path."""
     way_in = router(endpoint())
     raw = method + b" /v1/x HTTP/1.1\r\nHost: gw"

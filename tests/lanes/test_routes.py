@@ -53,7 +53,7 @@ def test_the_longest_prefix_of_whole_segments_wins(target: bytes, route: Route |
         *(b"..?q=/v1/", b"%2e%2e%2fx", b"responses/../../x"),
     ],
 )
-def test_a_path_that_could_lead_out_of_its_prefix_is_not_under_it(rest: bytes) -> None:
+def test_path_that_could_leave_its_prefix_does_not_match(rest: bytes) -> None:
     """An upstream that tidies paths up would serve another one, with the operator's key."""
     assert TABLE.match(b"/v1/" + rest) is None
     assert Route(b"/v1", 0).matches(b"/v1/" + rest) is False
@@ -62,12 +62,12 @@ def test_a_path_that_could_lead_out_of_its_prefix_is_not_under_it(rest: bytes) -
 @pytest.mark.parametrize(
     "rest", [b"a/..", b"a/../b", b"a/b/../../c", b"...", b"..a/b", b"a%2fb", b"a?x=/../../y", b"%252e%252e/x", b"..;/x"]
 )
-def test_dots_that_stay_below_the_prefix_are_the_upstreams(rest: bytes) -> None:
+def test_dot_segments_below_the_prefix_match(rest: bytes) -> None:
     """They go on as they came."""
     assert TABLE.match(b"/v1/" + rest) == V1
 
 
-def test_a_path_that_leaves_a_deeper_prefix_belongs_to_the_wider_one() -> None:
+def test_path_leaving_a_deeper_prefix_matches_the_wider_prefix() -> None:
     """As a server would read it: to the upstream of `/v1/`, with its key."""
     assert TABLE.match(b"/v1/responses/../models") == V1
 
@@ -153,6 +153,6 @@ def test_path_is_the_raw_target_before_the_query() -> None:
         (b"/", b"/v1/messages", b"/v1/messages"),
     ],
 )
-def test_the_path_of_the_api_is_known_below_any_prefix(prefix: bytes, path: bytes, own: bytes) -> None:
+def test_api_path_is_recognized_below_any_prefix(prefix: bytes, path: bytes, own: bytes) -> None:
     """The rest of a path can look like another one."""
     assert Route(prefix, 0).in_api(path) == own

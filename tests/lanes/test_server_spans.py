@@ -24,7 +24,7 @@ async def test_tracing_covers_api_pages_but_not_health_metrics_or_console() -> N
 @pytest.mark.parametrize(
     "fields", [[PARENT, PARENT], [b"traceparent: 00-x"], [b"trace_parent: " + TRACEPARENT.encode()]]
 )
-async def test_context_that_is_not_valid_begins_a_trace(fields: list[bytes]) -> None:
+async def test_invalid_trace_context_starts_a_new_trace(fields: list[bytes]) -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, post(b"{}", b"/context/runs/none/cancel", *fields))
         span = await collector.one("POST /context/runs")
@@ -32,7 +32,7 @@ async def test_context_that_is_not_valid_begins_a_trace(fields: list[bytes]) -> 
 
 
 @pytest.mark.parametrize("sampled", [b"01", b"00"])
-async def test_a_client_that_is_not_trusted_neither_joins_a_trace_nor_hides_from_one(sampled: bytes) -> None:
+async def test_untrusted_client_trace_context_is_ignored(sampled: bytes) -> None:
     parent = PARENT[:-2] + sampled
     tracing = {"trust_clients": False, "passthrough": True}
     async with Collector() as collector:
@@ -48,14 +48,14 @@ async def test_a_client_that_is_not_trusted_neither_joins_a_trace_nor_hides_from
         assert spans["GET /v1/"].trace.encode() in head and TRACE.encode() not in head and b"congo" not in head
 
 
-async def test_a_look_at_a_page_has_a_span_only_in_a_trace_of_its_client() -> None:
+async def test_page_read_has_a_span_only_within_a_client_trace() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, get(b"/context/runs"))
         await ask(gateway, get(b"/context/runs", PARENT))
         await collector.one("GET /context/runs")
 
 
-async def test_a_failed_page_and_an_odd_method_have_closed_words() -> None:
+async def test_page_spans_have_bounded_names_and_methods() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, post(b"{", b"/context/v1/chat/completions", b"Content-Type: application/json"))
         await ask(gateway, get(b"/v1/x", method=b"BREW"))
@@ -74,6 +74,6 @@ async def test_unknown_client_path_is_not_used_as_span_name() -> None:
         assert span.attributes["http.response.status_code"] == 404 and "http.route" not in span.attributes
 
 
-def test_words() -> None:
+def test_span_methods_and_failure_types_are_normalized() -> None:
     assert [get_span_method(one) for one in (b"GET", b"get", b"X")] == ["GET", "_OTHER", "_OTHER"]
     assert [get_failure_type(200, ""), get_failure_type(503, ""), get_failure_type(503, "why")] == ["", "503", "why"]

@@ -7,7 +7,7 @@ from gateway.testing.clock import ManualClock
 from gateway.upstream.breaker import BreakerRules
 
 
-def test_endpoints_are_shown_where_there_are_several() -> None:
+def test_endpoint_metrics_are_shown_for_upstreams_with_several_endpoints() -> None:
     """One with an open breaker is not up, and counted as open."""
     clock = ManualClock()
     many = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))

@@ -57,7 +57,7 @@ async def test_draining_sends_the_close_frame_once() -> None:
         assert not lane.listener.websockets
 
 
-async def test_a_page_that_has_closed_is_left_to_it() -> None:
+async def test_go_away_does_not_disturb_a_closing_websocket() -> None:
     """A goodbye in the middle of a close handshake adds nothing."""
     closing = asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_a_page_that_has_closed_is_left_to_it() -> None:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-async def test_a_page_that_sends_after_the_goodbye_ends_quietly(grouped: bool) -> None:
+async def test_send_after_go_away_is_not_logged_as_failure(grouped: bool) -> None:
     """There is nobody to send to any more; that is no failure of the page, also where it comes from a task group."""
     failures: list[BaseException] = []
 
@@ -106,7 +106,7 @@ async def test_a_page_that_sends_after_the_goodbye_ends_quietly(grouped: bool) -
         assert len(failures) == 1
 
 
-async def test_the_page_learns_of_the_goodbye() -> None:
+async def test_page_messages_end_at_go_away() -> None:
     """Its messages end, so it can put its things in order."""
     ended: list[bool] = []
 
@@ -123,7 +123,7 @@ async def test_the_page_learns_of_the_goodbye() -> None:
         assert ended == [True]
 
 
-async def test_stopping_ends_it_at_once() -> None:
+async def test_listener_stop_resets_websockets_and_cancels_pages() -> None:
     """Nobody is asked; the page is cancelled."""
     cancelled = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def test_stopping_ends_it_at_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
-async def test_nothing_outlives_a_client_that_left(how: str) -> None:
+async def test_websocket_is_released_after_client_disconnect(how: str) -> None:
     """Not even until the next heartbeat."""
     there: list[weakref.ref[web.WebSocketResponse]] = []
 

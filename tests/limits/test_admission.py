@@ -45,7 +45,7 @@ def test_token_estimate_adds_max_tokens_to_the_body_size(body: bytes, guess: int
         ({"concurrent": 100}, "team", True, False, None),
     ],
 )
-def test_requests_share_places_while_a_lot_of_room_is_left_and_their_use_is_known(
+def test_requests_share_places_only_with_ample_room_and_known_usage(
     workers: int, limits: dict[str, int], tenant: str, tokens: bool, told: bool, shares: bool | None
 ) -> None:
     """In all their rules. Not those without tokens where a rule counts them; None: only where nobody else wants it."""
@@ -61,7 +61,7 @@ def test_requests_share_places_while_a_lot_of_room_is_left_and_their_use_is_know
     assert [rule.meter.ahead for rule in admission.rules] == [before - (share is not None) for before in ahead]
 
 
-def test_a_request_that_one_of_its_rules_has_no_place_for_takes_none() -> None:
+def test_request_takes_no_place_unless_all_its_rules_have_room() -> None:
     """The other has some ahead, and keeps them."""
     limiter = Workers(tenants={"team": TEAM}).limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=10**6)), takes_tokens=False)
@@ -74,7 +74,7 @@ def test_a_request_that_one_of_its_rules_has_no_place_for_takes_none() -> None:
     assert of_key.ahead == ahead > 0
 
 
-def test_lower_figures_are_looked_at_by_requests_that_share() -> None:
+def test_lowered_limits_apply_to_requests_that_share_places() -> None:
     """As those of a key that is changed, or of a new configuration."""
     limiter = Workers().limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=10**6)), takes_tokens=False)
@@ -95,7 +95,7 @@ def test_lower_figures_are_looked_at_by_requests_that_share() -> None:
 
 
 @pytest.mark.parametrize("used", [10, 200, 300])
-def test_a_place_suits_requests_that_reserve_the_same(used: int) -> None:
+def test_shared_place_suits_only_requests_with_the_same_reservation(used: int) -> None:
     """A place of 200 tokens, for a body of 800 bytes: others used less, as much, or more than it says."""
     limiter = Workers().limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(tokens_per_minute=10**9)), takes_tokens=True)

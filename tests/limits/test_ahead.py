@@ -90,7 +90,7 @@ def test_single_worker_admits_the_same_as_one_of_several(done: list[tuple[str, i
     assert alone.seen() == beside.seen()
 
 
-def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
+def test_single_worker_admits_exactly_the_requests_per_minute_limit() -> None:
     limiter = Workers().limiters[0]
     rules = limiter.of_caller(caller(requests_per_minute=20_000))
     admitted = 0
@@ -109,7 +109,7 @@ def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
     st.sampled_from(({"requests_per_minute": 20_000}, {"tokens_per_minute": 400_000}, {"concurrent": 20_000})),
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3000)), max_size=20),
 )
-def test_workers_beside_each_other_admit_nearly_all_that_fit_and_no_more(
+def test_parallel_workers_admit_nearly_the_whole_limit_and_no_more(
     count: int, limits: dict[str, int], bursts: list[tuple[int, int]]
 ) -> None:
     """RulePlaces ahead of a worker that stops are kept from the others: half a percent at most, of all together."""
@@ -177,7 +177,7 @@ def test_idle_worker_returns_its_batched_reservations() -> None:
     assert seen == {"requests_per_minute": BUSY + 2, "concurrent": BUSY + 2}
 
 
-def test_what_a_dead_worker_had_made_stays_made() -> None:
+def test_requests_of_a_dead_worker_stay_counted() -> None:
     """And of what it had taken ahead no more than that: half a percent of the room, and no more than `AHEAD`."""
     workers = Workers()
     who = caller(requests_per_minute=20_000)
@@ -193,7 +193,7 @@ def test_what_a_dead_worker_had_made_stays_made() -> None:
 
 
 @pytest.mark.parametrize(("requests", "ticks", "at_once"), [(BUSY, 1, True), (BUSY - 1, 1, False), (BUSY, 2, False)])
-def test_a_busy_tick_takes_places_ahead_for_the_next_one(requests: int, ticks: int, at_once: bool) -> None:
+def test_busy_tick_reserves_places_ahead_for_the_next_tick(requests: int, ticks: int, at_once: bool) -> None:
     """One with fewer requests does not, and one that is longer ago."""
     workers = Workers()
     limiter = workers.limiters[0]
@@ -205,7 +205,7 @@ def test_a_busy_tick_takes_places_ahead_for_the_next_one(requests: int, ticks: i
     assert bool(rules[0].meter.ahead) is at_once
 
 
-def test_lower_figures_count_from_the_next_request() -> None:
+def test_lowered_limit_applies_from_the_next_request() -> None:
     """Also where places were taken ahead by the higher ones."""
     workers = Workers()
     limiter = workers.limiters[0]

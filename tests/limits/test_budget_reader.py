@@ -44,7 +44,7 @@ async def _store(*rows: StoredUsage) -> Store:
     return store
 
 
-async def test_the_sums_of_every_scope() -> None:
+async def test_budget_reader_sums_usage_for_every_scope() -> None:
     store = await _store(
         used("2026-10-31", 1000),
         used("2026-11-01", 100, cost=2.0),
@@ -62,7 +62,7 @@ async def test_the_sums_of_every_scope() -> None:
     assert sums(budgets, "key", key_id("elsewhere", "ci")) == [0, 0, 0.0, 0.0]
 
 
-async def test_a_new_day_and_a_new_month_begin_anew() -> None:
+async def test_budget_sums_reset_on_a_new_day_and_month() -> None:
     store = await _store(used("2026-11-26", 10))
     budgets, clock = in_dollars(), ManualClock(NOON_S)
     reader = BudgetReader(store, budgets, METERS, names=lambda: NAMES, clock=clock)
@@ -76,7 +76,7 @@ async def test_a_new_day_and_a_new_month_begin_anew() -> None:
     assert sums(budgets, "key", CI)[:2] == [0, 0]
 
 
-async def test_what_comes_late_for_an_earlier_day_counts_with_the_next_look() -> None:
+async def test_late_usage_for_an_earlier_day_counts_after_the_next_read() -> None:
     """Of another gateway whose store had failed at midnight, or for longer."""
     store = await _store(used("2026-11-26", 10))
     budgets, clock = in_dollars(), ManualClock(NOON_S)
@@ -90,7 +90,7 @@ async def test_what_comes_late_for_an_earlier_day_counts_with_the_next_look() ->
     assert sums(budgets, "key", CI)[0] == 15
 
 
-async def test_a_clock_that_is_set_back_chooses_the_day() -> None:
+async def test_clock_set_back_selects_the_budget_day() -> None:
     """Also one of the month before; what was stored for days that have not come counts when they come."""
     rows = [used(day, tokens) for day, tokens in (("2026-11-30", 1), ("2026-12-01", 10), ("2026-12-02", 100))]
     store = await _store(*rows)
@@ -103,7 +103,7 @@ async def test_a_clock_that_is_set_back_chooses_the_day() -> None:
     await store.close()
 
 
-async def test_the_costs_of_another_currency_count_nothing() -> None:
+async def test_costs_in_another_currency_do_not_count() -> None:
     """Rows without a price count, whatever the currency was."""
     rows = [replace(used("2026-11-26", 1, cost=cost), currency=of) for of, cost in (("USD", 5), ("EUR", 2), ("", 1))]
     store, currency = await _store(*rows), "USD"
@@ -120,7 +120,7 @@ async def test_the_costs_of_another_currency_count_nothing() -> None:
     assert budgets.obstacle("key", CI, ALL) is None
 
 
-async def test_patterns_of_models_that_are_new_are_read() -> None:
+async def test_new_model_patterns_are_summed_at_the_next_read() -> None:
     store, models = await _store(used("2026-11-26", 10)), ["gpt-*"]
     budgets = in_dollars()
     reader = BudgetReader(
@@ -201,7 +201,7 @@ async def test_the_last_sums_stay_in_use_while_the_store_fails(caplog: pytest.Lo
     assert len(caplog.messages) == 1
 
 
-async def test_gateways_on_one_store_know_of_each_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_gateways_sharing_a_store_count_each_other(caplog: pytest.LogCaptureFixture) -> None:
     """While they have limits. One that leaves is known to have left, and one that is killed is forgotten."""
     store, clocks = await _store(), [ManualClock(NOON_S) for _ in range(3)]
     budgets = [in_dollars() for _ in clocks]
@@ -247,6 +247,6 @@ async def test_gateways_on_one_store_know_of_each_other(caplog: pytest.LogCaptur
         ("upstream", "other", False),
     ],
 )
-def test_what_usage_counts_towards(scope: Scope, name: str, *, counts: bool) -> None:
+def test_usage_counts_towards_matching_scopes(scope: Scope, name: str, *, counts: bool) -> None:
     """By the names that it has in the ledger."""
     assert counts_towards(scope, name, tenant="team", key="ci", model="gpt-4.1", upstream="up") is counts

@@ -6,7 +6,7 @@ from gateway.limits.budgets import BudgetSums
 from .limiting import in_dollars
 
 
-def test_the_newest_sums_count() -> None:
+def test_newest_budget_sums_replace_earlier_ones() -> None:
     budgets, allowance = in_dollars(), Allowance(tokens_per_day=10, cost_per_month=1.0)
     assert budgets.find_exceeded("tenant", "team", allowance) is None
     budgets.replace(

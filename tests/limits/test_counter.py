@@ -17,7 +17,7 @@ def began(places: int = 1) -> tuple[ManualClock, list[Counter]]:
     return clock, counters(clock, places=places)
 
 
-def test_what_was_used_counts_for_a_minute_and_at_most_a_tick_longer():
+def test_usage_counts_for_a_minute_and_at_most_a_tick_longer():
     _, (counter,) = began()
     counter.take(1, 3, BEGAN_S)
 
@@ -34,7 +34,7 @@ def test_every_worker_counts_the_usage_of_all_workers():
     assert first.get_used("tokens", BEGAN_S + 61.0) == 4  # the second one has done nothing since
 
 
-def test_more_than_fits_is_counted_as_the_most():
+def test_counter_saturates_at_its_maximum():
     _, (counter,) = began()
     counter.take(0, MOST, BEGAN_S)
 
@@ -64,7 +64,7 @@ def test_correction_after_the_window_counts_only_increases():
     assert counter.get_used("tokens", clock()) == 25
 
 
-def test_a_correction_takes_away_no_more_than_there_is():
+def test_correction_never_makes_a_counter_negative():
     _, (counter,) = began()
     counter.take(0, 5, BEGAN_S)
     counter.correct(-1, -9, counter.tick)
@@ -72,7 +72,7 @@ def test_a_correction_takes_away_no_more_than_there_is():
     assert (counter.get_used("requests", BEGAN_S), counter.get_used("tokens", BEGAN_S)) == (0, 0)
 
 
-def test_the_wait_is_until_enough_has_left_the_window():
+def test_wait_lasts_until_enough_usage_has_left_the_window():
     """Of requests and of tokens, each for itself."""
     _, (first, second) = began(2)
     first.take(0, 2, BEGAN_S)
@@ -85,7 +85,7 @@ def test_the_wait_is_until_enough_has_left_the_window():
     assert first.get_used("tokens", BEGAN_S + 20.0 + first.wait_s("tokens", 3, BEGAN_S + 20.0)) == 0
 
 
-def test_what_is_under_way_is_counted_over_all_workers():
+def test_concurrent_requests_are_counted_over_all_workers():
     _, (first, second) = began(2)
 
     assert [one.take(1, 0, BEGAN_S)[0] for one in (first, second, second)] == [1, 2, 3]
@@ -123,7 +123,7 @@ def test_batched_reservation_rechecks_usage_of_other_workers():
     assert other.get_used("requests", BEGAN_S) == 1000
 
 
-def test_a_successor_goes_on_within_the_tick():
+def test_successor_of_a_killed_worker_continues_its_counts_within_the_tick():
     """It takes the place of a worker that was killed just before."""
     memory = SharedCounters(places=1)
     (dead,) = counters(lambda: BEGAN_S, memory=memory)

@@ -20,7 +20,7 @@ def test_a_rule_has_one_meter() -> None:
     assert meters.get_meter("tenant", "a") is not meters.get_meter("key", "a")
 
 
-def test_requests_of_rules_beyond_the_room_are_refused(
+def test_requests_are_refused_when_counters_run_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those that have a place go on. The log says it once."""
@@ -42,7 +42,7 @@ def _worker(memory: SharedCounters, clock: ManualClock, place: int = 0) -> Meter
     return Meters(memory, place=place, clock=clock)
 
 
-def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_unused_keys_are_reused_for_new_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20,000 keys, each used once, those that nobody uses any more make room. Two workers see all of them."""
     monkeypatch.setattr(shared_memory, "COUNTERS", 1024)
     clock, memory = ManualClock(5000.0), SharedCounters(places=2)
@@ -56,7 +56,7 @@ def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPat
                 meters.tidy()
 
 
-def test_a_meter_that_a_plan_keeps_has_counters_again_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_meter_gets_counters_again_on_its_next_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets those of its own name, although another name has had its old ones meanwhile, and stays the only meter."""
     monkeypatch.setattr(shared_memory, "COUNTERS", 2)
     clock = ManualClock(5000.0)
@@ -75,7 +75,7 @@ def test_a_meter_that_a_plan_keeps_has_counters_again_when_it_is_used(monkeypatc
     assert {other.get_used("tokens", clock()) for other in others if other is not others[0]} <= {0, 3}
 
 
-def test_what_is_under_way_or_in_the_window_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_in_use_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes, and whichever worker has it; a worker that died has nothing."""
     monkeypatch.setattr(shared_memory, "COUNTERS", 2)
     clock, memory = ManualClock(5000.0), SharedCounters(places=2)
@@ -107,7 +107,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_names_that_share_counters_one_after_the_other_never_count_each_other(
+def test_names_that_reuse_counters_never_count_each_other(
     steps: list[tuple[int, str, int, float, bool]],
 ) -> None:
     """What a name counts is what a plain list says, or there is no room for it; a plan may keep each meter."""

@@ -12,7 +12,7 @@ from tests.limits.limiting import BEGAN_S, in_dollars
 SMALL, LARGE = Allowance(requests_per_minute=4, concurrent=2), Allowance(requests_per_minute=100, tokens_per_minute=50)
 
 
-async def test_the_fullest_of_each_kind_counts() -> None:
+async def test_fullest_limit_of_each_kind_is_reported() -> None:
     """Over all workers, and with what is under way."""
     clock, memory = ManualClock(BEGAN_S), SharedCounters(places=2)
     here, there = (Meters(memory, place=place, clock=clock) for place in (0, 1))
@@ -37,7 +37,7 @@ async def test_the_fullest_of_each_kind_counts() -> None:
     assert parts["key", "concurrent"] == 1.5
 
 
-async def test_a_look_keeps_no_counter() -> None:
+async def test_reading_limit_usage_does_not_keep_counters_alive() -> None:
     """A limit that nobody uses makes room for others, however often it is scraped."""
     clock = ManualClock(BEGAN_S)
     meters = Meters(SharedCounters(places=1), place=0, clock=clock)

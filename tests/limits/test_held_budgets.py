@@ -50,7 +50,7 @@ def read(workers: Workers, tokens: int) -> None:
         note()
 
 
-def test_requests_under_way_hold_their_part_in_all_workers() -> None:
+def test_concurrent_requests_hold_budget_in_all_workers() -> None:
     """What one that ended did not use has room for others."""
     workers = Workers(2)
     holds = fill(workers, 0, most=6) + fill(workers, 1)
@@ -68,7 +68,7 @@ def test_requests_under_way_hold_their_part_in_all_workers() -> None:
         lambda hold: hold.close(tokens=NEVER),
     ],
 )
-def test_places_that_come_back_hold_nothing(ending: object) -> None:
+def test_released_places_hold_no_budget(ending: object) -> None:
     """However they do."""
     workers = Workers()
     for _ in range(30):
@@ -76,7 +76,7 @@ def test_places_that_come_back_hold_nothing(ending: object) -> None:
     assert len(fill(workers)) == 10
 
 
-def test_what_was_used_counts_until_it_is_stored_and_read() -> None:
+def test_used_tokens_count_until_stored_usage_is_read() -> None:
     """Neither twice nor not at all, in any worker."""
     workers = Workers(2)
     for hold in fill(workers, most=4):
@@ -107,7 +107,7 @@ def test_budget_read_replaces_usage_stored_before_it() -> None:
     assert len(fill(workers, 1)) == 6
 
 
-def test_what_ends_together_is_settled_together() -> None:
+def test_requests_that_end_together_are_settled_together() -> None:
     """As answers that are read a little later."""
     workers = Workers()
     holds = fill(workers, most=5)
@@ -119,7 +119,7 @@ def test_what_ends_together_is_settled_together() -> None:
         taken(workers)
 
 
-def test_a_worker_that_is_killed_holds_nothing() -> None:
+def test_killed_worker_holds_no_budget() -> None:
     """What it had used and not stored is lost with it."""
     workers = Workers(2)
     holds = fill(workers, most=8)
@@ -129,7 +129,7 @@ def test_a_worker_that_is_killed_holds_nothing() -> None:
     assert len(fill(workers, 1)) == 8
 
 
-def test_gateways_leave_each_other_their_parts() -> None:
+def test_gateways_share_the_remaining_budget() -> None:
     """Of what is left; each of them may use the last of it at once."""
     workers = Workers()
     workers.budgets.gateways = 2
@@ -146,7 +146,7 @@ def test_gateways_leave_each_other_their_parts() -> None:
 
 
 @pytest.mark.parametrize(("spent", "count"), [(BudgetSums(), 5), (BudgetSums(10, 10, 1.0, 1.0), 9)])
-def test_money_is_held_by_the_mean_of_the_month(spent: BudgetSums, count: int) -> None:
+def test_cost_is_held_by_the_mean_of_the_month(spent: BudgetSums, count: int) -> None:
     """Without usage by a guess."""
     workers = Workers()
     workers.budgets = Budgets(lambda: "USD", guess=lambda scope, name: 0.2 if (scope, name) == CI else 0.0)
@@ -155,7 +155,7 @@ def test_money_is_held_by_the_mean_of_the_month(spent: BudgetSums, count: int) -
     assert len(fill(workers, cost_per_day=10.0)) == count
 
 
-def test_a_request_that_uses_no_tokens_holds_nothing() -> None:
+def test_request_that_uses_no_tokens_holds_no_budget() -> None:
     """It gets in while the budget is not used up."""
     workers = Workers()
     fill(workers)
@@ -173,7 +173,7 @@ def test_a_soft_budget_refuses_nothing() -> None:
     assert workers.counters.counts["limit_exceeded", "key", "tokens_per_day"] == 20
 
 
-def test_a_body_that_grows_holds_more() -> None:
+def test_growing_body_holds_more_budget() -> None:
     """And a budget that a reload brings holds nothing of requests that began before."""
     workers, plain = Workers(), {"tokens_per_minute": 1000}
     limiter = workers.limiters[0]
@@ -206,7 +206,7 @@ def test_growing_body_beyond_the_remaining_budget_is_refused() -> None:
     ("limits", "most"),
     [({"cost_per_day": 10.0}, 13), ({"cost_per_month": 10.0, "tokens_per_day": 20}, 5), ({"cost_per_day": 9e18}, 1000)],
 )
-def test_what_a_request_says_it_may_use_holds_a_quarter_of_a_budget(limits: dict[str, object], most: int) -> None:
+def test_announced_tokens_hold_at_most_a_quarter_of_a_budget(limits: dict[str, object], most: int) -> None:
     """Until requests have told what they use; so the first one keeps nobody out."""
     workers = Workers()
     workers.budgets = Budgets(lambda: "USD", guess=lambda _scope, _name: 0.2)
@@ -216,7 +216,7 @@ def test_what_a_request_says_it_may_use_holds_a_quarter_of_a_budget(limits: dict
     assert places.reserved == most
 
 
-def test_each_request_with_a_budget_is_looked_at() -> None:
+def test_requests_with_a_budget_are_never_reserved_ahead() -> None:
     """None is taken ahead, however many come."""
     workers = Workers()
     for _ in range(300):
@@ -226,7 +226,7 @@ def test_each_request_with_a_budget_is_looked_at() -> None:
     assert not rule.meter.ahead and rule.meter.get_pending_tokens(None, 0.0) == 3000
 
 
-def test_meters_of_two_configurations_hold_together() -> None:
+def test_meters_of_two_configurations_share_held_budget() -> None:
     workers = Workers()
     fill(workers, most=8)
     other = Limiter(workers.meters[0], clock=workers.clock, budgets=workers.budgets, counters=Counted())

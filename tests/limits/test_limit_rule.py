@@ -49,7 +49,7 @@ def test_mean_tokens_follow_the_usage_of_requests() -> None:
     assert together.expected == one.expected
 
 
-def test_the_mean_takes_a_quarter_of_a_minute_at_most() -> None:
+def test_expected_tokens_are_capped_at_a_quarter_of_the_limit() -> None:
     """Of the figure in use: a reload may change it."""
     wide = rule(tokens_per_minute=10_000)
     wide.meter.learn(100_000, 1)
@@ -60,7 +60,7 @@ def test_the_mean_takes_a_quarter_of_a_minute_at_most() -> None:
     assert wide.meter.expected == 251
 
 
-def test_what_is_settled_counts_in_the_tick_in_which_it_was_reserved() -> None:
+def test_settled_tokens_count_in_the_tick_of_their_reservation() -> None:
     one = rule(tokens_per_minute=10_000).meter
     one.take(1, 100, BEGAN_S - TICK_S)
     then = one.tick
@@ -80,7 +80,7 @@ def test_what_is_settled_counts_in_the_tick_in_which_it_was_reserved() -> None:
         ({"cost_per_month": 2.0}, BudgetSums(cost_month=3.0), "cost_per_month"),
     ],
 )
-def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spent: BudgetSums, limit: str) -> None:
+def test_exhausted_budget_refuses_requests(limits: dict[str, object], spent: BudgetSums, limit: str) -> None:
     budgets = in_dollars()
     budgets.replace({}, names=[("key", "ci")], currency="USD")
     one = rule(budgets, requests_per_minute=5, **limits)
@@ -91,7 +91,7 @@ def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spe
 
 
 @pytest.mark.parametrize(("currency", "why"), [("USD", "is not read from the store yet"), ("", "has no prices")])
-def test_a_budget_that_cannot_be_counted_lets_nothing_in(currency: str, why: str) -> None:
+def test_uncountable_budget_refuses_requests_unless_soft(currency: str, why: str) -> None:
     """A soft one refuses nobody."""
     budgets = Budgets(lambda: currency)
     one = rule(budgets, requests_per_minute=5, cost_per_day=1.0)

@@ -56,7 +56,7 @@ def test_a_refused_request_uses_nothing() -> None:
     assert used == {"requests_per_minute": 1, "tokens_per_minute": 10, "concurrent": 0}
 
 
-def test_places_under_way_come_back_once() -> None:
+def test_concurrency_place_is_released_once() -> None:
     workers, key = Workers(2), {"concurrent": 1}
     hold = admitted(workers, key=key)
     error = refused(workers, 1, key=key)
@@ -68,7 +68,7 @@ def test_places_under_way_come_back_once() -> None:
     refused(workers, 0, key=key)
 
 
-def test_what_a_dead_worker_had_under_way_comes_back() -> None:
+def test_concurrency_places_of_a_dead_worker_are_released() -> None:
     workers, key = Workers(2), {"concurrent": 1, "requests_per_minute": 5}
     admitted(workers, 1, key=key)
     refused(workers, 0, key=key)
@@ -101,14 +101,14 @@ def test_first_burst_does_not_bypass_a_token_limit() -> None:
     refused(workers, key=key, tokens=10)
 
 
-def test_a_first_burst_of_a_small_limit_is_a_few_requests() -> None:
+def test_small_token_limit_admits_a_first_burst_of_few_requests() -> None:
     workers, key = Workers(), {"tokens_per_minute": USUAL}
     for _ in range(4):
         admitted(workers, key=key, tokens=10)
     refused(workers, key=key, tokens=10)
 
 
-def test_a_mean_is_remembered_when_its_counters_are_given_back() -> None:
+def test_token_mean_survives_release_of_its_counters() -> None:
     """A client that pauses for two minutes is no stranger."""
     workers, who = Workers(), caller(tokens_per_minute=100_000)
     limiter, meters = workers.limiters[0], workers.meters[0]
@@ -129,7 +129,7 @@ def test_a_request_larger_than_the_limit_waits_for_an_empty_window() -> None:
     admitted(workers, key=key, tokens=5000)
 
 
-def test_a_rule_that_refuses_leaves_the_others_as_they_were() -> None:
+def test_refusing_rule_leaves_other_rules_unchanged() -> None:
     """The tenant has no room, so the key's request and tokens are free again."""
     workers = Workers(tenants={"team": Allowance(requests_per_minute=1)})
     key = {"requests_per_minute": 10, "tokens_per_minute": 100, "concurrent": 5}
@@ -146,7 +146,7 @@ def test_a_rule_that_refuses_leaves_the_others_as_they_were() -> None:
     }
 
 
-def test_all_patterns_that_match_a_model_count() -> None:
+def test_all_model_patterns_that_match_apply() -> None:
     models = {"gpt-*": Allowance(requests_per_minute=9), "*": Allowance(requests_per_minute=9)}
     limiter = Workers(models=models, upstreams={"up": Allowance(concurrent=1)}).limiters[0]
     assert [(rule.scope, rule.name) for rule in limiter.of_model("gpt-4.1")] == [("model", "gpt-*"), ("model", "*")]
@@ -156,7 +156,7 @@ def test_all_patterns_that_match_a_model_count() -> None:
     assert limiter.of_upstream("other") == ()
 
 
-def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_soft_limit_counts_excess_and_refuses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     workers, key = Workers(), {"requests_per_minute": 1, "concurrent": 1, "soft": True}
     limiter, exceeded = workers.limiters[0], [list[str]() for _ in range(4)]
     holds = [limiter.reserve(limiter.of_caller(caller(**key)), exceeded=one) for one in exceeded]
@@ -194,7 +194,7 @@ def test_all_workers_report_refusals_per_key_and_limit() -> None:
     ]
 
 
-def test_figures_change_and_counts_stay() -> None:
+def test_changed_limits_keep_existing_counts() -> None:
     """As a reload does it."""
     workers = Workers()
     admitted(workers, key={"requests_per_minute": 1}).close()
@@ -202,7 +202,7 @@ def test_figures_change_and_counts_stay() -> None:
     refused(workers, key={"requests_per_minute": 2})
 
 
-def test_a_run_is_a_request_and_its_calls_take_tokens() -> None:
+def test_run_counts_as_one_request_and_its_calls_take_tokens() -> None:
     workers, who = Workers(), caller(requests_per_minute=1, tokens_per_minute=100)
     limiter = workers.limiters[0]
     rules = limiter.of_caller(who)
@@ -224,7 +224,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_never_more_than_the_limits_and_never_less(done: list[tuple[int, int, float]]) -> None:
+def test_limiter_admits_exactly_as_many_as_its_limits_allow(done: list[tuple[int, int, float]]) -> None:
     """`concurrent` 2 and 4 a minute, by three workers: refused exactly if a plain list says that there is no room."""
     workers, key = Workers(3), {"requests_per_minute": 4, "concurrent": 2}
     made: list[int] = []

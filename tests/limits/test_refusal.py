@@ -50,6 +50,6 @@ def test_exhausted_budget_error_has_no_retry_after() -> None:
     assert error.settled and error.retry_after_s is None
 
 
-def test_no_wait_is_longer_than_sdks_obey() -> None:
+def test_retry_after_never_exceeds_the_maximum_that_sdks_obey() -> None:
     (one,) = rules(Allowance(requests_per_minute=1))
     assert refusal(Over(one, "requests_per_minute", 60.2), [one], BEGAN_S).retry_after_s == 60.0

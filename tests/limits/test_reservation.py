@@ -42,7 +42,7 @@ def test_closed_request_keeps_its_reservation_until_settlement() -> None:
     assert held.seen() == [2, 100, 0]
 
 
-def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
+def test_settlement_of_several_requests_equals_settling_each_one() -> None:
     """Also those of earlier ticks, whose tokens leave the window earlier."""
     held, other = Held(), Held()
     together = Settlement()
@@ -71,7 +71,7 @@ def test_joint_settlement_updates_each_rule_with_its_own_usage() -> None:
     assert [rule.meter.expected for rule in (large, small, tenant)] == [900, 2, 451]
 
 
-def test_a_place_comes_back_once() -> None:
+def test_reservation_is_released_once() -> None:
     held = Held()
     hold = held.taken()
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_a_place_comes_back_once() -> None:
         assert held.seen() == [1, 30, 0]
 
 
-def test_a_request_that_a_limit_refuses_has_used_nothing() -> None:
+def test_request_refused_by_a_limit_counts_no_usage() -> None:
     held = Held()
     for tokens in (None, 30):
         hold = held.taken()
@@ -90,7 +90,7 @@ def test_a_request_that_a_limit_refuses_has_used_nothing() -> None:
     assert held.seen() == [1, 30, 0]
 
 
-def test_without_reserved_tokens_a_request_settles_none() -> None:
+def test_request_without_reserved_tokens_settles_no_tokens() -> None:
     held = Held()
     hold = held.taken()
     hold.drop_tokens()
@@ -99,7 +99,7 @@ def test_without_reserved_tokens_a_request_settles_none() -> None:
     assert held.seen() == [1, 0, 0]
 
 
-def test_each_request_closes_the_reservation_that_it_shares() -> None:
+def test_shared_reservation_is_closed_once_per_request() -> None:
     """By itself, later, or with others whose tokens are read together."""
     held = Held()
     shared = SharedReservation([place for hold in [held.taken(20)] for place in hold.places])

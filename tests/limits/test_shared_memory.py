@@ -20,7 +20,7 @@ def _in_child(work) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_name_has_the_same_number_in_every_worker():
+def test_counter_name_has_the_same_number_in_every_worker():
     memory = SharedCounters(places=2)
     mine = memory.hold("key ci requests", place=0, now_s=0.0)
 
@@ -28,7 +28,7 @@ def test_a_name_has_the_same_number_in_every_worker():
     assert memory.hold("key other requests", place=0, now_s=0.0) != mine
 
 
-def test_many_names_all_have_numbers_of_their_own():
+def test_counter_names_have_distinct_numbers():
     memory = SharedCounters(places=1)
     numbers = [memory.hold(f"key {n}", place=0, now_s=0.0) for n in range(1000)]
 
@@ -59,7 +59,7 @@ def test_successor_of_killed_worker_keeps_usage_and_clears_inflight_requests():
     assert (mine.get_used("tokens", 101.0), mine.get_used("requests", 101.0), mine.present()) == (7, 1, 0)
 
 
-def test_what_a_worker_has_under_way_survives_that_another_one_takes_its_place():
+def test_concurrent_requests_survive_replacement_of_another_worker():
     memory = SharedCounters(places=2)
     mine, _ = counters(lambda: 100.0, memory=memory)
     mine.take(1, 0, 100.0)
@@ -68,7 +68,7 @@ def test_what_a_worker_has_under_way_survives_that_another_one_takes_its_place()
     assert mine.present() == 1
 
 
-def test_workers_that_write_at_the_same_time_lose_nothing_and_never_exceed_a_limit():
+def test_concurrent_worker_writes_lose_nothing_and_never_exceed_a_limit():
     limit, tries = 5000, 4000
     workers, pids = counters(lambda: 100.0, places=4), []
     for counter in workers:

@@ -25,7 +25,7 @@ def blocks_of(content: Any) -> list[Any]:
 @pytest.mark.parametrize(
     "block", [IMAGE, AUDIO, LINK, BLOB, TEXT, {**TEXT, "annotations": {"priority": 1}, "_meta": {"a/b": 1}}]
 )
-def test_what_is_right_goes_on(block: dict[str, Any]) -> None:
+def test_valid_block_is_kept_without_unknown_fields(block: dict[str, Any]) -> None:
     """Without fields that the protocol does not know."""
     assert blocks_of([{**block, "further": 1}]) == [block] and blocks_of(block) == [block]
 
@@ -53,7 +53,7 @@ def test_what_is_right_goes_on(block: dict[str, Any]) -> None:
         (None, "[content of the type 'unknown', which cannot be shown]"),
     ],
 )
-def test_what_is_not_is_noted_on_one_line(block: Any, note: str) -> None:
+def test_invalid_block_is_replaced_with_a_one_line_note(block: Any, note: str) -> None:
     """With the reason, in its place."""
     assert blocks_of([TEXT, block, IMAGE]) == [TEXT, {"type": "text", "text": note}, IMAGE]
 
@@ -72,7 +72,7 @@ def test_non_text_content_is_bounded() -> None:
     assert sent_bytes([{**block, "text": ""} for block in heavy]) < RESULT_BYTES + 300 * BLOCKS
 
 
-def test_a_result_has_room_for_texts_before_anything_else() -> None:
+def test_text_blocks_take_precedence_over_data_blocks() -> None:
     """Data behind them is noted, and a text that is too long is cut."""
     picture = {**IMAGE, "data": "AAAA" * 1000}
     assert fit_blocks([picture, TEXT], room_bytes=5000) == [picture, TEXT]
@@ -114,7 +114,7 @@ LIKELY = st.fixed_dictionaries({"type": WORDS}, optional=dict.fromkeys(NAMES, JS
 
 
 @given(st.lists(LIKELY | JSON, max_size=4))
-def test_whatever_a_server_writes_is_content_in_the_protocol(content: list[Any]) -> None:
+def test_any_server_content_is_normalised_to_valid_blocks(content: list[Any]) -> None:
     """In both eras."""
     blocks = blocks_of(content)
     for version in ("2025-11-25", "2026-07-28"):

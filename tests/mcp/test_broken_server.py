@@ -5,7 +5,7 @@ from gateway.mcp.broken_server import BrokenServer
 from tests.tools.doubles import call, exchange
 
 
-async def test_it_says_why_and_does_nothing() -> None:
+async def test_broken_server_reports_its_error_and_runs_nothing() -> None:
     """Whatever is asked of it; no call of it can be meant, and one that is made all the same is a result."""
     service = BrokenServer("time", error="no such module", transport="http", since_s=5.0)
     assert isinstance(service, ManagedService)

@@ -90,7 +90,7 @@ class Box:
         return self.counters.errors("tools/call")
 
 
-async def test_a_tool_answers() -> None:
+async def test_call_returns_the_answer_of_the_tool() -> None:
     """The service is asked for the tool by its own name."""
     wire = Wire(at_once)
     box = Box(wire)
@@ -98,7 +98,7 @@ async def test_a_tool_answers() -> None:
     assert (wire.calls, box.errors) == ([("dig", {"deep": True})], [""])
 
 
-async def test_a_tool_that_fails_says_so_itself() -> None:
+async def test_tool_error_is_returned_as_a_failed_result() -> None:
     """Its text is the result."""
 
     async def fails(_: Callable[[str], None]) -> Json:
@@ -109,7 +109,7 @@ async def test_a_tool_that_fails_says_so_itself() -> None:
     assert (result.ok, result.content, box.errors) == (False, "done", ["tool_error"])
 
 
-async def test_friendly_text_of_a_timeout() -> None:
+async def test_timeout_message_names_tool_service_and_time() -> None:
     """Tool and service by name, the configured time; what is under way is cancelled, and nobody waits for that."""
     wire = Wire(never)
     box = Box(wire, timeout=0.04)
@@ -121,7 +121,7 @@ async def test_friendly_text_of_a_timeout() -> None:
     assert (len(wire.calls), box.errors) == (1, ["timeout"])
 
 
-async def test_progress_gives_more_time() -> None:
+async def test_progress_extends_the_timeout() -> None:
     """Longer than the timeout is not too long as long as something happens."""
 
     async def works(progressed: Told) -> Json:
@@ -146,7 +146,7 @@ async def test_progress_notifications_reach_the_waiting_caller() -> None:
     assert told == [CallProgress("half", 1.0, 2.0), CallProgress("all", 2.0, 2.0)]
 
 
-async def test_progress_forever_ends_at_the_maximum() -> None:
+async def test_endless_progress_ends_at_the_maximum_timeout() -> None:
     """M5: each word of progress is heard, and none of them counts after that."""
 
     async def works(progressed: Told) -> Json:
@@ -159,14 +159,14 @@ async def test_progress_forever_ends_at_the_maximum() -> None:
     assert "did not answer within 1 s" in text and time.monotonic() - began >= 0.99
 
 
-async def test_friendly_text_where_nothing_runs() -> None:
+async def test_not_running_message_is_returned_at_once() -> None:
     """Nothing is waited for."""
     box = Box()
     assert await box.said() == "the service 'box' is not running just now. Say so, and go on without it."
     assert box.errors == ["not_running"]
 
 
-async def test_friendly_text_of_a_crash() -> None:
+async def test_crash_message_reports_an_unknown_outcome() -> None:
     """M3: nobody knows what the tool did, and nobody does it again."""
     first, second = Wire(lost), Wire(at_once)
     box = Box(first, second)
@@ -176,7 +176,7 @@ async def test_friendly_text_of_a_crash() -> None:
     assert (len(first.calls), len(second.calls), box.errors) == (1, 0, ["connection_lost"])
 
 
-async def test_a_connection_that_is_gone_ends_its_calls() -> None:
+async def test_closed_connection_ends_its_calls() -> None:
     """Whether or not the call itself hears of it."""
     wire = Wire(never)
     box = Box(wire)
@@ -186,7 +186,7 @@ async def test_a_connection_that_is_gone_ends_its_calls() -> None:
     assert "ended while it ran" in await call
 
 
-async def test_an_answer_just_before_the_end_counts() -> None:
+async def test_answer_received_just_before_the_close_counts() -> None:
     """What was read before the end was read is an answer."""
 
     async def late(_: Callable[[str], None]) -> Json:
@@ -198,7 +198,7 @@ async def test_an_answer_just_before_the_end_counts() -> None:
     assert await Box(wire).said() == "done"
 
 
-async def test_an_idempotent_tool_is_called_once_more() -> None:
+async def test_idempotent_call_is_retried_once() -> None:
     """On the next connection; a second loss is the last."""
     second = Wire(at_once)
     assert await Box(Wire(lost), second, idempotent=frozenset({"dig"})).said() == "done"
@@ -206,7 +206,7 @@ async def test_an_idempotent_tool_is_called_once_more() -> None:
     assert "ended while" in await Box(Wire(lost), Wire(lost), Wire(at_once), idempotent=frozenset({"dig"})).said()
 
 
-async def test_a_call_that_did_not_run_is_made_over_the_next_connection() -> None:
+async def test_call_that_never_ran_is_sent_over_the_next_connection() -> None:
     """Of any tool, once; an idempotent one may have been lost before. Else the service does not run."""
     second = Wire(at_once)
     assert await Box(Wire(not_run), second).said() == "done" and len(second.calls) == 1
@@ -218,7 +218,7 @@ async def test_a_call_that_did_not_run_is_made_over_the_next_connection() -> Non
         assert await Box(*map(Wire, lines), idempotent=frozenset({"dig"})).said() == "done"
 
 
-async def test_the_time_of_a_call_covers_the_wait_for_a_new_connection() -> None:
+async def test_call_timeout_includes_the_wait_for_a_reconnect() -> None:
     """A server that does not come back holds nobody up for longer than the call may take."""
     box = Box(Wire(lost), idempotent=frozenset({"dig"}), timeout=0.1)
     assert "did not answer within 0.1 s" in await box.said()
@@ -238,7 +238,7 @@ async def test_server_error_is_reported_with_bounded_length() -> None:
 
 @pytest.mark.parametrize("words", ["Tool 'dig' execution timed out after 1s", "Request timeout", "操作超时"])
 @pytest.mark.parametrize("is_result", [True, False])
-async def test_the_timeout_of_a_server_leaves_the_outcome_open(words: str, is_result: bool) -> None:
+async def test_timeout_reported_by_the_server_leaves_the_outcome_unknown(words: str, is_result: bool) -> None:
     """A tool goes on although its server gave up on it: only one that may run twice is called again unasked."""
 
     async def gives_up(_: Callable[[str], None]) -> Json:
@@ -253,7 +253,7 @@ async def test_the_timeout_of_a_server_leaves_the_outcome_open(words: str, is_re
     assert words in result.content and "is not known" not in result.content
 
 
-async def test_a_tool_that_may_run_twice_is_given_up() -> None:
+async def test_timed_out_idempotent_call_reports_no_unknown_outcome() -> None:
     """Its timeout leaves nothing open."""
     box = Box(Wire(never), idempotent=frozenset({"dig"}), timeout=0.04)
     assert (await box.said()).endswith("was stopped. Say so, and go on without it.")
@@ -299,7 +299,7 @@ async def test_a_call_is_not_sent_again_once_its_clearance_has_changed(
     assert await again.said() == "done"
 
 
-async def test_a_call_that_waited_for_a_sign_of_life_is_not_sent_once_its_clearance_has_changed() -> None:
+async def test_call_waiting_for_a_ping_rechecks_its_clearance() -> None:
     """The program lives, and the time until it said so was long enough to deny its tool."""
     alive = asyncio.Event()
 

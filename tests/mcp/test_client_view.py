@@ -6,12 +6,12 @@ from gateway.mcp.definitions import build_client_fields, read_definitions
 from gateway.mcp.service import McpService
 
 
-def test_a_service_of_mcp_faces_clients() -> None:
+def test_mcp_service_is_an_mcp_source() -> None:
     """Other things do not."""
     assert issubclass(McpService, McpSource) and not issubclass(dict, McpSource)
 
 
-def test_icons_are_bounded_and_of_no_file() -> None:
+def test_icons_are_filtered_and_left_out_of_the_definition_hash() -> None:
     """Only addresses that a client may load; a definition's hash does not depend on them."""
     tool = {"name": "a", "inputSchema": {"type": "object"}, "title": "A"}
     icons = [{"src": "https://e/x.png"}, {"src": "file:///x"}, {"src": "javascript:x"}, 5]

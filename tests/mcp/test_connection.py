@@ -113,7 +113,7 @@ async def called(connection: McpConnection, arguments: Json | None = None) -> Js
     return await connection.call("dig", arguments or {}, progressed=lambda _: None)
 
 
-async def test_the_newer_era_comes_first() -> None:
+async def test_connection_tries_the_newer_era_first() -> None:
     """One question is enough."""
     told = newer()
     async with open_connection(told, probe_s=1.0) as connection:
@@ -131,14 +131,14 @@ async def test_the_newer_era_comes_first() -> None:
     ],
     ids=["unknown", "refused", "closed", "odd", "older"],
 )
-async def test_whatever_is_not_the_newer_era_is_the_older_one(answer: Answer) -> None:
+async def test_connection_falls_back_to_the_older_era(answer: Answer) -> None:
     """Servers say so in many ways."""
     told = Told({"server/discover": answer, "initialize": initializes()})
     async with open_connection(told, probe_s=1.0) as connection:
         assert (connection.protocol, told.methods) == (OLDER, ["server/discover", "initialize"])
 
 
-async def test_a_server_that_does_not_answer_the_question() -> None:
+async def test_unanswered_discovery_falls_back_to_the_older_era() -> None:
     """It is asked for the other era after a while, on the same connection."""
     told = Told({"initialize": initializes()})
     async with open_connection(told, probe_s=0.05) as connection:
@@ -152,7 +152,7 @@ async def test_known_server_is_initialized_without_a_probe() -> None:
         assert (connection.protocol, told.methods) == (OLDER, ["initialize"])
 
 
-async def test_a_slow_server_of_the_newer_era() -> None:
+async def test_slow_server_of_the_newer_era_is_recognised() -> None:
     """It took the first question for the choice of an era: then that is it."""
     unsupported = RefusedError(-32022, "unsupported", {"supported": [MODERN], "requested": OLDER})
     asked: list[int] = []
@@ -168,7 +168,7 @@ async def test_a_slow_server_of_the_newer_era() -> None:
         assert connection.protocol == MODERN
 
 
-async def test_a_server_without_a_version_in_common() -> None:
+async def test_server_without_a_common_version_is_refused() -> None:
     """Its operator reads what it said."""
     told = Told({"initialize": {**initializes(), "protocolVersion": "1999-01-01"}})
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -177,7 +177,7 @@ async def test_a_server_without_a_version_in_common() -> None:
     assert raised.group_contains(AnsweredError, match="1999-01-01")
 
 
-async def test_what_the_gateway_says_of_itself() -> None:
+async def test_client_announces_its_name_and_no_capabilities() -> None:
     """Its name; it samples nothing, asks no user, and has no roots."""
     told = newer()
     async with open_connection(told, probe_s=1.0):
@@ -196,7 +196,7 @@ async def test_sampling_elicitation_and_roots_are_refused() -> None:
         assert await connection.tools() == ([], [])
 
 
-async def test_all_pages_are_read() -> None:
+async def test_all_pages_of_the_tool_list_are_read() -> None:
     """In their order, as the server wrote them."""
     pages = {None: ("a", "2"), "2": ("b", "3"), "3": ("c", None)}
 
@@ -211,7 +211,7 @@ async def test_all_pages_are_read() -> None:
     assert tools[0] == {"name": "a", "inputSchema": SCHEMA, "extra": "kept"}
 
 
-async def test_one_bad_tool_does_not_spoil_the_list() -> None:
+async def test_invalid_tool_does_not_affect_the_tool_list() -> None:
     """All of them are handed on; what is wrong with one is told elsewhere."""
     good: Json = {"name": "good", "inputSchema": SCHEMA}
     bad: list[Any] = [{"name": "bad", "inputSchema": "none"}, {"inputSchema": SCHEMA}, "odd", None]
@@ -229,7 +229,7 @@ async def test_tool_with_invalid_header_names_is_left_out() -> None:
     assert problems == ["the tool 'bad' is left out: its x-mcp-header is not valid"]
 
 
-async def test_schemas_with_headers_are_bounded() -> None:
+async def test_size_of_schemas_with_headers_is_bounded() -> None:
     """The SDK reads those of a page in one go. The others count for nothing."""
 
     def wide(name: str, **first: Any) -> Json:
@@ -246,7 +246,7 @@ async def test_schemas_with_headers_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("pages", ["the same", "new"])
-async def test_a_list_without_end(pages: str) -> None:
+async def test_endless_tool_list_is_truncated_and_reported(pages: str) -> None:
     """M12: it is read so far, and named."""
     count = iter(range(10_000))
 
@@ -264,7 +264,7 @@ async def test_a_list_without_end(pages: str) -> None:
     )
 
 
-async def test_a_large_list_is_read_so_far() -> None:
+async def test_large_tool_list_is_truncated_at_the_size_limit() -> None:
     """Pages of 900 KB, 90 MB in all, were kept. Now it is those that the limit has room for."""
     count = iter(range(10_000))
 
@@ -280,7 +280,7 @@ async def test_a_large_list_is_read_so_far() -> None:
     assert next(count) == 19
 
 
-async def test_large_cursors_count() -> None:
+async def test_cursors_count_towards_the_list_size_limit() -> None:
     """They are kept, to notice that they come again."""
     count = iter(range(10_000))
 
@@ -306,7 +306,7 @@ async def test_a_large_tool_is_left_out() -> None:
     assert problems == [f"the tool 'large' is left out: {reason}"]
 
 
-async def test_many_tools_beside_a_large_page_take_no_long_time() -> None:
+async def test_large_tool_page_is_read_in_linear_time() -> None:
     """Each tool was validated with all that stands beside it, and with all of its own texts."""
     many = [{"name": f"t{n}", "inputSchema": SCHEMA, "description": "x" * 20_000} for n in range(500)]
     listed = {"tools": many, "_meta": {f"k{n}": [n] for n in range(50_000)}, **FRESH}
@@ -327,7 +327,7 @@ async def test_many_tools_beside_a_large_page_take_no_long_time() -> None:
         {},
     ],
 )
-async def test_a_result_is_handed_on_as_the_server_wrote_it(result: Json) -> None:
+async def test_tool_result_is_passed_on_unchanged(result: Json) -> None:
     """It may fit neither its own output schema nor the protocol: its text is worth keeping all the same."""
     schema = {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]}
     tool = {"name": "dig", "inputSchema": SCHEMA, "outputSchema": schema}
@@ -337,7 +337,7 @@ async def test_a_result_is_handed_on_as_the_server_wrote_it(result: Json) -> Non
         assert await called(connection) == result
 
 
-async def test_a_tool_that_wants_more_input() -> None:
+async def test_input_required_result_is_reported_as_an_error() -> None:
     """There is nobody here who could give it."""
     async with open_connection(
         newer(tools_call={"resultType": "input_required", "inputRequests": {}}), probe_s=1.0
@@ -353,7 +353,7 @@ async def test_server_error_message_is_raised_unchanged() -> None:
             await called(connection)
 
 
-async def test_a_call_that_lacks_headers_is_not_made_again() -> None:
+async def test_call_refused_for_missing_headers_is_not_repeated() -> None:
     """The server may have run it, and use the code for an error of its own. Its list is read again."""
     refused = RefusedError(-32020, "payment sent, receipt printer failed")
 
@@ -368,7 +368,7 @@ async def test_a_call_that_lacks_headers_is_not_made_again() -> None:
     assert told.methods == ["server/discover", "tools/call"]
 
 
-async def test_the_end_of_the_connection() -> None:
+async def test_closed_connection_ends_its_pending_calls() -> None:
     """It is told, and ends what waits for an answer."""
     told = newer()
     async with open_connection(told, probe_s=1.0) as connection:
@@ -397,7 +397,7 @@ async def test_cancelled_call_notifies_the_server() -> None:
         assert ids["notifications/cancelled"]["params"]["requestId"] == ids["tools/call"]["id"]
 
 
-async def test_progress_is_heard() -> None:
+async def test_progress_is_reported_to_its_own_call() -> None:
     """Of that call only."""
     heard: list[str] = []
     progressed = Changes()
@@ -422,7 +422,7 @@ async def test_progress_is_heard() -> None:
         await asyncio.wait(calls)
 
 
-async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
+async def test_ended_change_subscription_is_renewed() -> None:
     """And once more when the subscription ends."""
     told = Told({"server/discover": discovers(tools={"listChanged": True})})
     async with open_connection(told, probe_s=1.0) as connection:
@@ -467,7 +467,7 @@ async def test_trace_context_joins_the_protocol_entries_in_call_meta() -> None:
 
 
 @pytest.mark.parametrize("result", ["{}", '{"task": {"taskId": "1"}}', '{"content": null, "isError": false}'])
-async def test_a_result_without_content_is_none(result: str) -> None:
+async def test_result_without_content_is_an_error(result: str) -> None:
     """It is not taken for a success without words."""
     async with stands("as-it-is") as stand:
         await stand.running()

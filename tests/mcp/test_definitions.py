@@ -70,7 +70,7 @@ def test_a_good_definition_is_kept() -> None:
         ("", ""),
     ],
 )
-def test_one_line_is_the_first_sentence(description: str, line: str) -> None:
+def test_summary_line_is_the_first_sentence(description: str, line: str) -> None:
     """Of the first paragraph, without line ends, and never long."""
     assert read(description=description).line == line
 
@@ -92,7 +92,7 @@ def test_invisible_characters_are_removed_from_descriptions(hidden: str) -> None
     assert found.parameters["properties"]["a"] == {"description": "bc", "enum": ["x"]}
 
 
-def test_a_description_of_a_megabyte_is_cut() -> None:
+def test_overlong_description_is_truncated() -> None:
     """M12: to 16,384 characters, and one line to 200."""
     found = read(description="word " * 200_000)
     assert len(found.description) <= DESCRIPTION_CHARS + 1
@@ -101,13 +101,13 @@ def test_a_description_of_a_megabyte_is_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\nb", "a" * 129, 'a"b', "a\u200bb", "\u3164", None, 5, "a{b}", "<a>"])
-def test_a_name_is_short_and_plain(name: object) -> None:
+def test_invalid_tool_name_is_refused(name: object) -> None:
     """It stands in prompts: nothing in it could be anything but a name."""
     assert refused(name=name) == "its name is not 1 to 128 letters, digits and characters of ._-/:"
 
 
 @pytest.mark.parametrize("name", ["a" * 128, "get-weather", "ns/do.it:now", "查询"])
-def test_names_that_servers_use(name: str) -> None:
+def test_usual_tool_names_are_accepted(name: str) -> None:
     """Are kept as they are."""
     assert read(name=name).name == name
 
@@ -126,7 +126,7 @@ def test_names_that_servers_use(name: str) -> None:
         ({"properties": {"a": {"$ref": "#/b"}}}, "its schema refers to '#/b', which is not in it"),
     ],
 )
-def test_a_schema_that_does_not_do_is_named(schema: object, reason: str) -> None:
+def test_unsupported_schema_is_refused_with_the_reason(schema: object, reason: str) -> None:
     """The tool is left out, with the reason."""
     assert refused(inputSchema=schema) == reason
 
@@ -143,7 +143,7 @@ def test_a_remote_reference_is_not_fetched() -> None:
     assert refused(inputSchema=schema).startswith("its schema refers to 'http://127.0.0.1:9/schema.json', and nothing")
 
 
-def test_depth_and_size_are_bounded() -> None:
+def test_schema_depth_and_size_are_bounded() -> None:
     """32 levels, 64 KiB, and all schemas together 1 MiB."""
     deep: dict[str, Any] = {}
     for _ in range(15):
@@ -160,19 +160,19 @@ def test_depth_and_size_are_bounded() -> None:
     assert found.left_out[0].endswith("the schemas of all tools have more than 1,048,576 bytes together")
 
 
-def test_a_schema_without_a_type_is_an_object() -> None:
+def test_schema_without_a_type_becomes_an_object() -> None:
     """Many servers leave it out; the model gets it."""
     assert read(inputSchema={"properties": {}}).parameters == {"properties": {}, "type": "object"}
 
 
-def test_ten_thousand_tools_are_five_hundred() -> None:
+def test_tool_list_is_truncated_at_five_hundred() -> None:
     """M12: the first ones, and one sentence on the rest."""
     found = listed([tool(name=f"t{n}") for n in range(10_000)])
     assert list(found.tools) == [f"t{n}" for n in range(TOOLS_LIMIT)]
     assert found.left_out == ("the list has 10,000 tools: all after the first 500 are left out",)
 
 
-def test_the_second_of_a_name_is_left_out() -> None:
+def test_duplicate_tool_name_is_left_out() -> None:
     """The first one keeps its name, and the others are kept."""
     found = listed([tool(), tool(description="Another."), tool(name="other"), 5, {"name": "a\u200b\n"}])
     assert {name: kept.description for name, kept in found.tools.items()} == {"odd": "Does it.", "other": "Does it."}
@@ -205,12 +205,12 @@ def test_definition_hash_ignores_key_order_nulls_and_foreign_fields() -> None:
     assert definition_hash(tool(title=None, _meta={"a": 1}, icons=[])) == definition_hash(tool())
 
 
-def test_hidden_text_in_front_does_not_hide_the_rest_for_ever() -> None:
+def test_description_is_truncated_before_invisible_characters_are_removed() -> None:
     """A description is cut before it is cleaned: what is shown is at most the cap, and never what was behind it."""
     assert read(description="\u200b" * DESCRIPTION_CHARS + "seen").description == "…"
 
 
-def test_the_worst_list_takes_no_long_time() -> None:
+def test_largest_tool_list_is_read_quickly() -> None:
     """500 tools with schemas of 64 KiB."""
     properties = {f"p{n}": {"$ref": "#/$defs/a"} for n in range(2000)}
     schema = {"type": "object", "properties": properties, "$defs": {"a": {}}}
@@ -226,7 +226,7 @@ def patterned(count: int, pattern: str = r"^(?:[a-z]{1,60}|\w{1,50}){1,40}") -> 
     }
 
 
-def test_patterns_that_take_long_to_compile_leave_a_tool_out() -> None:
+def test_schema_with_slow_patterns_is_refused() -> None:
     """60 KB of them took 19 s and 0.9 GB. A tool that is listed after it is kept."""
     effort = Effort()
     many = patterned(700)
@@ -246,7 +246,7 @@ def test_output_schema_with_costly_patterns_is_not_used() -> None:
     )
 
 
-def test_the_patterns_of_all_tools_are_bounded() -> None:
+def test_total_pattern_cost_of_all_tools_is_bounded() -> None:
     """Tools that fit are kept, and so is a tool without patterns behind them."""
     tools = [tool(name=f"t{n}", inputSchema=patterned(20, "^[a-z]+-")) for n in range(100)]
     found = listed([*tools, tool(inputSchema=patterned(0))])
@@ -256,7 +256,7 @@ def test_the_patterns_of_all_tools_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf"])
-def test_a_schema_that_doubles_with_each_reference_is_left_out(keyword: str) -> None:
+def test_schema_with_doubling_references_is_refused(keyword: str) -> None:
     """64 levels of it are 3 KB; a call's arguments were checked against all 2^64 copies."""
     parts: dict[str, Any] = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(64)}
     schema = {
@@ -268,7 +268,7 @@ def test_a_schema_that_doubles_with_each_reference_is_left_out(keyword: str) -> 
     assert read(outputSchema=schema).output is None
 
 
-def test_a_list_is_read_in_short_parts() -> None:
+def test_tool_list_is_read_in_short_steps() -> None:
     """Lists that take longest to read: nobody else waits for more than one part of one."""
     schemas = [
         patterned(700),
@@ -304,7 +304,7 @@ TOOL = st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "title", "descr
 @given(
     st.lists(TOOL | JSON | st.builds(lambda said: tool(inputSchema=said), st.dictionaries(st.text(), JSON)), max_size=5)
 )
-def test_any_json_is_read(tools: list[Any]) -> None:
+def test_any_json_tool_list_is_read(tools: list[Any]) -> None:
     """Each entry is a definition or has a reason, and what is kept shows as it is."""
     found = listed(tools)
     assert len(found.tools) + len(found.left_out) == len(tools)
@@ -314,7 +314,7 @@ def test_any_json_is_read(tools: list[Any]) -> None:
         assert "\n" not in kept.line
 
 
-def test_a_person_compares_all_that_is_hashed() -> None:
+def test_definition_document_shows_all_hashed_fields() -> None:
     """Cleaned as everything that a model reads; what is too large or no object is left out."""
     schema = {"type": "object", "description": "A\u200bB"}
     document = build_document(read(title="T\u200b", outputSchema=schema, annotations={"readOnlyHint": True}))
@@ -328,7 +328,7 @@ def test_a_person_compares_all_that_is_hashed() -> None:
         assert build_document(read(outputSchema=odd))["output_schema"] is None
 
 
-def test_what_a_person_compares_is_bounded_over_all_tools() -> None:
+def test_total_size_of_shown_output_schemas_is_bounded() -> None:
     """A server that fills it leaves the later ones without."""
     many = [tool(name=f"t{i}", outputSchema={"x": "y" * 60_000}) for i in range(30)]
     shown = [one.output_schema is not None for one in listed(many).tools.values()]
@@ -362,7 +362,7 @@ def test_structured_content_is_validated_against_the_output_schema() -> None:
         {"patternProperties": {"(?<=a)b": {}}},
     ],
 )
-def test_an_output_schema_that_clients_could_not_use_is_not_for_them(schema: dict[str, Any]) -> None:
+def test_unusable_output_schema_is_withheld_from_clients(schema: dict[str, Any]) -> None:
     """A person who compares definitions sees it."""
     tool = output(schema)
     assert "outputSchema" not in build_client_fields(tool) and build_document(tool)["output_schema"] == schema

@@ -7,7 +7,7 @@ from gateway.mcp.server_facts import Config
 from tests.mcp.mcp_host import Clock, Counters
 
 
-def test_an_operation_has_the_labels_of_opentelemetry() -> None:
+def test_operation_metric_has_the_opentelemetry_labels() -> None:
     """No error is an empty one."""
     counters = Counters()
     with OperationMetrics(Config(name="time", command="time"), counters=counters, clock=Clock()).operation(
@@ -23,7 +23,7 @@ def test_an_operation_has_the_labels_of_opentelemetry() -> None:
     ]
 
 
-def test_what_breaks_off_is_cancelled() -> None:
+def test_aborted_operation_is_counted_as_cancelled() -> None:
     """An operation that breaks off counts as cancelled by itself."""
     counters, server = Counters(), Config(name="docs", url="http://x.invalid")
     with pytest.raises(KeyError), OperationMetrics(server, counters=counters, clock=Clock()).operation("tools/list"):

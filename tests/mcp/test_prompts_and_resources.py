@@ -31,7 +31,7 @@ LIKELY = st.fixed_dictionaries(dict.fromkeys(NAMES[:5], JSON))
 
 
 @given(JSON | st.lists(LIKELY))
-def test_whatever_a_server_lists_is_a_list_in_the_protocol(page: Any) -> None:
+def test_any_listed_entries_are_normalised_to_valid_protocol_lists(page: Any) -> None:
     """In both eras."""
     for method, key, entries in (
         ("prompts/list", "prompts", prompts()),
@@ -44,7 +44,7 @@ def test_whatever_a_server_lists_is_a_list_in_the_protocol(page: Any) -> None:
             validate_server_result(method, version, listed)
 
 
-def test_lists_are_bounded() -> None:
+def test_prompt_and_resource_lists_are_bounded() -> None:
     """In entries and in bytes; names that come again do not count."""
     one = {"name": "a", "description": "x" * 1500}
     found = prompts()
@@ -84,13 +84,13 @@ def test_invalid_prompt_and_resource_identifiers_are_left_out() -> None:
         ({"messages": [{"role": "user", "content": {"type": "text", "text": "x" * (1 << 20)}}]}, "more than 1,000,000"),
     ],
 )
-def test_a_prompt_that_is_none(result: dict[str, Any], reason: str) -> None:
+def test_invalid_prompt_is_refused_with_the_reason(result: dict[str, Any], reason: str) -> None:
     """The reason is named."""
     with pytest.raises(ValueError, match=reason):
         at_once(prompt_result(result))
 
 
-def test_prompts_and_resources_are_built_anew() -> None:
+def test_prompts_and_resources_are_rebuilt_from_valid_parts() -> None:
     """Blocks that are none are noted; a resource is refused as a whole."""
     block = {"type": "image", "data": "<x>", "mimeType": "image/png"}
     result = {"messages": [{"role": "user", "content": block}], "_meta": {"twolane/run": "x"}}

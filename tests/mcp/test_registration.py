@@ -53,14 +53,16 @@ HTTP: Json = {
         ({"url": "http://x", "oauth": {**OAUTH, "x": 1}}, "oauth.x", "there is no such field", True),
     ],
 )
-def test_settings_that_no_service_can_have(settings: Json, param: str, message: str, unknown: bool) -> None:
+def test_invalid_settings_are_refused_with_the_parameter(
+    settings: Json, param: str, message: str, unknown: bool
+) -> None:
     """The text names what is wrong in the words of the configuration, `param` where."""
     with pytest.raises(SettingsError) as caught:
         parse_settings(settings)
     assert (caught.value.param, caught.value.unknown) == (param, unknown) and message in str(caught.value)
 
 
-def test_no_text_repeats_a_value() -> None:
+def test_settings_errors_repeat_no_values() -> None:
     """A value may be a secret."""
     for settings in ({**HTTP, "headers": {"A": f"{SECRET}\n"}}, {"url": f"ftp://{SECRET}"}, {"command": [SECRET]}):
         with pytest.raises(SettingsError) as caught:
@@ -69,7 +71,7 @@ def test_no_text_repeats_a_value() -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 129, 5, None])
-def test_names_are_of_one_line(name: object) -> None:
+def test_multiline_service_names_are_refused(name: object) -> None:
     """Any other text is one."""
     assert checked_name("My Server 1.0/ß") == "My Server 1.0/ß"
     with pytest.raises(SettingsError) as caught:
@@ -77,7 +79,7 @@ def test_names_are_of_one_line(name: object) -> None:
     assert caught.value.param == "name"
 
 
-def test_a_plugin_is_given_plain_values() -> None:
+def test_plugin_options_contain_plain_values() -> None:
     """Secrets revealed, times as seconds, and nothing that was not said."""
     options = build_options(parse_settings(STDIO))
     assert {name: value for name, value in options.items() if name in STDIO} == {**STDIO, "timeout": 5.0}
@@ -96,7 +98,7 @@ def test_secrets_are_not_shown() -> None:
     assert mask_settings(parse_settings({"url": "http://127.0.0.1:5/"}))["url"] == "http://127.0.0.1:5/"
 
 
-def test_what_was_shown_can_be_sent_back() -> None:
+def test_masked_settings_are_completed_from_the_stored_secrets() -> None:
     """Masked values stand for those that are kept; a new one takes their place."""
     for settings in (STDIO, HTTP):
         assert parse_settings(
@@ -113,7 +115,7 @@ def test_what_was_shown_can_be_sent_back() -> None:
     ("settings", "param"),
     [({"command": "x", "env": {"KEY": "***"}}, "env.KEY"), ({"url": "https://h/***"}, "url")],
 )
-def test_a_mask_of_nothing_is_refused(settings: Json, param: str, kept: Json | None) -> None:
+def test_mask_without_a_stored_secret_is_refused(settings: Json, param: str, kept: Json | None) -> None:
     """It would be taken for the secret."""
     with pytest.raises(SettingsError, match="send the value") as caught:
         with_stored_secrets(settings, kept=kept)

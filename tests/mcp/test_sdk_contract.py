@@ -52,7 +52,9 @@ CALLED: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...], str]] =
 
 
 @pytest.mark.parametrize("called", CALLED, ids=lambda called: called[0].__qualname__)
-def test_signatures(called: tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...], str]) -> None:
+def test_sdk_signatures_accept_the_gateway_calls(
+    called: tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...], str],
+) -> None:
     """Every call of ours binds, and needs no further argument."""
     function, positional, named, file = called
     signature, problem = inspect.signature(function), ""
@@ -63,7 +65,7 @@ def test_signatures(called: tuple[Callable[..., Any], tuple[Any, ...], tuple[str
     assert not problem, f"the SDK's {function.__qualname__}{signature}: {problem}; change gateway/mcp/{file}"
 
 
-def test_the_protocol_of_dispatchers_has_no_further_method() -> None:
+def test_sdk_dispatcher_protocol_has_no_additional_methods() -> None:
     """Else `connection._Wire` lacks it."""
     methods = {name for name in dir(Dispatcher) if not name.startswith("_")}
     assert methods == {"run", "notify", "send_raw_request"}, (
@@ -71,7 +73,7 @@ def test_the_protocol_of_dispatchers_has_no_further_method() -> None:
     )
 
 
-def test_the_session_has_the_facts_of_the_handshake() -> None:
+def test_sdk_session_exposes_the_handshake_properties() -> None:
     """`connection.McpConnection` reads them."""
     for name in ("protocol_version", "server_capabilities"):
         assert isinstance(inspect.getattr_static(ClientSession, name), property), f"the SDK's session has no {name}"
@@ -100,7 +102,7 @@ async def _nothing(*_: object) -> dict[str, Any]:
     return {}
 
 
-async def test_the_end_of_the_stream_ends_the_dispatcher_and_its_requests() -> None:
+async def test_sdk_dispatcher_fails_its_requests_when_the_stream_ends() -> None:
     """`run` returns. A waiting request and a later one fail, with a code and a text that `connection._mapped` knows."""
     to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     write, from_session = anyio.create_memory_object_stream[SessionMessage](1)
@@ -117,7 +119,7 @@ async def test_the_end_of_the_stream_ends_the_dispatcher_and_its_requests() -> N
             _check_lost(failure.value)
 
 
-async def test_raw_results_reach_the_session_through_our_dispatcher() -> None:
+async def test_sdk_session_keeps_meta_of_results() -> None:
     """A result that `_Wire` replaces keeps its `_meta`, where the raw one is."""
 
     class Replacing:
@@ -142,7 +144,7 @@ async def test_raw_results_reach_the_session_through_our_dispatcher() -> None:
     )
 
 
-def test_a_listing_is_refused_for_one_bad_tool() -> None:
+def test_sdk_refuses_a_tool_list_with_one_invalid_tool() -> None:
     """So `_Wire` asks for each tool by itself. If this test fails, `_Wire._fits` may no longer be needed."""
     good: dict[str, Any] = {"name": "a", "inputSchema": {"type": "object"}}
     for version in ("2025-11-25", "2026-07-28"):
@@ -155,7 +157,7 @@ def test_a_listing_is_refused_for_one_bad_tool() -> None:
 # Standard input and output (`transport.stdio`).
 
 
-def test_a_message_is_written_as_it_was_read() -> None:
+def test_sdk_writes_a_message_unchanged() -> None:
     """One line, with the protocol's names, and without fields that nobody set."""
     line = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}'
     message = jsonrpc_message_adapter.validate_json(line, by_name=False)

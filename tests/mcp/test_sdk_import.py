@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_both_sides_may_be_needed_at_once() -> None:
+def test_client_and_server_imports_run_concurrently() -> None:
     """The gateway is a client of servers and a server of clients, and both begin with the process."""
     code = """
 from concurrent.futures import ThreadPoolExecutor

@@ -31,7 +31,7 @@ def factory() -> ServiceFactory:
     return ServiceFactory()
 
 
-async def test_it_starts_unless_an_operator_stopped_it(factory: ServiceFactory) -> None:
+async def test_service_starts_unless_stopped_by_an_operator(factory: ServiceFactory) -> None:
     """What was accepted of it is known before."""
     one = server(factory, wanted(pins={"look": "2"}))
     (service,) = factory.built
@@ -50,7 +50,7 @@ async def test_it_starts_unless_an_operator_stopped_it(factory: ServiceFactory) 
     await disabled.close()
 
 
-async def test_the_same_settings_are_the_same_service(factory: ServiceFactory) -> None:
+async def test_unchanged_settings_keep_the_running_service(factory: ServiceFactory) -> None:
     """It stays up; only what was accepted of it may be more."""
     one = server(factory, wanted())
     await one.wait_until_applied()
@@ -60,7 +60,7 @@ async def test_the_same_settings_are_the_same_service(factory: ServiceFactory) -
     await one.close()
 
 
-async def test_other_settings_are_another_service(factory: ServiceFactory) -> None:
+async def test_changed_settings_replace_the_service(factory: ServiceFactory) -> None:
     """Which starts once the old one is gone."""
     one = server(factory, wanted())
     await one.wait_until_applied()
@@ -76,7 +76,7 @@ async def test_other_settings_are_another_service(factory: ServiceFactory) -> No
     assert new.did[0] == "start" and new.did[-1] == "close"
 
 
-async def test_stop_start_and_restart(factory: ServiceFactory) -> None:
+async def test_stop_start_and_restart_follow_the_desired_state(factory: ServiceFactory) -> None:
     """Each as the store says it."""
     one = server(factory, wanted(restarts=3))
     await one.wait_until_applied()
@@ -87,7 +87,7 @@ async def test_stop_start_and_restart(factory: ServiceFactory) -> None:
     await one.close()
 
 
-async def test_what_was_wanted_in_between_is_left_out(factory: ServiceFactory) -> None:
+async def test_intermediate_desired_states_are_skipped(factory: ServiceFactory) -> None:
     """While it stops, it is told to start, to stop, to start anew with other settings: only the last is done."""
     one = server(factory, wanted())
     await one.wait_until_applied()
@@ -102,7 +102,7 @@ async def test_what_was_wanted_in_between_is_left_out(factory: ServiceFactory) -
     await one.close()
 
 
-async def test_a_service_that_fails_to_stop_does_not_stop_its_successor(factory: ServiceFactory) -> None:
+async def test_failing_stop_does_not_block_the_replacement_service(factory: ServiceFactory) -> None:
     """It is told in the log."""
 
     async def fails() -> None:
@@ -117,7 +117,7 @@ async def test_a_service_that_fails_to_stop_does_not_stop_its_successor(factory:
     await one.close()
 
 
-async def test_one_that_cannot_be_built_says_so(factory: ServiceFactory) -> None:
+async def test_unbuildable_service_reports_its_error(factory: ServiceFactory) -> None:
     """And is built as soon as its settings are others."""
     factory.refuses = "it needs pip install 'twolane[mcp]'"
     one = server(factory, wanted())

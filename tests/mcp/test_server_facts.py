@@ -16,14 +16,12 @@ from gateway.mcp.server_facts import Config, OAuth, ServerEndpoint
         ({"timeouts": {"t": 60.0}, "max_timeout": 45.0}, (60.0, 60.0)),
     ],
 )
-def test_a_tool_has_its_own_time_before_that_of_its_server(
-    facts: dict[str, float], limits: tuple[float, float]
-) -> None:
+def test_tool_timeout_overrides_the_server_timeout(facts: dict[str, float], limits: tuple[float, float]) -> None:
     """And without word of its progress never less than that, whatever the maximum is."""
     assert Config(name="s", command="s", **facts).limits_s("t") == limits  # type: ignore[arg-type]
 
 
-def test_secrets_do_not_show() -> None:
+def test_endpoint_repr_contains_no_secrets() -> None:
     """Settings that are logged by mistake show no credential."""
     credentials = OAuth(issuer="https://i", client_id="c", client_secret="canary")
     endpoint = ServerEndpoint(url="https://m/?key=canary", headers={"Authorization": "canary"}, oauth=credentials)

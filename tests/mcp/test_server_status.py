@@ -28,7 +28,7 @@ async def test_workers_report_service_states_until_they_close(workers: Workers) 
     assert (await one.list_services())[0].state == "running"
 
 
-async def test_a_worker_that_is_gone_is_not_believed_for_long(workers: Workers) -> None:
+async def test_status_of_a_dead_worker_expires(workers: Workers) -> None:
     """It says again what it sees as long as it lives."""
     mcp_servers = await workers.start(time=X)
     dead = WorkerService(worker="dead", name="time", state="error", error="no", updated_s=workers.clock.now_s)
@@ -60,7 +60,7 @@ async def test_service_output_and_errors_are_stored_without_secrets(workers: Wor
         (("running",), "running"),
     ],
 )
-async def test_the_worst_state_is_shown(states: tuple[str, ...], worst: str) -> None:
+async def test_worst_state_of_all_workers_is_shown(states: tuple[str, ...], worst: str) -> None:
     """Of all workers."""
     others = [WorkerService(worker="w", name="x", state=state, updated_s=0.0) for state in states[1:]]  # type: ignore[arg-type]
     condition = ServiceStatus(state=states[0], since_s=0.0, transport="stdio")  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def up(mcp_servers: McpServers) -> dict[str, float]:
     return {sample.labels["server"]: sample.value for family in found for sample in family.samples}
 
 
-async def test_services_that_run_are_up(workers: Workers) -> None:
+async def test_up_metric_reports_each_running_service(workers: Workers) -> None:
     """One value each; beyond 32 the worst of the rest."""
     mcp_servers = await workers.start(time=X, git=X)
     workers.service("git").becomes("error")
@@ -89,7 +89,7 @@ async def test_services_that_run_are_up(workers: Workers) -> None:
     assert up(mcp_servers)["other"] == 0 and up(mcp_servers)["s000"] == 1
 
 
-async def test_restarts_of_a_service_by_itself_are_counted(workers: Workers) -> None:
+async def test_automatic_restarts_are_counted(workers: Workers) -> None:
     """Each once; a start by an operator begins anew, and is none."""
     await workers.start(time=X)
     name = ("gateway_mcp_server_restarts_total", ("time",))

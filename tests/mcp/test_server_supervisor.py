@@ -38,7 +38,7 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(("behaviour", "protocol"), [("ok", "2025-11-25"), ("modern", "2026-07-28")])
-async def test_both_eras_are_spoken(behaviour: str, protocol: str) -> None:
+async def test_both_protocol_eras_are_supported(behaviour: str, protocol: str) -> None:
     """The newer one where the server has it; its tools are listed, and answer."""
     async with stands(behaviour) as stand:
         assert stand.session.condition().state == "starting"
@@ -53,7 +53,7 @@ async def test_both_eras_are_spoken(behaviour: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("program", [STRICT, MUTE], ids=["ends", "does not answer"])
-async def test_servers_that_do_not_know_the_newer_era_are_served(program: str) -> None:
+async def test_server_without_the_newer_era_is_served(program: str) -> None:
     """Whether they end themselves or say nothing when they are asked for it."""
     argv = (sys.executable, "-c", program, str(Path(__file__).parents[2]))
     async with stands(argv=argv, start_timeout=12.0) as stand:
@@ -72,7 +72,7 @@ async def test_silent_server_fails_at_the_timeout_without_delaying_others() -> N
         assert "is not running just now" in await silent.said("echo", text="x")
 
 
-async def test_programs_start_a_few_at_a_time() -> None:
+async def test_start_limit_starts_programs_in_turn() -> None:
     """The next one begins when one before it is ready, however quick it is."""
     starts = Starts(1, place_s=600.0)
     order: list[str] = []
@@ -90,7 +90,7 @@ async def test_programs_start_a_few_at_a_time() -> None:
     assert order == ["slow", "quick"]
 
 
-async def test_the_time_of_a_start_begins_with_the_program() -> None:
+async def test_start_timeout_begins_with_the_program() -> None:
     """One that waited for its place for longer is no error."""
     starts = Starts(1, place_s=600.0)
     server = Config(name="box", command="box", start_timeout=1.0)
@@ -101,7 +101,7 @@ async def test_the_time_of_a_start_begins_with_the_program() -> None:
         assert stand.session.condition().restarts == 0
 
 
-async def test_a_place_is_left_after_a_while() -> None:
+async def test_start_slot_is_released_after_its_maximum_time() -> None:
     """A silent program keeps no other one waiting until its own time is over."""
     starts = Starts(1, place_s=0.05)
     async with stands("silent", starts=starts, start_timeout=600.0), stands("ok", starts=starts) as quick:
@@ -109,7 +109,7 @@ async def test_a_place_is_left_after_a_while() -> None:
         assert starts.waiting == 0
 
 
-async def test_stopping_while_it_waits_for_its_place() -> None:
+async def test_stop_while_waiting_takes_no_start_slot() -> None:
     """The place of others stays theirs, and the next one gets one."""
     starts = Starts(1, place_s=600.0)
     async with starts.place() as leave:
@@ -123,7 +123,7 @@ async def test_stopping_while_it_waits_for_its_place() -> None:
             await other.running()
 
 
-async def test_a_program_that_is_stuck_is_started_again() -> None:
+async def test_hung_program_is_restarted() -> None:
     """It answers neither a call nor whether it lives; further calls wait for that, and not for their own time."""
     async with stands("ok", timeout=600.0, timeouts={"echo": 0.2}) as stand:
         await stand.running()
@@ -138,7 +138,7 @@ async def test_a_program_that_is_stuck_is_started_again() -> None:
         assert stand.session.condition().restarts == 1
 
 
-async def test_a_program_that_only_has_a_slow_tool_lives_on() -> None:
+async def test_program_with_a_slow_tool_is_not_restarted() -> None:
     """A call beside the question whether it lives is answered, in both eras."""
     for behaviour in ("ok", "modern"):
         async with stands(behaviour, timeouts={"sleep": 0.1}) as stand:
@@ -149,7 +149,7 @@ async def test_a_program_that_only_has_a_slow_tool_lives_on() -> None:
             assert stand.session.condition().restarts == 0
 
 
-async def test_a_crash_in_mid_call() -> None:
+async def test_crash_during_a_call_fails_the_call_and_restarts_the_server() -> None:
     """M3: the call fails before its time is over, the server comes back by itself, and the call is not made again."""
     async with stands("ok", timeout=600.0) as stand:
         await stand.running()
@@ -161,7 +161,7 @@ async def test_a_crash_in_mid_call() -> None:
         assert stand.session.condition().restarts == 1
 
 
-async def test_a_server_that_is_killed_while_nothing_runs() -> None:
+async def test_idle_server_that_is_killed_is_restarted() -> None:
     """Its end is noticed, without a call that would find out."""
     async with stands("ok") as stand:
         await stand.running()
@@ -170,7 +170,7 @@ async def test_a_server_that_is_killed_while_nothing_runs() -> None:
         await stand.running()
 
 
-async def test_the_other_calls_of_a_server_that_crashes() -> None:
+async def test_crash_fails_all_concurrent_calls() -> None:
     """All of them end, each with its own text."""
     async with stands("ok") as stand:
         await stand.running()
@@ -190,7 +190,7 @@ async def test_an_idempotent_call_survives_a_crash() -> None:
         assert await call == "slept"
 
 
-async def test_a_hundred_calls_at_once() -> None:
+async def test_hundred_concurrent_calls_get_their_own_answers() -> None:
     """None is lost, and none has another one's answer."""
     async with stands("ok") as stand:
         await stand.running()
@@ -208,14 +208,14 @@ async def test_a_timeout_cancels_the_call_in_the_server() -> None:
                 pass
 
 
-async def test_progress_forever_ends() -> None:
+async def test_endless_progress_ends_at_the_maximum_timeout() -> None:
     """M5: with a real server."""
     async with stands("progress-forever", timeout=1, max_timeout=2) as stand:
         await stand.running()
         assert "did not answer within 2 s" in await stand.said("echo", text="x")
 
 
-async def test_a_server_that_reads_no_more() -> None:
+async def test_server_that_stops_reading_blocks_no_caller() -> None:
     """A full pipe holds up no caller, and no stop."""
     async with stands("deaf", timeout=0.2) as stand:
         await stand.running()
@@ -223,7 +223,7 @@ async def test_a_server_that_reads_no_more() -> None:
         assert all("did not answer within 0.2 s" in text for text in texts)
 
 
-async def test_changed_tools_are_listed_again() -> None:
+async def test_list_changed_notification_reloads_the_tools() -> None:
     """`notifications/tools/list_changed`."""
     async with stands("list-changed") as stand:
         await stand.running()
@@ -241,7 +241,7 @@ async def test_changed_tools_are_listed_again() -> None:
         ("bad-tool", "the tool 'odd' is left out", 14),
     ],
 )
-async def test_definitions_are_capped_with_a_named_error(behaviour: str, error: str, tools: int) -> None:
+async def test_excess_definitions_are_dropped_and_reported(behaviour: str, error: str, tools: int) -> None:
     """M12: the server serves what is left, and its operator can read what is not."""
     async with stands(behaviour) as stand:
         await stand.running()
@@ -251,7 +251,7 @@ async def test_definitions_are_capped_with_a_named_error(behaviour: str, error: 
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-content", "wrong-shape", "error-and-result", "string-id", "duplicate"])
-async def test_odd_answers_end_one_call_at_most(behaviour: str) -> None:
+async def test_malformed_response_ends_at_most_one_call(behaviour: str) -> None:
     """M8: there is a result or an error for that call, and the next one is served."""
     async with stands(behaviour, timeout=2.0) as stand:
         await stand.running()
@@ -259,7 +259,7 @@ async def test_odd_answers_end_one_call_at_most(behaviour: str) -> None:
         assert stand.session.is_running
 
 
-async def test_a_program_that_is_not_there() -> None:
+async def test_missing_program_is_reported_and_retried() -> None:
     """Its name and what to do; it is tried again, for it may be installed meanwhile."""
     async with stands(argv=("no-such-program-xyz",)) as stand:
         await stand.changes.until(lambda: stand.session.condition().restarts == 2)
@@ -267,7 +267,7 @@ async def test_a_program_that_is_not_there() -> None:
         assert error is not None and "'no-such-program-xyz'" in error and "install it" in error
 
 
-async def test_a_program_that_ends_by_itself() -> None:
+async def test_exit_code_and_last_stderr_line_are_reported() -> None:
     """Exit code and last words stand in its condition."""
     async with stands("exits", 3) as stand:
         await stand.changes.until(lambda: "exit code 3" in (stand.session.condition().error or ""))
@@ -296,7 +296,7 @@ async def test_sdk_version_mismatch_adds_a_start_hint(line: str, is_hinted: bool
         assert error.endswith(line) and ("uvx --with 'mcp<2' PACKAGE" in error) == is_hinted
 
 
-async def test_a_program_that_says_why_it_starts_slowly() -> None:
+async def test_start_timeout_error_includes_the_last_stderr_line() -> None:
     """`uvx` tells what it fetches: its last line stands beside the limit."""
     code = "import sys, time; print('fetching', file=sys.stderr, flush=True); time.sleep(600)"
     async with stands(argv=(sys.executable, "-I", "-S", "-c", code), start_timeout=2.0) as stand:
@@ -304,7 +304,7 @@ async def test_a_program_that_says_why_it_starts_slowly() -> None:
         assert (stand.session.condition().error or "").endswith("; its last line on standard error: fetching")
 
 
-async def test_the_log_says_why_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_masks_secrets_in_the_exit_reason(caplog: pytest.LogCaptureFixture) -> None:
     """Values of its environment are masked before they reach the log."""
     code = 'import os, sys; sys.exit(f\'the key {os.environ["TOKEN"]} of {os.environ["SHORT"]} is wrong\')'
     env = {"TOKEN": "tk-0123456789", "SHORT": "eu"}
@@ -316,14 +316,14 @@ async def test_the_log_says_why_without_secrets(caplog: pytest.LogCaptureFixture
     assert said in caplog.messages
 
 
-async def test_a_server_that_needs_some_starts(tmp_path: Path) -> None:
+async def test_server_that_fails_its_first_starts_runs_eventually(tmp_path: Path) -> None:
     """It is running in the end."""
     async with stands("exits-first", tmp_path / "starts", 3) as stand:
         await stand.running()
         assert stand.session.condition().restarts == 3
 
 
-async def test_stopping_leaves_nothing() -> None:
+async def test_stopped_server_leaves_no_process_and_can_restart() -> None:
     """Twice is once, and a stopped server starts again."""
     async with stands("ok") as stand:
         await stand.running()
@@ -338,7 +338,7 @@ async def test_stopping_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["silent", "exits"])
-async def test_stopping_while_it_starts(behaviour: str) -> None:
+async def test_stop_during_start_returns_at_once(behaviour: str) -> None:
     """Stopping does not wait for the limit of the start, or for the next try."""
     async with stands(behaviour, start_timeout=600.0) as stand:
         if behaviour == "exits":
@@ -365,6 +365,6 @@ async def test_library_loggers_do_not_log_server_output(caplog: pytest.LogCaptur
     assert {record.name for record in caplog.records} <= {"asyncio", "gateway"}
 
 
-def test_the_repr_says_which_and_how() -> None:
+def test_session_repr_contains_name_and_state() -> None:
     """For a debugger."""
     assert repr(stands("ok").session) == "<Session of 'box': stopped>"

@@ -27,13 +27,13 @@ from gateway.mcp.server_text import (
 
 
 @given(st.text(st.characters(), max_size=50), st.integers(1, 30))
-def test_one_line_is_one_visible_line(text: str, most: int) -> None:
+def test_one_line_returns_one_visible_line(text: str, most: int) -> None:
     """Whatever the text."""
     line = one_line(text, most)
     assert len(line) <= most and len(line.splitlines()) <= 1 and visible(line) == line and line.strip() == line
 
 
-def test_breaks_become_spaces_and_long_texts_are_cut() -> None:
+def test_one_line_replaces_line_breaks_and_truncates() -> None:
     """Of every kind of break."""
     assert one_line("a\r\nb\u2028c\x85d\u2029e\tf \u202e g\u200bh") == "a b c d e f gh"
     assert one_line("x" * 1000) == "x" * (LINE_CHARS - 1) + "…" and one_line(5) == one_line(None) == ""
@@ -41,7 +41,7 @@ def test_breaks_become_spaces_and_long_texts_are_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\u200bb", " a", "x" * (LINE_CHARS + 1), None, 5])
-def test_names_are_not_changed(name: object) -> None:
+def test_name_with_invisible_or_surplus_characters_is_refused(name: object) -> None:
     """What would have to be is none."""
     assert parse_name(name) is None and parse_name("a b") == "a b"
 
@@ -66,7 +66,7 @@ def test_names_are_not_changed(name: object) -> None:
         (5, False),
     ],
 )
-def test_addresses(value: Any, is_one: bool) -> None:
+def test_parse_uri_refuses_executable_schemes(value: Any, is_one: bool) -> None:
     """Of any scheme, but for those that run."""
     assert parse_uri(value) == (value if is_one else None)
 
@@ -87,12 +87,12 @@ def test_addresses(value: Any, is_one: bool) -> None:
         (None, None, False),
     ],
 )
-def test_media_types(value: Any, kind: str | None, is_one: bool) -> None:
+def test_parse_media_type_checks_the_kind(value: Any, kind: str | None, is_one: bool) -> None:
     """Of a kind, where that counts."""
     assert parse_media_type(value, kind) == (value if is_one else None)
 
 
-def test_base64() -> None:
+def test_parse_base64_accepts_rfc_4648_only() -> None:
     """By RFC 4648; ends of lines, which old encoders write, are taken out."""
     assert [parse_base64(data) for data in ("", "AAAA", "AA==", "AAA=", "AA\r\nAA\n")] == [
         "",
@@ -119,7 +119,7 @@ def test_base64() -> None:
         assert parse_base64(data) is None
 
 
-def test_what_the_gateway_says_of_a_result_no_server_can_say() -> None:
+def test_parse_meta_removes_reserved_keys() -> None:
     """Also not with characters that are taken out, or another case."""
     forged = {
         "twolane/run": "run_1",
@@ -136,7 +136,7 @@ def test_what_the_gateway_says_of_a_result_no_server_can_say() -> None:
         assert parse_meta(unfit) is None
 
 
-def test_annotations_have_the_types_of_the_protocol() -> None:
+def test_annotations_of_wrong_types_are_dropped() -> None:
     """What has another one is left out."""
     good = {"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"}
     assert parse_annotations({**good, "x": 1}) == good and parse_annotations([]) == parse_annotations(None) == {}
@@ -153,7 +153,7 @@ def test_annotations_have_the_types_of_the_protocol() -> None:
     assert parse_hints(hints) == {"title": "a b", "destructiveHint": False} and parse_hints(5) == {}
 
 
-def test_icons_are_pictures_over_https_or_within() -> None:
+def test_icons_are_limited_to_https_and_data_images() -> None:
     """No program, no file, no drawing that can hold one."""
     good = {"src": "data:image/png;base64,AAAA", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
     assert parse_icons([good, {"src": "https://e/x.png"}]) == [good, {"src": "https://e/x.png"}]
@@ -180,6 +180,6 @@ def test_icons_are_pictures_over_https_or_within() -> None:
     assert len(parse_icons([good] * 99)) == ICONS
 
 
-def test_empty_fields_are_left_out() -> None:
+def test_drop_empty_keeps_zero_and_false() -> None:
     """No number is empty."""
     assert drop_empty(a=None, b="", c=[], d={}, e=0, f=False, meta={"x": 1}) == {"e": 0, "f": False, "_meta": {"x": 1}}

@@ -22,7 +22,7 @@ def names(mcp_servers: McpServers) -> list[str]:
 # Those of the configuration, and those that were registered.
 
 
-async def test_a_gateway_without_services_keeps_nothing_busy(workers: Workers) -> None:
+async def test_gateway_without_services_starts_no_tasks(workers: Workers) -> None:
     """No task, no service, nothing to tell."""
     before = asyncio.all_tasks()
     mcp_servers = await workers.start()
@@ -31,7 +31,7 @@ async def test_a_gateway_without_services_keeps_nothing_busy(workers: Workers) -
     assert not await workers.store.services() and not await workers.store.reported_services(since_s=0.0)
 
 
-async def test_services_of_the_configuration_run(workers: Workers) -> None:
+async def test_configured_services_are_started(workers: Workers) -> None:
     """In its order, with its settings, and trusted by nobody."""
     mcp_servers = await workers.start(time={**X, "trigger_keywords": ["几点"], "description": "Clocks."}, git=Y)
     assert names(mcp_servers) == ["time", "git"] and all(one.untrusted for one in mcp_servers.services())
@@ -39,7 +39,7 @@ async def test_services_of_the_configuration_run(workers: Workers) -> None:
     assert (facts.running, facts.description, facts.trigger_keywords) == (True, "Clocks.", ("几点",))
 
 
-async def test_configuring_waits_for_nothing(workers: Workers) -> None:
+async def test_configure_tolerates_a_failing_store(workers: Workers) -> None:
     """A store that fails keeps what runs running, and the next look makes up for it."""
     mcp_servers = await workers.start(time=X)
     workers.store.broken = True
@@ -52,7 +52,7 @@ async def test_configuring_waits_for_nothing(workers: Workers) -> None:
     assert names(mcp_servers) == ["git"]
 
 
-async def test_the_address_of_a_service_is_the_one_of_its_settings(workers: Workers) -> None:
+async def test_find_url_returns_the_configured_address(workers: Workers) -> None:
     """Whole, to compare it with another; a program has none."""
     url = "https://mcp.example/x?token=1"
     mcp_servers = await workers.start(web={"url": url}, time=X)
@@ -74,7 +74,7 @@ async def test_reload_restarts_only_changed_services(workers: Workers) -> None:
     assert all(one.did[-1] == "close" for one in workers.factories["w1"].built)
 
 
-async def test_a_service_that_was_registered_anywhere_runs_everywhere(workers: Workers) -> None:
+async def test_registered_service_runs_on_every_worker(workers: Workers) -> None:
     """At the next look of each worker; and is gone as soon as it was deleted."""
     one, other = await workers.start("w1", git=X), await workers.start("w2", git=X)
     await workers.register("b", command="y", env={"K": SECRET})
@@ -90,7 +90,7 @@ async def test_a_service_that_was_registered_anywhere_runs_everywhere(workers: W
     assert workers.service("b", worker="w2").did[-1] == "close"
 
 
-async def test_a_registered_service_does_not_take_the_name_of_a_configured_one(workers: Workers) -> None:
+async def test_configured_service_overrides_a_registered_one(workers: Workers) -> None:
     """The file wins, also if it comes later; without it the registered one is back."""
     await workers.register(command="registered")
     mcp_servers = await workers.start(time={"command": "configured"})
@@ -101,7 +101,7 @@ async def test_a_registered_service_does_not_take_the_name_of_a_configured_one(w
 
 
 @pytest.mark.parametrize("config", [b'{"command": "x", "newer": 1}', b"{", b"[]", b"\xff"])
-async def test_settings_that_this_version_cannot_read(workers: Workers, config: bytes) -> None:
+async def test_unreadable_service_settings_are_reported_as_error(workers: Workers, config: bytes) -> None:
     """The service stands in the list and says so; no other one suffers."""
     await workers.store.put_service(StoredService(name="odd", config=config), expected=0)
     mcp_servers = await workers.start(time=X)
@@ -111,7 +111,9 @@ async def test_settings_that_this_version_cannot_read(workers: Workers, config: 
     assert workers.service().did == ["start"]
 
 
-async def test_a_registered_service_imitates_no_other(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+async def test_registered_service_with_a_colliding_name_is_refused(
+    workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
     """One of before does not start: the log and the page say so. Those of the configuration come first."""
     for name in ("call_tool", "GIT", "git.hub", "hub"):
         await workers.register(name)
@@ -127,7 +129,7 @@ async def test_a_registered_service_imitates_no_other(workers: Workers, caplog: 
     assert states == {"GIT": "running", "call_tool": "error", "git.hub": "error", "hub": "running"}
 
 
-async def test_the_snapshot_of_services_is_another_one_after_each_change(workers: Workers) -> None:
+async def test_service_snapshot_changes_with_each_change(workers: Workers) -> None:
     """Of their state, of what was accepted of them, and of which there are; else it is the same."""
     mcp_servers = await workers.start(time=X)
     await workers.until_kept(lambda kept: kept is not None and bool(kept.pins))
@@ -173,7 +175,7 @@ async def test_stop_start_and_restart_hold_for_all_workers(workers: Workers) -> 
     assert workers.service().did == ["start", "stop", "start", "stop", "start"]
 
 
-async def test_changes_of_several_workers_are_all_there(workers: Workers) -> None:
+async def test_concurrent_changes_of_several_workers_are_merged(workers: Workers) -> None:
     """Each is made to what the others left."""
     fleets = [await workers.start(f"w{i}", time=X) for i in range(3)]
 
@@ -185,7 +187,7 @@ async def test_changes_of_several_workers_are_all_there(workers: Workers) -> Non
     assert kept is not None and kept.restarts == 6
 
 
-async def test_a_change_that_changes_nothing_is_not_written(workers: Workers) -> None:
+async def test_unchanged_service_is_not_written(workers: Workers) -> None:
     """Nobody has to look again for it."""
     mcp_servers = await workers.start(time=X)
     generation = await workers.store.generation()
@@ -209,7 +211,7 @@ async def test_first_definitions_are_pinned(workers: Workers) -> None:
     assert other.services()[0].source.service().changed == {"look"}
 
 
-async def test_pins_outlive_a_restart_and_go_with_a_registration(workers: Workers) -> None:
+async def test_pins_survive_a_restart_and_end_with_the_registration(workers: Workers) -> None:
     """A configured service that is taken out and put back is held against them; a deleted one begins anew."""
     await workers.register("mine")
     mcp_servers = await workers.start(time=X)
@@ -224,7 +226,7 @@ async def test_pins_outlive_a_restart_and_go_with_a_registration(workers: Worker
     assert await workers.kept("mine") is None
 
 
-async def test_a_service_that_was_deleted_meanwhile_is_not_pinned(workers: Workers) -> None:
+async def test_deleted_service_is_not_pinned_again(workers: Workers) -> None:
     """Its pins would bring it back."""
     await workers.register()
     mcp_servers = await workers.start()
@@ -236,7 +238,7 @@ async def test_a_service_that_was_deleted_meanwhile_is_not_pinned(workers: Worke
     assert await workers.kept() is None and not mcp_servers.services()
 
 
-async def test_what_was_accepted_reaches_every_worker(workers: Workers) -> None:
+async def test_accepted_pins_reach_every_worker(workers: Workers) -> None:
     """At its next look."""
     one, other = await workers.start("w1", time=X), await workers.start("w2", time=X)
     await workers.until_kept(lambda kept: kept is not None and bool(kept.pins))
@@ -290,7 +292,7 @@ async def test_definition_without_a_free_pin_is_not_stored(workers: Workers) -> 
     assert await workers.store.definitions(["1" * 64]) == {}
 
 
-async def test_definitions_of_one_answer_are_bounded(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_size_of_loaded_definitions_is_bounded(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is not known then."""
     monkeypatch.setattr(servers_module, "RECORDED_CHARS", 1000)
     hashes = [f"{number:064d}" for number in range(50)]

@@ -61,7 +61,7 @@ async def called(service: McpService, tool: str, **arguments: Any) -> tuple[bool
     return result.ok, result.content
 
 
-async def test_what_the_intent_layer_sees() -> None:
+async def test_intent_layer_receives_description_keywords_and_tools_of_a_service() -> None:
     """Name, description, keywords, and one line for each tool; nothing runs before it is started."""
     service = built("ok", description="Odds and ends.", trigger_keywords=["box", "盒子"])
     assert isinstance(service, ManagedService) and isinstance(service, ServiceSource)
@@ -100,7 +100,7 @@ async def test_expensive_output_schema_check_is_bounded(tmp_path: Path) -> None:
             assert effort.cpu_s < 1
 
 
-async def test_what_a_tool_is() -> None:
+async def test_service_tool_has_category_trust_and_idempotency_settings() -> None:
     """A stranger's, of the service's category, with its schema; the operator says what may run twice."""
     async with running("ok", idempotent=["echo"]) as service:
         specs = {spec.name: spec for spec in await service.list_tools()}
@@ -114,7 +114,7 @@ async def test_what_a_tool_is() -> None:
         assert all(spec.requires_approval for spec in await service.list_tools())
 
 
-async def test_calls() -> None:
+async def test_service_calls_return_results_and_failures() -> None:
     """By the inside name; text, structured content, pictures, failures, and what is not there."""
     async with running("ok") as service:
         assert await called(service, "echo", text="hello") == (True, "hello")
@@ -141,7 +141,7 @@ async def test_tool_is_changed_until_its_definition_is_accepted() -> None:
         assert service.service().changed == frozenset()
 
 
-async def test_a_definition_that_changes_between_two_starts(tmp_path: Path) -> None:
+async def test_definition_changed_between_two_starts_is_reported_as_changed(tmp_path: Path) -> None:
     """M14: what was pinned before does not fit any more."""
     async with running("changed", tmp_path / "starts") as service:
         first = service.definitions()
@@ -180,7 +180,7 @@ async def test_all_watchers_are_notified_of_each_condition() -> None:
     assert heard == ["starting", "running", "stopped"]
 
 
-async def test_many_servers_at_once() -> None:
+async def test_many_servers_answer_concurrent_calls() -> None:
     """Each with five calls: no answer is lost, and none goes astray."""
     services = [built("ok", start_timeout=60) for _ in range(8)]
     changes = Changes()
@@ -206,7 +206,7 @@ async def test_many_servers_at_once() -> None:
         ({"oauth": {"issuer": "https://i"}}, "client_id"),
     ],
 )
-def test_settings_that_do_not_fit(options: dict[str, Any], problem: str) -> None:
+def test_invalid_service_settings_are_refused(options: dict[str, Any], problem: str) -> None:
     """The error names the problem, without a value."""
     with pytest.raises(ValidationError, match=problem):
         built("ok", **options)
@@ -218,7 +218,7 @@ def test_config_accepts_every_server_key_without_secret_files() -> None:
     assert Config.model_fields.keys() == names | {"name"}
 
 
-def test_secrets_do_not_show() -> None:
+def test_service_repr_contains_no_secrets() -> None:
     """Settings that are logged by mistake show no credential."""
     config = Config.model_validate(
         {
@@ -232,14 +232,14 @@ def test_secrets_do_not_show() -> None:
     assert service.condition().transport == "http"
 
 
-def test_the_sdk_is_needed_by_the_first_server_only() -> None:
+def test_service_module_does_not_import_the_sdk() -> None:
     """Its import costs seconds and tens of megabytes."""
     code = "import sys, gateway.mcp.service; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"mcp", "mcp_types", "httpx2", "anyio", "starlette"} & set(loaded)
 
 
-def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sdk_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the package to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'twolane\[mcp\]'"):

@@ -3,7 +3,7 @@
 from tests.mcp_server.serving import world
 
 
-async def test_a_reload_narrows_at_once() -> None:
+async def test_reload_narrows_the_tools_of_open_sessions() -> None:
     """Open sessions, too."""
     async with world() as made, made.client("legacy") as client:
         assert any(tool.name == "here__echo" for tool in (await client.list_tools()).tools)

@@ -33,7 +33,7 @@ HEADERS = {
 }
 
 
-async def test_an_answer_of_one_part_has_a_length(calm: dict[str, object]) -> None:
+async def test_single_part_response_has_a_content_length(calm: dict[str, object]) -> None:
     """And the connection goes on."""
     async with world(**calm) as made, aiohttp.ClientSession(made.gateway.base_url) as session:
         for _ in range(2):
@@ -43,7 +43,7 @@ async def test_an_answer_of_one_part_has_a_length(calm: dict[str, object]) -> No
                 assert "Server" not in response.headers
 
 
-async def test_a_call_leaves_nothing_to_the_collector(calm: dict[str, object]) -> None:
+async def test_tool_call_leaves_no_reference_cycles(calm: dict[str, object]) -> None:
     """Nothing of ours: the SDK stops watching the connection without being cancelled."""
     async with world(**calm) as made, aiohttp.ClientSession(made.gateway.base_url) as session:
 
@@ -58,7 +58,7 @@ async def test_a_call_leaves_nothing_to_the_collector(calm: dict[str, object]) -
         assert found.total() < STRAY, found
 
 
-async def test_a_client_that_leaves_ends_its_call() -> None:
+async def test_client_disconnect_withdraws_its_call() -> None:
     """In the newer era that is how it cancels; nothing of the request stays."""
     async with world() as made, aiohttp.ClientSession(made.gateway.base_url) as session:
         posting = asyncio.create_task(session.post("/mcp", json=CALL, headers=HEADERS))
@@ -91,7 +91,7 @@ async def reads_the_beginning(made: World, peer: Peer, version: str, meta: Json)
 
 @pytest.mark.parametrize("told", [{}, {"progressToken": 1}])
 @pytest.mark.parametrize("version", ["2026-07-28", OLDER])
-async def test_a_result_that_its_client_did_not_read_stays_owed(version: str, told: Json) -> None:
+async def test_unread_result_is_delivered_to_the_repeated_call(version: str, told: Json) -> None:
     """Reports about progress went out before it, and the client left: the same call gets the result, and runs once."""
     meta = told if version == OLDER else {**CALL["params"]["_meta"], **told}
     async with world(keys=keys(agent=["tools"], anna=["approve", "context"])) as made:
@@ -104,7 +104,7 @@ async def test_a_result_that_its_client_did_not_read_stays_owed(version: str, to
         assert len((await made.get("/context/runs", key="anna"))["data"]) == 1
 
 
-async def test_a_body_may_be_packed(calm: dict[str, object]) -> None:
+async def test_gzip_request_body_is_accepted(calm: dict[str, object]) -> None:
     """As for all pages of ours."""
     async with (
         world(**calm) as made,
@@ -142,7 +142,7 @@ async def test_session_end_answers_its_open_requests_with_errors() -> None:
             assert answer["result"]["content"] == [{"type": "text", "text": "hi"}]
 
 
-async def test_the_end_of_a_session_leaves_a_question_open() -> None:
+async def test_session_end_leaves_the_approval_pending() -> None:
     """A call whose form its user has not answered stays held, however long the SDK takes to withdraw that form."""
     async with world(keys=keys(boss=["tools", "approve"])) as made:
         for _ in range(3):

@@ -13,7 +13,7 @@ async def stop(made: World) -> None:
     assert status == 200
 
 
-async def test_a_client_of_the_older_era_hears_it_on_its_session() -> None:
+async def test_legacy_client_gets_a_tool_list_changed_notification() -> None:
     """The tools of a service that stops are not there any more."""
     heard = asyncio.Event()
 
@@ -31,7 +31,7 @@ async def test_a_client_of_the_older_era_hears_it_on_its_session() -> None:
         assert not any(tool.name == "here__echo" for tool in (await client.list_tools()).tools)
 
 
-async def test_a_client_of_the_newer_era_subscribes() -> None:
+async def test_modern_client_can_subscribe_to_tool_list_changes() -> None:
     """The stream ends when the gateway does."""
     async with world() as made, made.client() as client, listen(client.session, tools_list_changed=True) as changes:
         await stop(made)

@@ -3,7 +3,7 @@
 from tests.mcp_server.serving import keys, texts, world
 
 
-async def test_each_request_of_a_session_is_judged_by_its_own_path(calm: dict[str, object]) -> None:
+async def test_session_request_is_authorized_by_its_own_path(calm: dict[str, object]) -> None:
     """A session that began on the whole endpoint is narrowed on the path of a service."""
     async with world(**calm, keys=keys(agent=["tools"])) as made:
         async with made.client("legacy", key="agent") as client:

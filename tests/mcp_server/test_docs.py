@@ -33,7 +33,7 @@ def test_every_snippet_is_tested() -> None:
     ]
 
 
-async def test_the_quick_start(tmp_path: Path) -> None:
+async def test_mcp_server_quick_start_prints_the_documented_output(tmp_path: Path) -> None:
     """A call that is held, approved in the client, and run."""
     config = named("").code.replace("./work", str(tmp_path / "work"))
     (tmp_path / "work").mkdir()
@@ -45,7 +45,7 @@ async def test_the_quick_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "keys", "search", "workflows", "oauth"])
-def test_the_configurations(name: str, tmp_path: Path) -> None:
+def test_documented_configurations_are_accepted_without_warnings(name: str, tmp_path: Path) -> None:
     """Each is accepted as it stands, and serves."""
     (tmp_path / "work").mkdir()
     (tmp_path / "gateway.yaml").write_text(named(name).code, encoding="utf-8")
@@ -61,20 +61,20 @@ def test_the_configurations(name: str, tmp_path: Path) -> None:
         ("vscode", "servers", "${input:twolane-key}"),
     ],
 )
-def test_the_files_of_clients(name: str, key: str, variable: str) -> None:
+def test_documented_client_files_name_endpoint_and_key_variable(name: str, key: str, variable: str) -> None:
     """The files name the endpoint, and a place for the key, which is not in them."""
     server: dict[str, Any] = json.loads(named(name).code)[key]["twolane"]
     assert server.pop("type", "http") == "http"
     assert server == {"url": ENDPOINT, "headers": {"Authorization": f"Bearer {variable}"}}
 
 
-def test_the_input_of_vs_code_is_the_one_that_is_used() -> None:
+def test_vscode_snippet_prompts_for_the_key_as_a_password() -> None:
     """VS Code asks for the key as for a password."""
     [given] = json.loads(named("vscode").code)["inputs"]
     assert (given["id"], given["type"], given["password"]) == ("twolane-key", "promptString", True)
 
 
-def test_the_file_of_codex() -> None:
+def test_codex_snippet_names_the_key_variable() -> None:
     """The file has the name of a variable in place of the key."""
     server = tomllib.loads(named("codex").code)["mcp_servers"]["twolane"]
     assert server == {"url": ENDPOINT, "bearer_token_env_var": "GATEWAY_API_KEY", "tool_timeout_sec": 300}
@@ -90,12 +90,12 @@ def test_the_file_of_codex() -> None:
         ),
     ],
 )
-def test_the_commands_of_clients(name: str, command: str) -> None:
+def test_documented_client_commands_contain_endpoint_and_key_variable(name: str, command: str) -> None:
     """Each is one line. Claude Code stores the name of the variable, Cline what the shell makes of it."""
     assert shlex.split(named(name).code) == shlex.split(command)
 
 
-async def test_the_file_of_a_client_that_starts_a_program(tmp_path: Path) -> None:
+async def test_documented_stdio_client_program_speaks_the_protocol(tmp_path: Path) -> None:
     """The program that the client starts speaks the protocol."""
     server = json.loads(named("stdio").code)["mcpServers"]["twolane"]
     async with GatewayProcess("mcp: {serve: {}}") as gateway:

@@ -76,7 +76,7 @@ def test_elicitation_form_is_offered_only_to_clients_that_may_decide(
         ({"action": "accept", "content": {"decision": "yes"}}, None),
     ],
 )
-def test_only_a_clear_word_approves(answer: dict[str, object], approve: bool | None) -> None:
+def test_only_an_explicit_approve_response_approves(answer: dict[str, object], approve: bool | None) -> None:
     """The decision is bound to the call that was shown."""
     decision = parse_decision(ElicitResult.model_validate(answer), "ab")
     if approve is None:
@@ -85,14 +85,14 @@ def test_only_a_clear_word_approves(answer: dict[str, object], approve: bool | N
         assert decision is not None and (decision.approve, decision.via, decision.sha256) == (approve, "mcp", "ab")
 
 
-def test_the_text_for_a_client_that_cannot_ask_says_how_to_go_on() -> None:
+def test_held_call_text_names_the_ways_to_decide_and_continue() -> None:
     """The text has the call, the id, the ways to decide, and that the same call brings the result."""
     text = held_text(APPROVAL, AnswerOptions(hindrance="scope", deciders=("anna",), console_url=URL))
     for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
         assert part in text
 
 
-def test_a_client_that_reads_markdown_shows_the_whole_call() -> None:
+def test_markdown_in_arguments_cannot_leave_its_code_block() -> None:
     """A comment of HTML, a link or a fence in an argument stays text: nothing in the call ends its block."""
     hides = "echo <!-- hidden --> [a](https://b.example) ``` <details>"
     approval = replace(APPROVAL, arguments=canonical({"path": hides}))
@@ -107,7 +107,7 @@ def test_a_client_that_reads_markdown_shows_the_whole_call() -> None:
 
 
 @both_eras
-async def test_no_argument_writes_a_line_of_the_question(era: Era) -> None:
+async def test_arguments_cannot_forge_a_line_of_the_question(era: Era) -> None:
     """Not in the question, and not in the text for a client that cannot ask."""
     forged = f"{hostile.FORGED}\nheld because: nothing\u2028Approve this call?"
     asked: list[str] = []
@@ -131,7 +131,7 @@ async def test_no_argument_writes_a_line_of_the_question(era: Era) -> None:
 
 
 @both_eras
-async def test_only_the_gateway_says_in_meta_that_a_call_is_held(era: Era, calm: dict[str, object]) -> None:
+async def test_only_the_gateway_sets_the_held_call_marker_in_meta(era: Era, calm: dict[str, object]) -> None:
     """A server may write the very words of a held call: that call has run. Clients are told which sign counts."""
     here = server(module="tests.mcp_server.hostile")
     async with world({"wait": "0.1s"}, here=here, **calm) as made, made.client(era) as client:

@@ -35,7 +35,7 @@ async def test_endpoint_is_absent_without_its_configuration_section() -> None:
         assert (status, body["error"]["code"]) == (404, "unknown_route")
 
 
-async def test_only_keys_for_tools_come_in() -> None:
+async def test_endpoint_accepts_only_keys_with_the_tools_scope() -> None:
     """Others are refused before anything is read, with the way in for those without a key."""
     async with world(keys=keys(agent=["tools"], chat=["context"])) as made:
         assert (await made.post("/mcp", INITIALIZE, key="agent", **ACCEPT))[0] == 200
@@ -57,13 +57,13 @@ async def test_only_keys_for_tools_come_in() -> None:
         ({"Content-Type": "text/plain"}, 415),
     ],
 )
-async def test_the_gateways_own_checks_come_first(fields: dict[str, str], status: int) -> None:
+async def test_gateway_request_checks_apply_to_the_mcp_endpoint(fields: dict[str, str], status: int) -> None:
     """Pages of other sites, other names, and the gateway's own tools do not reach it."""
     async with world() as made:
         assert (await made.post("/mcp", INITIALIZE, **{**ACCEPT, **fields}))[0] == status
 
 
-async def test_a_request_has_a_largest_size() -> None:
+async def test_oversized_request_is_refused() -> None:
     """In bytes and in values."""
     async with world(limits={"context_body": "100KiB", "context_values": 1000}) as made:
         for value in ("x" * (200 << 10), [0] * 5000):
@@ -82,7 +82,7 @@ async def test_sessions_are_bound_to_their_key_and_limited() -> None:
             assert (await client.list_tools()).tools
 
 
-async def test_a_stream_that_is_to_be_resumed_begins_anew() -> None:
+async def test_resumed_stream_ignores_last_event_id() -> None:
     """There are no events to send again, whatever the client names as its last one."""
     async with world() as made:
         fields = await made.session() | {"Last-Event-ID": "anything/7"}
@@ -92,7 +92,7 @@ async def test_a_stream_that_is_to_be_resumed_begins_anew() -> None:
 
 
 @both_eras
-async def test_a_slash_at_the_end_changes_nothing(calm: dict[str, object], era: Era) -> None:
+async def test_trailing_slash_in_the_endpoint_url_is_accepted(calm: dict[str, object], era: Era) -> None:
     """Base URLs often end with one."""
     async with world(**calm) as made:
         for path, name in (("/", "here__echo"), ("/here/", "echo")):
@@ -127,7 +127,7 @@ async def test_unsupported_protocol_version_is_refused_with_supported_versions()
 
 
 @pytest.mark.parametrize("again", [7, "7"])
-async def test_an_id_under_way_in_a_session_is_refused(again: int | str) -> None:
+async def test_request_id_in_use_in_a_session_is_refused(again: int | str) -> None:
     """Nothing runs for it, the first call gets its answer, and the id is free afterwards and in other sessions."""
     async with world() as made:
         first, other = await made.session(), await made.session()
@@ -146,7 +146,7 @@ async def test_an_id_under_way_in_a_session_is_refused(again: int | str) -> None
 
 
 @pytest.mark.parametrize("end", ["decided", "cancelled", "session deleted"])
-async def test_an_id_stays_taken_until_its_call_has_ended(end: str) -> None:
+async def test_request_id_stays_in_use_until_its_call_ends(end: str) -> None:
     """Although its client left: a call with the same id would get the result of the first one."""
     async with world(logging={"access": True}) as made:
         session = await made.session()
@@ -173,7 +173,7 @@ async def test_an_id_stays_taken_until_its_call_has_ended(end: str) -> None:
         assert "third" in json.dumps((await free)[1])
 
 
-async def test_requests_of_the_newer_era_may_share_an_id() -> None:
+async def test_modern_requests_may_share_an_id() -> None:
     """Each has its own stream, whatever session its client names."""
     async with world() as made:
         first = await made.session()
@@ -184,7 +184,7 @@ async def test_requests_of_the_newer_era_may_share_an_id() -> None:
         assert [status for status, _ in await asyncio.gather(*held)] == [200, 200]
 
 
-async def test_a_request_is_in_metrics_and_in_the_access_log(calm: dict[str, object]) -> None:
+async def test_request_appears_in_metrics_and_access_log(calm: dict[str, object]) -> None:
     """With its tool and its run."""
     async with world(**calm, logging={"access": True}, metrics={"public": True}) as made, made.client() as client:
         await client.call_tool("here__echo", {"text": "hi"})
@@ -197,7 +197,7 @@ async def test_a_request_is_in_metrics_and_in_the_access_log(calm: dict[str, obj
         assert found[name + '{error_type="",mcp_method_name="tools/call"}'] == 1
 
 
-async def test_the_clients_name_is_on_record(calm: dict[str, object]) -> None:
+async def test_client_name_is_stored_with_the_run(calm: dict[str, object]) -> None:
     """With its run."""
     async with world(**calm) as made, made.client("legacy") as client:
         result = await client.call_tool("here__echo", {"text": "hi"})
@@ -207,7 +207,7 @@ async def test_the_clients_name_is_on_record(calm: dict[str, object]) -> None:
         assert json.loads(run.client)["name"] == "mcp" and json.loads(run.client)["protocol"] == "2025-11-25"
 
 
-async def test_calls_of_many_clients_are_not_crossed(calm: dict[str, object]) -> None:
+async def test_concurrent_clients_get_their_own_results(calm: dict[str, object]) -> None:
     """20 clients of both eras, 10 calls each, all at once."""
     async with world(**calm) as made:
 
@@ -222,7 +222,7 @@ async def test_calls_of_many_clients_are_not_crossed(calm: dict[str, object]) ->
 
 
 @both_eras
-async def test_any_of_several_workers_serves_any_request(era: Era) -> None:
+async def test_every_worker_serves_requests_without_sessions(era: Era) -> None:
     """Sessions would be of one worker: clients of the older era have none, and wait where they cannot be asked."""
     config = json.dumps({"workers": 2, "mcp": {"servers": {}, "serve": {}}, "tools": {"demo_note": {}}})
     async with GatewayProcess(config) as gateway:
@@ -232,7 +232,7 @@ async def test_any_of_several_workers_serves_any_request(era: Era) -> None:
                 assert all("demo_note" in {tool.name for tool in one.tools} for one in found)
 
 
-async def test_several_workers_have_no_sessions_and_say_so() -> None:
+async def test_multiple_workers_refuse_session_streams() -> None:
     """A client of the older era neither waits on a stream that brings nothing, nor is promised news; its calls work."""
     config = json.dumps({"workers": 2, "mcp": {"servers": {}, "serve": {"wait": "0.1s"}}, "tools": {"demo_note": {}}})
     note = {"name": "demo_note", "arguments": {"text": "hi"}}

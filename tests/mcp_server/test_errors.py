@@ -6,7 +6,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.mcp_server.errors import as_mcp_error, build_refusal, no_such
 
 
-def test_an_error_has_its_text_and_its_own_code() -> None:
+def test_mcp_error_carries_gateway_code_and_message() -> None:
     """Faults of the client are invalid parameters."""
     error = as_mcp_error(GatewayError("overloaded", "Busy.", retry_after_s=1.0))
     assert (error.error.code, error.error.message) == (INTERNAL_ERROR, "Busy.")
@@ -16,7 +16,7 @@ def test_an_error_has_its_text_and_its_own_code() -> None:
     assert "no such tool" in no_such("tool").error.message
 
 
-def test_a_refused_message_is_answered_by_its_id() -> None:
+def test_refused_message_response_has_its_id_or_null() -> None:
     """By null where the message has none that could be sent back."""
     error = GatewayError("invalid_json", "Wrong.")
     for message, request_id in (

@@ -8,7 +8,7 @@ from tests.mcp_server.test_tool_calls import Asked, says
 
 
 @both_eras
-async def test_each_call_of_a_tool_is_a_request(era: Era) -> None:
+async def test_each_tool_call_counts_as_one_rate_limited_request(era: Era) -> None:
     """Lists are none. A client is told when to come back, and nothing runs."""
     (boss,) = keys(boss=["tools", "approve"])
     limited = [{**boss, "limits": {"requests_per_minute": 2}}]

@@ -23,7 +23,7 @@ NOTE = ToolOffer("demo_note", "demo_note", "demo_note", None, {})
         (AccessFilter((("demo_note",),)), False, True, False),
     ],
 )
-def test_every_list_narrows(narrowing: AccessFilter, echo: bool, note: bool, service: bool) -> None:
+def test_access_filter_intersects_all_its_lists(narrowing: AccessFilter, echo: bool, note: bool, service: bool) -> None:
     """An empty one does not; a service as a whole needs all of its tools."""
     assert (narrowing.allows(ECHO), narrowing.allows(NOTE)) == (echo, note)
     assert narrowing.allows_service("here") == service
@@ -50,7 +50,7 @@ def test_every_list_narrows(narrowing: AccessFilter, echo: bool, note: bool, ser
         (["there.*"], False),
     ],
 )
-def test_a_service_is_allowed_with_all_names_of_tools(patterns: list[str], whole: bool) -> None:
+def test_filter_allows_a_service_only_with_a_complete_glob(patterns: list[str], whole: bool) -> None:
     """Not with those that look like its glob."""
     assert AccessFilter((patterns,)).allows_service("here") is whole
     assert AccessFilter((["*"], patterns)).allows_service("here") is whole
@@ -65,7 +65,7 @@ async def test_clients_get_long_descriptions_whole(era: Era) -> None:
 
 
 @both_eras
-async def test_what_a_server_says_of_a_tool_is_visible_and_of_the_right_types(era: Era) -> None:
+async def test_hostile_tool_metadata_is_sanitised(era: Era) -> None:
     """Titles are one line, hints are true or false, and icons are pictures."""
     async with world(here=server(module="tests.mcp_server.hostile")) as made, made.client(era) as client:
         tool = next(tool for tool in (await client.list_tools()).tools if tool.name == "here__marks")

@@ -35,7 +35,9 @@ META: Final = {
         ("text/html", False, False),
     ],
 )
-def test_the_most_specific_range_decides(accept: str | None, has_json: bool, has_events: bool) -> None:
+def test_accept_header_is_decided_by_its_most_specific_range(
+    accept: str | None, has_json: bool, has_events: bool
+) -> None:
     """As RFC 9110 has it; a weight of zero refuses."""
     assert read_accept(accept) == MediaTypes(json=has_json, events=has_events)
 
@@ -59,7 +61,7 @@ async def _sent(
 @pytest.mark.parametrize(
     ("accept", "kind"), [(JSON, JSON), (EVENTS, EVENTS), (None, EVENTS), ("application/*", JSON), ("*/*", EVENTS)]
 )
-async def test_a_session_is_served_in_the_type_that_its_client_reads(
+async def test_session_responses_use_the_accepted_media_type(
     calm: dict[str, object], accept: str | None, kind: str
 ) -> None:
     """The older era: a call, and an error."""
@@ -81,9 +83,7 @@ async def test_a_session_is_served_in_the_type_that_its_client_reads(
 
 
 @pytest.mark.parametrize(("accept", "kind"), [(JSON, JSON), (EVENTS, EVENTS)])
-async def test_a_request_of_the_newer_era_is_answered_in_the_type_that_its_client_reads(
-    calm: dict[str, object], accept: str, kind: str
-) -> None:
+async def test_modern_responses_use_the_accepted_media_type(calm: dict[str, object], accept: str, kind: str) -> None:
     """Whatever the SDK writes."""
     call = {"name": "here__echo", "arguments": {"text": "hi"}, "_meta": META}
     fields = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "here__echo"}
@@ -93,7 +93,7 @@ async def test_a_request_of_the_newer_era_is_answered_in_the_type_that_its_clien
         assert (status, found, answer["result"]["content"][0]["text"]) == (200, kind, "hi")
 
 
-async def test_progress_is_left_out_where_its_client_reads_no_events(calm: dict[str, object]) -> None:
+async def test_progress_is_omitted_for_clients_without_event_streams(calm: dict[str, object]) -> None:
     """The result comes alone."""
     arguments = {"steps": 3, "pause": 0}
     call = {"name": "here__progress", "arguments": arguments, "_meta": {**META, "progressToken": "p"}}
@@ -119,7 +119,7 @@ async def test_client_accepting_only_json_is_not_questioned_on_its_stream() -> N
         assert (status, found, answer["result"]["content"][0]["text"]) == (200, JSON, "hi")
 
 
-async def test_a_stream_for_a_client_without_events_is_refused() -> None:
+async def test_stream_request_without_event_stream_acceptance_is_refused() -> None:
     """A subscription is nothing but a stream, and so is a GET; a client that reads neither type gets nothing."""
     fields = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
     listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": META}}

@@ -30,7 +30,7 @@ def context(session: Session, **meta: object) -> Any:
     return SimpleNamespace(session=session, params={"_meta": meta})
 
 
-async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
+async def test_slow_client_gets_only_the_latest_progress_report() -> None:
     """A client that wants no reports gets none."""
     session = Session()
     progress = ProgressReporter(context(session, progressToken=1), pause_s=0.0)
@@ -61,19 +61,19 @@ async def told(*reports: CallProgress) -> Sequence[Told]:
     return session.told
 
 
-async def test_the_numbers_of_a_server_go_on_as_they_are() -> None:
+async def test_server_progress_numbers_are_forwarded_unchanged() -> None:
     """Also behind the gateway's own messages."""
     reports = (CallProgress("it waits"), CallProgress(None, 1.0, 4.0), CallProgress("more", 2.5, 4.0))
     assert await told(*reports) == [(0.001, None, "it waits"), (1.0, 4.0, None), (2.5, 4.0, "more")]
 
 
-async def test_numbers_always_grow() -> None:
+async def test_progress_numbers_always_increase() -> None:
     """A report whose number is none, or does not grow, is sent as a small step."""
     found = await told(*(CallProgress("x", number, inf) for number in (0.0, 3.0, 3.0, 1.0, nan, inf)))
     assert found == [(number, None, "x") for number in (0.001, 3.0, 3.001, 3.002, 3.003, 3.004)]
 
 
-async def test_of_many_reports_some_go_on_and_the_last_one_always() -> None:
+async def test_progress_reports_are_throttled_and_the_last_is_always_sent() -> None:
     """The latest one after each pause; the last one just before the result."""
     session = Session()
     session.reads.set()
@@ -89,7 +89,7 @@ async def test_of_many_reports_some_go_on_and_the_last_one_always() -> None:
 
 
 @both_eras
-async def test_a_message_of_a_server_is_one_visible_line(era: Era, calm: dict[str, object]) -> None:
+async def test_progress_message_is_reduced_to_one_visible_line(era: Era, calm: dict[str, object]) -> None:
     """So it looks like no further line."""
     told: list[str | None] = []
 

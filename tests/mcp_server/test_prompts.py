@@ -16,7 +16,7 @@ FLOW = {
 
 
 @pytest.mark.parametrize(("wanted", "is_there"), [("prompts", True), ("off", False)])
-async def test_workflows_are_prompts_where_they_are_to_be(tmp_path: Path, wanted: str, is_there: bool) -> None:
+async def test_workflows_are_listed_as_prompts_when_configured(tmp_path: Path, wanted: str, is_there: bool) -> None:
     """Not on the path of a service."""
     folder = tmp_path / "flows"
     folder.mkdir(mode=0o700)

@@ -27,7 +27,7 @@ async def results(client: Client) -> dict[str, CallToolResult]:
 
 
 @both_eras
-async def test_whatever_a_server_writes_is_a_result_in_the_protocol(era: Era, calm: Calm) -> None:
+async def test_any_server_result_is_converted_to_valid_protocol(era: Era, calm: Calm) -> None:
     """With a note, on one line, in place of each thing that is left out."""
     async with world(here=HOSTILE, **calm) as made, made.client(era) as client:
         found = await results(client)
@@ -49,7 +49,7 @@ async def test_whatever_a_server_writes_is_a_result_in_the_protocol(era: Era, ca
 
 
 @both_eras
-async def test_no_server_speaks_for_the_gateway(era: Era, calm: Calm) -> None:
+async def test_server_result_cannot_forge_gateway_metadata(era: Era, calm: Calm) -> None:
     """Its marks are taken out, and what is shown on one line is one visible line."""
     async with world(here=HOSTILE, **calm) as made, made.client(era) as client:
         found = await results(client)
@@ -63,7 +63,7 @@ async def test_no_server_speaks_for_the_gateway(era: Era, calm: Calm) -> None:
 
 
 @both_eras
-async def test_a_result_without_the_content_that_its_tool_promises_is_an_error(era: Era, calm: Calm) -> None:
+async def test_result_without_its_promised_structured_content_is_an_error(era: Era, calm: Calm) -> None:
     """With the reason and the rest of the result. A schema that no client could use is no promise."""
     async with world(here=HOSTILE, **calm) as made, made.client(era) as client:
         found = await results(client)
@@ -81,7 +81,7 @@ async def test_a_result_without_the_content_that_its_tool_promises_is_an_error(e
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28"])
-def test_a_part_that_a_client_could_not_read_is_a_note(version: str) -> None:
+def test_unreadable_content_block_becomes_a_note(version: str) -> None:
     """Broken ones in every version; without any, the text."""
     note = "[content of the type {!r}, which cannot be shown]"
     for part, kind in (({"type": "nothing"}, "nothing"), ({}, "unknown"), ({"type": []}, "unknown")):
@@ -90,7 +90,7 @@ def test_a_part_that_a_client_could_not_read_is_a_note(version: str) -> None:
     assert call_result(Done(ToolResult("text", parts=[]), "run_1"), version)["content"][0]["text"] == "text"
 
 
-def test_kinds_that_came_later_are_notes_for_older_clients() -> None:
+def test_newer_content_types_become_notes_for_older_clients() -> None:
     """Each since its version."""
     done = Done(ToolResult("text", parts=[AUDIO, LINK]), "run_1")
     kinds = {
@@ -106,14 +106,14 @@ def test_kinds_that_came_later_are_notes_for_older_clients() -> None:
 
 
 @pytest.mark.parametrize("structured", [{}, {"a": 1}, [1], "x", 0, False])
-def test_structured_content_of_any_kind_is_for_clients_of_the_newer_era(structured: object) -> None:
+def test_non_object_structured_content_is_sent_to_modern_clients_only(structured: object) -> None:
     """Older ones know objects only."""
     done = Done(ToolResult("text", structured=structured), "run_1")
     assert call_result(done, "2026-07-28")["structuredContent"] == structured
     assert ("structuredContent" in call_result(done, "2025-11-25")) == isinstance(structured, dict)
 
 
-def test_blocks_and_structured_content_are_as_the_server_wrote_them() -> None:
+def test_valid_content_and_structured_content_are_forwarded_unchanged() -> None:
     """With the run, in `_meta`."""
     structured: Json = {"a": 1}
     result = call_result(Done(ToolResult("text", parts=[AUDIO], structured=structured), "run_1"), "2026-07-28")

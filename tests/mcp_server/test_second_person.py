@@ -38,7 +38,7 @@ async def test_client_cannot_approve_calls_of_its_own_key(era: Era) -> None:
 
 
 @both_eras
-async def test_the_answer_of_a_client_is_one_of_two_approvals(era: Era) -> None:
+async def test_client_approval_counts_as_one_of_two_required(era: Era) -> None:
     """The call goes on waiting for another key, and says so where it shows it."""
     asked: list[str] = []
 

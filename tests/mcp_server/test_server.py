@@ -9,7 +9,7 @@ from gateway.mcp_server.server import PAGE, build_page
 from tests.mcp_server.serving import Era, both_eras, server, world
 
 
-def test_a_list_comes_in_pages() -> None:
+def test_list_is_paged_and_unknown_cursor_is_refused() -> None:
     """A cursor names the first entry of its page; one that is gone is refused."""
     entries = [{"name": f"t{i}"} for i in range(2 * PAGE + 1)]
     cursor, found = None, []

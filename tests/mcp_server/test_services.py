@@ -28,7 +28,7 @@ async def test_prompts_and_resources_of_services_are_passed_on(era: Era) -> None
                 assert (content.uri, getattr(content, "text", "")) == (f"{uri}x", "Content of file:///x")
 
 
-async def test_a_key_for_some_tools_of_a_service_gets_nothing_beside_them() -> None:
+async def test_key_for_some_tools_sees_no_prompts_or_resources() -> None:
     """Only one that may use all of its tools does."""
     some, all_of_it = keys(some=["tools"], whole=["tools"])
     narrowed = [{**some, "tools": ["here.echo", "here.?"]}, {**all_of_it, "tools": ["here.*"]}]
@@ -44,14 +44,14 @@ async def test_a_key_for_some_tools_of_a_service_gets_nothing_beside_them() -> N
             assert len((await client.list_resources()).resources) == 1
 
 
-async def test_a_server_without_them_is_left_out() -> None:
+async def test_server_without_prompts_and_resources_lists_none() -> None:
     """The server offers tools only."""
     async with world(NONE, here=server("ok")) as made, made.client() as client:
         assert (await client.list_prompts()).prompts == [] and (await client.list_resources()).resources == []
 
 
 @both_eras
-async def test_whatever_a_server_offers_is_in_the_protocol(era: Era) -> None:
+async def test_hostile_prompts_and_resources_are_converted_to_valid_protocol(era: Era) -> None:
     """What does not fit is left out; each entry is there once, so that a client comes to the end of a list."""
     async with world(NONE, here=server(module="tests.mcp_server.hostile")) as made:
         for path, head, uri in (("", "here__", "twolane://here/file:///"), ("/here", "", "file:///")):

@@ -13,7 +13,7 @@ ECHO: Json = {"name": "here__echo", "arguments": {"text": "hidden-words"}}
 
 
 @both_eras
-async def test_a_call_of_a_client_is_one_trace_with_its_run(era: Era) -> None:
+async def test_tool_call_and_its_run_share_one_trace(era: Era) -> None:
     """It is held, decided elsewhere, and made at a server, which gets the context."""
     async with Collector() as collector:
         tracing = {"endpoint": collector.url, "propagate": ["mcp"]}
@@ -36,7 +36,7 @@ async def test_a_call_of_a_client_is_one_trace_with_its_run(era: Era) -> None:
 
 
 @pytest.mark.parametrize("meta", [{}, {"traceparent": 7}, {"traceparent": "00-x"}, {"traceparent": [TRACEPARENT]}])
-async def test_a_message_without_valid_context_is_below_its_http_request(meta: Json) -> None:
+async def test_message_without_trace_context_is_below_its_http_span(meta: Json) -> None:
     async with Collector() as collector, world(here=server("ok"), tracing={"endpoint": collector.url}) as made:
         fields = await made.session()
         message = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}
@@ -51,7 +51,7 @@ async def test_a_message_without_valid_context_is_below_its_http_request(meta: J
         assert names == ["POST /mcp", "  tools/list"], spans
 
 
-async def test_a_client_that_is_not_trusted_names_no_parent() -> None:
+async def test_trace_context_of_an_untrusted_client_is_ignored() -> None:
     tracing = {"propagate": ["mcp"], "trust_clients": False}
     async with (
         Collector() as collector,
@@ -68,7 +68,7 @@ async def test_a_client_that_is_not_trusted_names_no_parent() -> None:
         assert TRACE not in {one.trace for one in collector.spans}
 
 
-async def test_a_refused_message_fails_its_span() -> None:
+async def test_refused_message_marks_its_span_as_failed() -> None:
     async with Collector() as collector, world(here=server("ok"), tracing={"endpoint": collector.url}) as made:
         fields = await made.session()
         message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "none", "arguments": {}}}

@@ -60,7 +60,7 @@ async def decided(made: World, approval: Json, decision: str) -> tuple[int, Any]
 
 
 @pytest.mark.parametrize("change", TAKEN.values(), ids=TAKEN)
-async def test_a_reload_bars_a_held_call(change: Change) -> None:
+async def test_held_call_cannot_be_approved_after_its_key_lost_access(change: Change) -> None:
     """The decision says so, and the call waits until a person rejects it."""
     async with world(keys=TEAM) as made, made.client(key="agent") as client:
         call = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
@@ -75,7 +75,7 @@ async def test_a_reload_bars_a_held_call(change: Change) -> None:
         assert result.is_error and "hi" not in texts(result).splitlines()
 
 
-async def test_a_workflow_is_barred_as_a_tool_is(tmp_path: Path) -> None:
+async def test_held_workflow_cannot_be_approved_after_its_key_lost_access(tmp_path: Path) -> None:
     """It needs the scope of workflows, too."""
     async with world(**flows(tmp_path, keys=TEAM)) as made, made.client(key="agent") as client:
         call = asyncio.create_task(client.call_tool(*CALL))
@@ -87,7 +87,7 @@ async def test_a_workflow_is_barred_as_a_tool_is(tmp_path: Path) -> None:
         assert (await call).is_error
 
 
-async def test_a_workflow_stops_between_its_steps(calm: Json, tmp_path: Path) -> None:
+async def test_workflow_stops_at_a_step_its_key_may_no_longer_run(calm: Json, tmp_path: Path) -> None:
     """Also before a step that nobody is asked about; the refusal is in the audit log."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

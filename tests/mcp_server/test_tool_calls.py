@@ -72,7 +72,7 @@ class Typed(Asked):
 
 
 @both_eras
-async def test_a_form_may_be_answered_with_all_of_its_fields(era: Era) -> None:
+async def test_elicitation_form_returned_with_default_fields_approves(era: Era) -> None:
     """What the person leaves out has the value that the form gives it."""
     async with (
         world(keys=TEAM) as made,
@@ -82,7 +82,7 @@ async def test_a_form_may_be_answered_with_all_of_its_fields(era: Era) -> None:
 
 
 @both_eras
-async def test_a_client_names_itself_on_one_visible_line(era: Era) -> None:
+async def test_client_name_is_reduced_to_one_visible_line(era: Era) -> None:
     """Nothing that it writes there passes for a further line, or hides; of a long name the beginning is on record."""
     info = Implementation(name="Code\r\nApproved by: \u202eboss\u200b\u2028now", version="1\t\x1b[2J" + "9" * 200)
     async with world({"wait": "0.05s"}, keys=TEAM) as made:
@@ -121,7 +121,7 @@ async def test_cancelled_elicitation_leaves_the_call_waiting(era: Era) -> None:
 
 
 @both_eras
-async def test_a_key_that_may_not_decide_is_shown_the_page(era: Era) -> None:
+async def test_client_without_decide_scope_gets_the_console_url(era: Era) -> None:
     """The client gets the address of the console, and another person decides there while it waits."""
     async with world(keys=TEAM, **PUBLIC) as made:
         person = Asked(ElicitResult(action="accept", content={"decision": "approve"}))
@@ -141,7 +141,7 @@ async def _questions(person: Asked) -> int:
 
 
 @both_eras
-async def test_an_answer_without_the_scope_decides_nothing(era: Era) -> None:
+async def test_approval_response_without_the_scope_decides_nothing(era: Era) -> None:
     """A client that answers its own question with a form that it was not asked for."""
     async with world({"wait": "1s"}, keys=TEAM, **PUBLIC) as made:
         person = Asked(says("approve"))
@@ -152,7 +152,7 @@ async def test_an_answer_without_the_scope_decides_nothing(era: Era) -> None:
 
 
 @both_eras
-async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era) -> None:
+async def test_client_without_elicitation_retries_the_call_for_its_result(era: Era) -> None:
     """The client hears of the progress; after the decision the same call runs once, and the next one asks anew."""
     async with world({"wait": "1s"}, keys=TEAM) as made:
         told: list[str | None] = []
@@ -172,7 +172,7 @@ async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era) -> None:
 
 
 @both_eras
-async def test_the_numbers_of_a_server_reach_the_client(era: Era, calm: dict[str, object]) -> None:
+async def test_server_progress_numbers_reach_the_client(era: Era, calm: dict[str, object]) -> None:
     """The progress of a call is the server's own."""
     async with world(**calm) as made, made.client(era) as client:
         told: list[float] = []
@@ -194,7 +194,7 @@ async def test_a_decision_elsewhere_ends_the_wait(era: Era) -> None:
         assert texts(await calling) == "hi"
 
 
-async def test_a_sealed_state_counts_for_its_call_and_its_caller_only() -> None:
+async def test_request_state_is_valid_for_its_call_and_caller_only() -> None:
     """Another call, another key, another end user, and a forged one are refused; nothing runs."""
     async with world(keys=TEAM) as made:
         async with made.client(key="agent") as agent, made.client(key="boss", user="bob") as bob:
@@ -216,7 +216,7 @@ async def test_a_sealed_state_counts_for_its_call_and_its_caller_only() -> None:
         assert await effects(made) == 0
 
 
-async def test_a_replayed_state_runs_nothing_again() -> None:
+async def test_replayed_request_state_returns_the_stored_result() -> None:
     """The client gets the result that it had."""
     async with world(keys=TEAM) as made:
         async with made.client(key="boss", elicitation_callback=Asked()) as client:
@@ -252,7 +252,7 @@ async def test_pending_approval_becomes_stale_when_the_tool_definition_changes(c
         assert texts(await call).endswith("done")
 
 
-async def test_an_approval_is_for_the_server_that_was_configured(tmp_path: Path) -> None:
+async def test_approval_is_stale_when_the_configured_server_changes(tmp_path: Path) -> None:
     """Another program under the same name gets no call that was approved of the first one."""
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     _define(first)
@@ -295,7 +295,7 @@ async def test_a_cancelled_call_withdraws_its_question(era: Era) -> None:
 
 
 @both_eras
-async def test_a_question_that_is_being_written_is_withdrawn_with_its_call(era: Era, tmp_path: Path) -> None:
+async def test_approval_being_stored_is_withdrawn_when_its_call_is_cancelled(era: Era, tmp_path: Path) -> None:
     """The record knows of no run yet when the client cancels."""
     async with world(keys=TEAM, metrics={"public": True}, store=f"sqlite:///{tmp_path}/gateway.db") as made:
         store: Any = made.gateway.gateway._shared.store
@@ -320,7 +320,7 @@ async def test_a_question_that_is_being_written_is_withdrawn_with_its_call(era: 
 
 
 @both_eras
-async def test_a_client_that_cancels_takes_no_other_one_along(era: Era) -> None:
+async def test_cancelling_one_of_two_equal_calls_leaves_the_other(era: Era) -> None:
     """Two clients of one key make the same call: the one that stays gets the result; the last one withdraws it."""
     async with world(keys=TEAM, metrics={"public": True}) as made:
         async with made.client(era, key="agent") as stays, made.client(era, key="agent") as leaves:
@@ -340,7 +340,7 @@ async def test_a_client_that_cancels_takes_no_other_one_along(era: Era) -> None:
 
 
 @both_eras
-async def test_end_users_of_one_key_make_calls_of_their_own(era: Era) -> None:
+async def test_equal_calls_of_different_end_users_are_separate(era: Era) -> None:
     """Nobody gets the result of another one's call, though it is the same."""
     async with world({"wait": "1s"}, keys=TEAM) as made:
         for user in ("ann", "bob"):
@@ -349,7 +349,7 @@ async def test_end_users_of_one_key_make_calls_of_their_own(era: Era) -> None:
         assert {asked["user"] for asked in await made.approvals(key="anna")} == {"ann", "bob"}
 
 
-async def test_an_answer_of_another_end_user_decides_nothing() -> None:
+async def test_elicitation_response_of_another_end_user_decides_nothing() -> None:
     """In the session of a program that serves several people: its call waits on."""
     async with world({"wait": "1s"}, keys=TEAM) as made:
         fields = {"Authorization": "Bearer boss", "X-Context-User": "ann"}
@@ -365,7 +365,7 @@ async def test_an_answer_of_another_end_user_decides_nothing() -> None:
         assert await effects(made) == 0
 
 
-async def test_a_long_result_is_read_on_by_its_owner_only(calm: dict[str, object]) -> None:
+async def test_long_result_can_be_read_by_its_owner_only(calm: dict[str, object]) -> None:
     """Not by another key or another end user of the tenant, who learn its id."""
     async with world(**calm, keys=keys(agent=["tools"], second=["tools"])) as made:
         async with made.client(key="agent", user="ann") as client:
@@ -416,7 +416,7 @@ async def test_call_with_an_idempotency_key_runs_once(era: Era, calm: dict[str, 
             assert isinstance(refused, MCPError) or refused.is_error
 
 
-async def test_a_word_of_one_end_user_is_not_that_of_another(calm: dict[str, object]) -> None:
+async def test_idempotency_key_is_scoped_to_the_end_user(calm: dict[str, object]) -> None:
     """Each of them has a call of its own, also if it is the same one."""
     async with world(**calm, keys=keys(agent=["tools"], anna=["context"])) as made:
         word: Any = {"twolane/idempotency-key": "k"}

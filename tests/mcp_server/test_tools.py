@@ -51,7 +51,7 @@ async def test_key_and_configuration_restrict_the_listed_and_callable_tools(era:
                 await client.call_tool(name, {})
 
 
-async def test_a_path_serves_one_service(calm: Calm) -> None:
+async def test_service_path_serves_the_tools_of_that_service_only(calm: Calm) -> None:
     """Tools of the gateway itself are on the whole endpoint only; another service has none."""
     servers = {"here": server(), "off": {"command": "none", "enabled": False}}
     async with world(**calm, mcp={"servers": servers, "serve": {}}) as made:
@@ -64,7 +64,7 @@ async def test_a_path_serves_one_service(calm: Calm) -> None:
 
 
 @both_eras
-async def test_a_result_is_owed_also_by_a_service_that_is_gone(era: Era) -> None:
+async def test_held_call_result_is_delivered_after_its_service_is_gone(era: Era) -> None:
     """A call that is new then is refused with what to do; a tool that the key may not use is none."""
     agent, anna = keys(agent=["tools"], anna=["approve", "context", "admin"])
     team = [{**agent, "tools": ["here.echo", "here.no*"]}, anna]
@@ -86,7 +86,7 @@ async def test_a_result_is_owed_also_by_a_service_that_is_gone(era: Era) -> None
             assert result.is_error and "call it again later" in texts(result)
 
 
-async def test_a_result_is_owed_after_a_restart_with_a_service_that_does_not_start(tmp_path: Path) -> None:
+async def test_owed_result_is_delivered_after_restart_without_its_service(tmp_path: Path) -> None:
     """Its tools are known by their names from the store: a client that is owed a result gets that at once."""
     team, store = keys(agent=["tools"], anna=["approve", "context"]), f"sqlite:///{tmp_path}/gateway.db"
     async with world({"wait": "1s"}, keys=team, store=store) as made:
@@ -103,7 +103,7 @@ async def test_a_result_is_owed_after_a_restart_with_a_service_that_does_not_sta
 
 
 @both_eras
-async def test_two_tools_stand_for_a_long_list(era: Era, calm: Calm) -> None:
+async def test_long_tool_list_is_replaced_by_find_and_call_tools(era: Era, calm: Calm) -> None:
     """The first finds, the second calls; a name that is known works as well."""
     async with world({"search_over": 3}, **calm) as made, made.client(era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["find_tools", "call_tool"]

@@ -28,7 +28,7 @@ def test_a_workflow_is_listed_with_its_parameters() -> None:
     assert entry["arguments"] == [path, {"name": "depth", "required": False}]
 
 
-def test_its_text_has_the_arguments_filled_in() -> None:
+def test_workflow_prompt_text_contains_its_arguments() -> None:
     """Results of earlier steps are named."""
     text = PROMPTS.get("tidy", {"path": "/a", "depth": "2"})["messages"][0]["content"]["text"]
     assert '1. Call the tool here__list with these arguments: {"path":"/a","depth":2}' in text
@@ -36,13 +36,13 @@ def test_its_text_has_the_arguments_filled_in() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"path": "/a", "depth": "deep"}, {"path": "/a", "more": "x"}])
-def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, str]) -> None:
+def test_invalid_workflow_prompt_arguments_are_refused(arguments: dict[str, str]) -> None:
     """The error names the parameter."""
     with pytest.raises(MCPError, match="Parameter"):
         PROMPTS.get("tidy", arguments)
 
 
-def test_a_prompt_has_a_largest_size() -> None:
+def test_workflow_prompt_over_the_size_limit_is_refused() -> None:
     """The text that comes out of references is bounded."""
     with pytest.raises(MCPError, match="too long"):
         PROMPTS.get("tidy", {"path": "x" * ((1 << 20) + 1)})

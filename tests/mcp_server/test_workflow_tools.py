@@ -67,7 +67,7 @@ async def owed(made: World) -> Any:
 
 
 @both_eras
-async def test_a_workflow_is_a_tool_with_the_schema_of_its_parameters(era: Era, calm: Calm, tmp_path: Path) -> None:
+async def test_workflow_tool_runs_with_the_schema_of_its_parameters(era: Era, calm: Calm, tmp_path: Path) -> None:
     """A call is a run of the caller, with the client's name on record, and its result is that of the last step."""
     async with world(**flows(tmp_path, keys=TEAM, **calm)) as made, made.client(era, key="agent") as client:
         tool = next(tool for tool in (await client.list_tools()).tools if tool.name == "workflow__twice")
@@ -83,7 +83,7 @@ async def test_a_workflow_is_a_tool_with_the_schema_of_its_parameters(era: Era, 
         assert run["client"]["name"] == "mcp" and (result.meta or {})["twolane/run"] == run["id"]
 
 
-async def test_a_workflow_can_be_a_prompt_and_a_tool_or_neither(calm: Calm, tmp_path: Path) -> None:
+async def test_workflows_setting_exposes_prompts_tools_both_or_neither(calm: Calm, tmp_path: Path) -> None:
     """As `mcp.serve.workflows` says."""
     for how in ("prompts", "tools", "both", "off"):
         async with world(**flows(tmp_path, serve={"workflows": how}, **calm)) as made, made.client() as client:
@@ -94,7 +94,7 @@ async def test_a_workflow_can_be_a_prompt_and_a_tool_or_neither(calm: Calm, tmp_
 
 
 @both_eras
-async def test_parameters_are_checked_before_anything_begins(era: Era, calm: Calm, tmp_path: Path) -> None:
+async def test_invalid_workflow_parameters_start_no_run(era: Era, calm: Calm, tmp_path: Path) -> None:
     """The client's model reads what is wrong."""
     async with world(**flows(tmp_path, keys=TEAM, **calm)) as made, made.client(era, key="agent") as client:
         for arguments in ({}, {"text": "hi", "more": 1}, {"text": 5}):
@@ -104,7 +104,9 @@ async def test_parameters_are_checked_before_anything_begins(era: Era, calm: Cal
 
 
 @both_eras
-async def test_it_needs_the_scope_of_its_page_and_all_tools_that_it_calls(era: Era, calm: Calm, tmp_path: Path) -> None:
+async def test_workflow_tool_requires_the_context_scope_and_every_step_tool(
+    era: Era, calm: Calm, tmp_path: Path
+) -> None:
     """Else there is no such tool, whichever of the two lists is narrower. At the path of a service there is none."""
     narrow = [
         {**one, "name": name, "tools": tools}
@@ -135,7 +137,7 @@ async def test_it_needs_the_scope_of_its_page_and_all_tools_that_it_calls(era: E
         assert (await client.list_tools()).tools == []
 
 
-async def test_find_tools_finds_it(calm: Calm, tmp_path: Path) -> None:
+async def test_find_tools_finds_a_workflow(calm: Calm, tmp_path: Path) -> None:
     """By its name and its description, and call_tool calls it."""
     async with world(**flows(tmp_path, serve={"search_over": 2}, **calm)) as made, made.client() as client:
         assert "workflow__twice" in texts(await client.call_tool("find_tools", {"query": "joy"}))
@@ -144,7 +146,7 @@ async def test_find_tools_finds_it(calm: Calm, tmp_path: Path) -> None:
 
 
 @both_eras
-async def test_a_failure_is_a_result_that_names_the_step(era: Era, calm: Calm, tmp_path: Path) -> None:
+async def test_failed_workflow_returns_an_error_naming_the_step(era: Era, calm: Calm, tmp_path: Path) -> None:
     """Of a tool, and of a model that cannot be asked."""
     fails = unlike({"name": "bad", "tool": "here.fail"})
     asks = unlike({"name": "said", "model": "Hi"}, name="asks")
@@ -188,7 +190,7 @@ async def test_each_held_workflow_step_requests_its_own_approval(era: Era, tmp_p
 
 
 @both_eras
-async def test_a_rejected_step_ends_it(era: Era, tmp_path: Path) -> None:
+async def test_rejected_step_ends_the_workflow(era: Era, tmp_path: Path) -> None:
     """The result says what was rejected; the first step stays done."""
     async with world(**flows(tmp_path, keys=TEAM)) as made:
         person = Asked(decides("approve"), decides("reject", reason="not today"))
@@ -199,7 +201,7 @@ async def test_a_rejected_step_ends_it(era: Era, tmp_path: Path) -> None:
 
 
 @both_eras
-async def test_a_step_that_is_decided_elsewhere_leads_to_the_next_question(era: Era, tmp_path: Path) -> None:
+async def test_step_decided_elsewhere_proceeds_to_the_next_question(era: Era, tmp_path: Path) -> None:
     """Though the client's user still has the first one before them."""
     async with world(**flows(tmp_path, keys=TEAM)) as made:
         open_ = asyncio.Event()
@@ -232,7 +234,7 @@ async def _copied(found: list[Any]) -> list[Any]:
 
 
 @both_eras
-async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era, tmp_path: Path) -> None:
+async def test_client_without_elicitation_retries_a_workflow_for_its_result(era: Era, tmp_path: Path) -> None:
     """To the same run, from question to question; once it has the result, the same call is a new one."""
     async with world(**flows(tmp_path, serve={"wait": "1s"}, keys=TEAM)) as made:
         async with made.client(era, key="agent") as client:
@@ -250,7 +252,7 @@ async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era, tmp_path:
 
 
 @both_eras
-async def test_a_client_that_waits_gets_the_result_of_decisions_elsewhere(era: Era, tmp_path: Path) -> None:
+async def test_waiting_client_gets_the_workflow_result_after_decisions_elsewhere(era: Era, tmp_path: Path) -> None:
     """And hears of each step, with numbers that count the steps."""
     async with world(**flows(tmp_path, keys=TEAM)) as made, made.client(era, key="agent") as client:
         told: list[tuple[float, float | None, str | None]] = []
@@ -277,7 +279,7 @@ async def test_a_client_that_waits_gets_the_result_of_decisions_elsewhere(era: E
         assert "Step 1 of 3: one" in [text for _, _, text in told]
 
 
-async def test_a_chat_can_approve_the_steps(tmp_path: Path) -> None:
+async def test_workflow_steps_can_be_approved_in_a_chat(tmp_path: Path) -> None:
     """And gets the result, as the client of the call does, which hears nothing of the chat."""
     async with world(**flows(tmp_path, keys=TEAM)) as made, made.client(key="agent") as client:
         calling = asyncio.create_task(client.call_tool(*CALL))
@@ -338,7 +340,7 @@ async def test_workflow_with_an_idempotency_key_runs_once(calm: Calm, tmp_path: 
         assert len(await runs(made)) == 2
 
 
-async def test_a_service_of_the_same_name_keeps_its_names(
+async def test_service_named_workflow_disables_workflow_tools(
     calm: Calm, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that comes later, such as by the page of services: no workflow is a tool then, and the log says so."""
@@ -371,7 +373,7 @@ async def test_a_step_waits_for_its_service_that_is_starting(calm: Calm, tmp_pat
 
 
 @both_eras
-async def test_it_survives_kill_minus_nine(era: Era, tmp_path: Path) -> None:
+async def test_held_workflow_survives_a_sigkill(era: Era, tmp_path: Path) -> None:
     """Held at its second step, and again with its result owed; a client that comes back gets it, and once."""
     store = f"sqlite:///{tmp_path}/gateway.db"
     config: Json = flows(tmp_path, keys=TEAM, store=store, risk={"trust_llm": "never"})
@@ -396,7 +398,7 @@ async def test_it_survives_kill_minus_nine(era: Era, tmp_path: Path) -> None:
 
 
 @both_eras
-async def test_a_workflow_at_two_workers(era: Era, tmp_path: Path) -> None:
+async def test_workflow_call_is_joined_across_two_workers(era: Era, tmp_path: Path) -> None:
     """The same call joins the run at whichever worker it comes to; each step is asked about once, and runs once."""
     store = f"sqlite:///{tmp_path}/gateway.db"
     config: Json = flows(tmp_path, keys=TEAM, store=store, risk={"trust_llm": "never"}, workers=2)

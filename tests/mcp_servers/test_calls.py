@@ -45,7 +45,7 @@ async def test_a_tool_call_runs(time_server: Program) -> None:
         assert (await seen(world, "time"))["transport"] == "stdio"
 
 
-async def test_git(git_server: Program, repository: Path) -> None:
+async def test_git_server_tools_work_in_the_given_repository_only(git_server: Program, repository: Path) -> None:
     """It tells what was committed; what it refuses is told to the model."""
     async with serving(servers={"git": git_server.entry}) as world:
         assert "First lane" in await called(world, "git.git_log", repo_path=str(repository))
@@ -54,7 +54,7 @@ async def test_git(git_server: Program, repository: Path) -> None:
         assert "is outside the allowed repository" in refused or "Error" in refused
 
 
-async def test_filesystem(filesystem_server: Program, notes: Path) -> None:
+async def test_filesystem_server_tools_work_in_the_given_folder_only(filesystem_server: Program, notes: Path) -> None:
     """It writes and reads in its folder, and nowhere else."""
     async with serving(servers={"files": filesystem_server.entry}) as world:
         file = notes / "new.txt"
@@ -65,7 +65,7 @@ async def test_filesystem(filesystem_server: Program, notes: Path) -> None:
         assert "Access denied" in await called(world, "files.read_text_file", path="/etc/passwd")
 
 
-async def test_sqlite(sqlite_server: Program) -> None:
+async def test_sqlite_server_tools_create_fill_and_query_a_table(sqlite_server: Program) -> None:
     """It makes a table, fills and reads it; it is of before the SDK's version 2."""
     async with serving(servers={"shop": sqlite_server.entry}) as world:
         assert "created successfully" in await called(
@@ -79,7 +79,7 @@ async def test_sqlite(sqlite_server: Program) -> None:
 
 
 @STDIO_AND_HTTP
-async def test_everything(entry: Json) -> None:
+async def test_everything_server_tools_work_over_stdio_and_http(entry: Json) -> None:
     """Texts, sums, pictures, structured content and links, over pipes and over streamable HTTP."""
     async with serving(servers={"box": entry}) as world:
         assert await called(world, "box.echo", message="hello") == "Echo: hello"
@@ -95,7 +95,7 @@ async def test_everything(entry: Json) -> None:
 
 
 @STDIO_AND_HTTP
-async def test_many_calls_at_once(entry: Json) -> None:
+async def test_concurrent_calls_get_their_own_results(entry: Json) -> None:
     """A hundred conversations with one real server: each has its own answer."""
     async with serving(servers={"box": entry}, upstreams=[]) as world:
         texts = [f"text {number}" for number in range(100)]
@@ -107,7 +107,7 @@ async def test_many_calls_at_once(entry: Json) -> None:
 
 
 @pytest.mark.parametrize("name", ["time.convert_time", "time__convert_time"])
-async def test_format_of_a_tool_call(time_server: Program, name: str) -> None:
+async def test_tool_call_json_in_model_text_is_executed(time_server: Program, name: str) -> None:
     """工具调用请求格式: `tool_call` with `name` and `arguments` in the JSON of an answer."""
     async with serving(servers={"time": time_server.entry}) as world:
         call = {"tool_call": {"name": name, "arguments": {**NOON, "risk_level": "low"}}}
@@ -117,7 +117,7 @@ async def test_format_of_a_tool_call(time_server: Program, name: str) -> None:
 
 
 @pytest.mark.parametrize("prompted", [True, False])
-async def test_format_of_a_tool_call_result(time_server: Program, *, prompted: bool) -> None:
+async def test_tool_result_is_injected_as_a_tool_message(time_server: Program, *, prompted: bool) -> None:
     """工具调用结果注入格式: a message of role `tool` with name and content in the model's next request."""
     asked = asks("time.convert_time", **NOON)
     if not prompted:
@@ -131,7 +131,7 @@ async def test_format_of_a_tool_call_result(time_server: Program, *, prompted: b
         assert answered["tool_call_id"] == said["tool_calls"][0]["id"]
 
 
-async def test_wrong_arguments_bring_the_schema_of_one_tool(time_server: Program) -> None:
+async def test_wrong_arguments_return_the_schema_of_the_called_tool(time_server: Program) -> None:
     """Level 1 names no parameters: the model learns those of the tool that it calls wrongly, and of no other."""
     async with serving(servers={"time": time_server.entry}) as world:
         text = await called(world, "time.convert_time", time="12:00")
@@ -143,7 +143,7 @@ async def test_wrong_arguments_bring_the_schema_of_one_tool(time_server: Program
 # 服务不可用时的友好提示, 工具调用超时处理, and a server that dies.
 
 
-async def test_a_friendly_text_when_a_service_is_not_available(time_server: Program) -> None:
+async def test_stopped_service_returns_a_friendly_error(time_server: Program) -> None:
     """服务不可用时的友好提示: the model is told, and the conversation goes on."""
     async with serving(servers={"time": time_server.entry}) as world:
         await asked_of(world, "/time/stop")
@@ -152,7 +152,7 @@ async def test_a_friendly_text_when_a_service_is_not_available(time_server: Prog
 
 
 @STDIO_AND_HTTP
-async def test_a_tool_call_that_takes_too_long(entry: Json) -> None:
+async def test_tool_call_over_its_timeout_is_stopped_and_reported(entry: Json) -> None:
     """工具调用超时处理: it is ended, the model is told so, and the conversation goes on; so does the server."""
     entry = entry | {"timeouts": {"trigger-long-running-operation": 0.5}}
     async with serving(servers={"box": entry}) as world:
@@ -165,7 +165,7 @@ async def test_a_tool_call_that_takes_too_long(entry: Json) -> None:
 
 
 @STDIO_AND_HTTP
-async def test_progress_extends_the_time(entry: Json) -> None:
+async def test_progress_extends_the_timeout_up_to_max_timeout(entry: Json) -> None:
     """What tells its progress is not dead; it ends at its longest time all the same."""
     entry = entry | {"timeout": 0.5, "max_timeout": 2}
     async with serving(servers={"box": entry}) as world:
@@ -175,7 +175,7 @@ async def test_progress_extends_the_time(entry: Json) -> None:
         assert watch.s >= 2
 
 
-async def test_a_server_that_is_killed_in_a_call(everything_server: Program) -> None:
+async def test_server_killed_during_a_call_is_reported_and_restarted(everything_server: Program) -> None:
     """The model is told before the call could have ended, the conversation goes on, and the server comes back."""
     async with serving(servers={"box": everything_server.entry}) as world:
         world.model.then(asks(LONG, duration=20, steps=1), says("I see."))
@@ -189,7 +189,7 @@ async def test_a_server_that_is_killed_in_a_call(everything_server: Program) -> 
         assert await called(world, "box.echo", message="hello") == "Echo: hello"
 
 
-async def test_a_server_over_http_that_goes_away() -> None:
+async def test_http_server_lost_during_a_call_is_reported() -> None:
     """Its call fails once its stream could not be taken up again, which is tried after a second."""
     others = set(pids_of("streamableHttp"))
     with servers.everything_over_http() as url:

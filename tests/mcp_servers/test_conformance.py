@@ -114,7 +114,7 @@ NOT_RUN: Final = {
 }
 
 
-def test_every_scenario_is_run_or_has_its_reason() -> None:
+def test_every_client_scenario_is_run_or_excluded_with_a_reason() -> None:
     """A new version of the suite brings nothing that goes unseen."""
     assert sorted(scenarios_of("client")) == sorted([*RUN, *(name for names in NOT_RUN.values() for name in names)])
 
@@ -122,7 +122,7 @@ def test_every_scenario_is_run_or_has_its_reason() -> None:
 @pytest.mark.parametrize(
     ("scenario", "revision"), [(scenario, revision) for scenario, revisions in RUN.items() for revision in revisions]
 )
-def test_conforms(scenario: str, revision: str, tmp_path: Path) -> None:
+def test_client_passes_the_conformance_scenario(scenario: str, revision: str, tmp_path: Path) -> None:
     """Every check of the scenario passes, but for those that are excused, which do not."""
     options = ["--scenario", scenario]
     if revision:

@@ -114,7 +114,7 @@ NOT_RUN: Final = {
 }
 
 
-def test_every_scenario_is_run_or_has_its_reason() -> None:
+def test_every_server_scenario_is_run_or_excluded_with_a_reason() -> None:
     """A new version of the suite brings nothing that goes unseen."""
     assert sorted(scenarios_of("server")) == sorted([*RUN, *(name for names in NOT_RUN.values() for name in names)])
 
@@ -136,7 +136,7 @@ def config(folder: Path) -> str:
     )
 
 
-async def test_conforms(tmp_path: Path) -> None:
+async def test_gateway_passes_the_server_conformance_scenarios(tmp_path: Path) -> None:
     """Every check of each scenario passes, but for those that are excused, which do not."""
     excused = tmp_path / "excused.yaml"
     excused.write_text(json.dumps({"server": [f"{name}:{one}" for name, checks in EXCUSED.items() for one in checks]}))

@@ -56,7 +56,7 @@ def test_every_snippet_is_run() -> None:
     assert {snippet.name for snippet in SNIPPETS} - _ELSEWHERE == {"mcp", "mcp list", "mcp call", "mcp http", "mcp add"}
 
 
-async def test_the_quick_start(tmp_path: Path) -> None:
+async def test_mcp_quick_start_prints_the_documented_output(tmp_path: Path) -> None:
     """The pasted block, the list, a call, and a service that is registered beside it."""
     [saved] = named("mcp")
     found = os.pathsep.join((str(Path(time_server().command).parent), str(Path(sys.executable).parent)))
@@ -68,7 +68,7 @@ async def test_the_quick_start(tmp_path: Path) -> None:
             await prints(snippet, home=tmp_path, address=address)
 
 
-async def test_servers_over_http(tmp_path: Path) -> None:
+async def test_http_servers_snippet_prints_the_documented_output(tmp_path: Path) -> None:
     """Their configuration is one, with the variables that it names."""
     saved, snippet = named("mcp http")
     save(saved, home=tmp_path, address=ADDRESS)

@@ -27,7 +27,9 @@ def writes(file: Path, **risk: str) -> Answer:
 
 
 @pytest.mark.parametrize("risk", [{}, {"risk_level": "high"}])
-async def test_a_write_is_approved(filesystem_server: Program, notes: Path, risk: dict[str, str]) -> None:
+async def test_approved_write_runs_once_and_is_audited(
+    filesystem_server: Program, notes: Path, risk: dict[str, str]
+) -> None:
     """A person is asked, sees what is to be written, and then it is, once; audit and run tell all of it."""
     file = notes / "new.txt"
     async with serving(writes(file, **risk), servers={"files": filesystem_server.entry}) as world:
@@ -49,7 +51,7 @@ async def test_a_write_is_approved(filesystem_server: Program, notes: Path, risk
         assert {(line["tool"], line["run_id"]) for line in lines} == {("files.write_file", approval["run_id"])}
 
 
-async def test_a_write_is_rejected(filesystem_server: Program, notes: Path) -> None:
+async def test_rejected_write_does_not_run(filesystem_server: Program, notes: Path) -> None:
     """Nothing runs."""
     file = notes / "new.txt"
     async with serving(writes(file), servers={"files": filesystem_server.entry}) as world:
@@ -116,7 +118,7 @@ async def answers(session: aiohttp.ClientSession, words: str, *, times: int = 20
     return [await one() for _ in range(times)]
 
 
-async def test_a_service_registered_at_one_worker_is_known_at_all(time_server: Program, tmp_path: Path) -> None:
+async def test_service_registered_at_one_worker_is_known_to_all(time_server: Program, tmp_path: Path) -> None:
     """Each has a process of its own; what is stopped, started or deleted at one is so at the other."""
     noon = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo", "risk_level": "low"}
     words = f"tool time.convert_time {json.dumps(noon)}"

@@ -59,7 +59,7 @@ def calling(**arguments: str) -> tuple[str, ...]:
 
 
 @by_both_eras
-async def test_it_lists_the_tools(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
+async def test_inspector_lists_the_tools(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
     """By their names, with their schemas."""
     code, printed, told = await inspected(gateway, tmp_path, era, "--method", "tools/list")
     assert code == 0, told
@@ -69,7 +69,7 @@ async def test_it_lists_the_tools(gateway: GatewayProcess, tmp_path: Path, era: 
 
 
 @by_both_eras
-async def test_it_calls_a_tool(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
+async def test_inspector_calls_a_read_only_tool(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
     """A call that only reads runs at once."""
     code, printed, told = await inspected(gateway, tmp_path, era, *calling(operation="read", path="note.txt"))
     assert code == 0, told
@@ -77,7 +77,7 @@ async def test_it_calls_a_tool(gateway: GatewayProcess, tmp_path: Path, era: str
 
 
 @by_both_eras
-async def test_a_held_call_waits(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
+async def test_inspector_call_waits_for_its_approval(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
     """Somebody approves it over REST, and it has run."""
     call = calling(operation="write", path="new.txt", content="Milk")
     inspecting = asyncio.create_task(inspected(gateway, tmp_path, era, *call))

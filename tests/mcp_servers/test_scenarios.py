@@ -100,7 +100,7 @@ async def test_keyword_trigger_is_recognised(time_server: Program, git_server: P
 FORMER = [("记住我喜欢猫", "memory"), ("Ask me before you run anything.", "hitl"), ("Hello?", "normal")]
 
 
-async def test_without_a_match_the_former_flow_goes_on(time_server: Program) -> None:
+async def test_unmatched_message_keeps_its_previous_intent(time_server: Program) -> None:
     """无匹配时继续原有流程: memory, human in the loop, normal."""
     async with serving(servers={"time": time_server.entry | {"trigger_keywords": ["几点"]}}) as world:
         for text, kind in FORMER:
@@ -123,7 +123,7 @@ async def test_an_mcp_intent_injects_short_descriptions(time_server: Program) ->
             assert word not in whole
 
 
-async def test_no_mcp_intent_injects_nothing(time_server: Program) -> None:
+async def test_other_intents_inject_no_tool_descriptions(time_server: Program) -> None:
     """无 MCP 意图时不注入: the prompt is the cached one and nothing else, whatever services there are."""
     async with serving(servers={"time": time_server.entry | {"trigger_keywords": ["几点"]}}) as world:
         for text, _ in FORMER:
@@ -134,7 +134,7 @@ async def test_no_mcp_intent_injects_nothing(time_server: Program) -> None:
         assert world.model.prompts[-1].startswith(enhanced) and "time__" not in enhanced
 
 
-async def test_services_leave_the_cached_prompt_alone(time_server: Program) -> None:
+async def test_service_changes_do_not_invalidate_the_prompt_cache(time_server: Program) -> None:
     """One that starts, stops or is asked for is no other set of tools: the cached part has nothing of it."""
     said = [says("Well.") for _ in range(4)]
     async with talking(*said, mcp={"servers": {"time": time_server.entry}}) as world:
@@ -151,7 +151,7 @@ async def test_services_leave_the_cached_prompt_alone(time_server: Program) -> N
 # MCP Service Configuration Extension.
 
 
-async def test_description_of_a_service(sqlite_server: Program) -> None:
+async def test_service_description_can_be_set_and_changed(sqlite_server: Program) -> None:
     """配置工具描述: when it is registered and when it is changed; it stands for a tool that has none of its own."""
     async with talking() as world:
         registered = await asked_of(world, "", {"name": "shop", **sqlite_server.entry, "description": "Our shop."})
@@ -162,7 +162,7 @@ async def test_description_of_a_service(sqlite_server: Program) -> None:
         assert (await until(world, "shop"))["description"] == "The shop."
 
 
-async def test_trigger_keywords_of_a_service(time_server: Program) -> None:
+async def test_service_trigger_keywords_take_effect_at_once(time_server: Program) -> None:
     """配置触发关键词: the intent layer has them at once, and no longer has those that were taken back."""
     async with talking(says("Noon.")) as world:
         registered = await asked_of(world, "", {"name": "time", **time_server.entry, "trigger_keywords": ["几点"]})
@@ -177,7 +177,7 @@ async def test_trigger_keywords_of_a_service(time_server: Program) -> None:
         assert (await intent_of(world, "哪个时区?"))["service"] == "time"
 
 
-async def test_defaults_of_a_service(time_server: Program) -> None:
+async def test_service_defaults_to_its_name_and_no_keywords(time_server: Program) -> None:
     """默认值兼容: its name is its description, it has no keywords, and whoever names it gets it."""
     async with talking(says("Noon."), asks("time.convert_time", **NOON), says("21:00")) as world:
         registered = await asked_of(world, "", {"name": "time", **time_server.entry})

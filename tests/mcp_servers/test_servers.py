@@ -29,7 +29,7 @@ async def text(client: Client, tool: str, arguments: dict[str, str]) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
-async def test_time(time_server: Program) -> None:
+async def test_time_server_answers_the_sdk_client(time_server: Program) -> None:
     """Of the new era."""
     async with client_of(time_server) as client:
         assert client.protocol_version == MODERN
@@ -38,7 +38,7 @@ async def test_time(time_server: Program) -> None:
         assert "T21:00:00+09:00" in await text(client, "convert_time", noon)
 
 
-async def test_git(git_server: Program, repository: Path) -> None:
+async def test_git_server_answers_the_sdk_client(git_server: Program, repository: Path) -> None:
     """Of the new era; it works in the repository that it is given."""
     async with client_of(git_server) as client:
         assert client.protocol_version == MODERN
@@ -46,7 +46,7 @@ async def test_git(git_server: Program, repository: Path) -> None:
         assert "First lane" in await text(client, "git_log", {"repo_path": str(repository)})
 
 
-async def test_filesystem(filesystem_server: Program, notes: Path) -> None:
+async def test_filesystem_server_answers_the_sdk_client(filesystem_server: Program, notes: Path) -> None:
     """With the handshake; from npm."""
     async with client_of(filesystem_server) as client:
         assert client.protocol_version == HANDSHAKE
@@ -54,19 +54,19 @@ async def test_filesystem(filesystem_server: Program, notes: Path) -> None:
         assert await text(client, "read_text_file", {"path": str(notes / "note.txt")}) == NOTE
 
 
-async def test_everything(everything_server: Program) -> None:
+async def test_everything_server_answers_the_sdk_client(everything_server: Program) -> None:
     """With the handshake; from npm."""
     async with client_of(everything_server) as client:
         await _everything(client)
 
 
-async def test_everything_over_http(everything_url: str) -> None:
+async def test_everything_server_answers_the_sdk_client_over_http(everything_url: str) -> None:
     """The same over streamable HTTP."""
     async with Client(everything_url) as client:
         await _everything(client)
 
 
-async def test_sqlite(sqlite_server: Program) -> None:
+async def test_sqlite_server_answers_the_sdk_client(sqlite_server: Program) -> None:
     """With the handshake; on the SDK of before 2.0."""
     async with client_of(sqlite_server) as client:
         assert client.protocol_version == HANDSHAKE

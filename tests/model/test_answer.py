@@ -17,7 +17,7 @@ from tests.agent.models import SECRET, STREAM, chunk, exchange, failure, models,
 from tests.scripted_replies import stepping
 
 
-async def test_chunks_come_as_they_are_sent() -> None:
+async def test_answer_chunks_are_emitted_on_arrival() -> None:
     """One at a time, whole, with everything that the upstream puts in; the connection is used again."""
     go = asyncio.Event()
 
@@ -49,7 +49,7 @@ async def test_chunks_come_as_they_are_sent() -> None:
         {"system_fingerprint": "fp", "service_tier": "default"},
     ],
 )
-async def test_a_chunk_with_nothing_but_a_text_comes_as_the_text(about: Json) -> None:
+async def test_text_only_chunk_is_emitted_as_plain_text(about: Json) -> None:
     """What stands around it in every chunk is nobody's concern; an empty one is one, too."""
     choice = {"index": 0, "delta": {"content": "\u00e9\n"}, "finish_reason": None, "logprobs": None}
     raw = stream({**about, "choices": [choice]}, chunk(""), chunk(finish="stop"))
@@ -73,7 +73,7 @@ async def test_a_chunk_with_nothing_but_a_text_comes_as_the_text(about: Json) ->
         {"error": None},
     ],
 )
-async def test_a_chunk_that_says_more_comes_whole(more: Json) -> None:
+async def test_chunk_with_extra_fields_is_emitted_whole(more: Json) -> None:
     """Whatever it is: stages below the loop may want it."""
     said = {**chunk("a"), **more}
     async with models(serve(stream(said, chunk(finish="stop")))) as answering:
@@ -92,7 +92,7 @@ async def test_a_chunk_that_says_more_comes_whole(more: Json) -> None:
         stream({"choices": [{"index": 0, "delta": {"tool_calls": None}, "finish_reason": "stop"}], "error": None}),
     ],
 )
-async def test_a_whole_answer_is_one_that_says_that_it_ends(raw: bytes) -> None:
+async def test_answer_is_complete_with_a_finish_reason_or_done(raw: bytes) -> None:
     """By a finish reason or by `[DONE]`; usage may follow, or stand alone."""
     async with models(serve(raw)) as answering:
         assert await answering.ask()
@@ -115,7 +115,7 @@ BROKEN_CHUNKS: list[Json | bytes] = [
 ]
 
 
-async def test_an_event_of_too_many_values_is_the_upstreams_fault() -> None:
+async def test_event_with_too_many_values_raises_an_upstream_error() -> None:
     """It would hold up all others while it is parsed; a long text in an event is one value."""
     many = b'{"choices": [{"index": 0, "delta": {"x": [%b1]}}]}' % (b"1," * VALUES_LIMIT)
     async with models(says(stream(many))) as answering:
@@ -148,14 +148,14 @@ async def test_keepalive_events_are_skipped_in_a_stream(data: bytes) -> None:
     assert [one for one in told if isinstance(one, str) or one.get("choices")] == ["Hi", " there", chunk(finish="stop")]
 
 
-async def test_an_answer_may_end_with_blanks_around_its_last_word() -> None:
+async def test_done_marker_may_be_surrounded_by_blanks() -> None:
     raw = stream(chunk("Hi"), chunk(finish="stop"), b" [DONE]  ", done=False)
     async with models(serve(raw)) as answering:
         assert await answering.ask() == ["Hi", chunk(finish="stop")]
 
 
 @pytest.mark.parametrize("index", [1, "0", None])
-async def test_a_lone_choice_is_the_first_one_whatever_its_number(index: object) -> None:
+async def test_single_choice_is_renumbered_to_index_zero(index: object) -> None:
     """No more than one is ever asked for."""
     said = {"choices": [{"index": index, "delta": {"content": "a", "role": "assistant"}}]}
     async with models(serve(stream(said, chunk(finish="stop")))) as answering:
@@ -164,7 +164,7 @@ async def test_a_lone_choice_is_the_first_one_whatever_its_number(index: object)
 
 
 @pytest.mark.parametrize("piece", ["tool_calls", "function_call"])
-async def test_arguments_as_an_object_have_one_reading(piece: str) -> None:
+async def test_object_arguments_are_forwarded_and_duplicate_keys_refused(piece: str) -> None:
     """They are passed on as they are; with a key that is there twice the upstream has failed."""
     for arguments, fails in ((b'{"a": {"b": [1]}}', False), (b'{"a": 1, "a": 2}', True), (b"[1]", True)):
         call = b'{"name": "f", "arguments": %b}' % arguments
@@ -209,7 +209,7 @@ async def test_malformed_chunk_is_reported_as_an_upstream_error(data: bytes) -> 
         head(200, [("Content-Type", "text/event-stream")]) + event(orjson.dumps(chunk("Hi"))),
     ],
 )
-async def test_an_answer_that_breaks_off_never_looks_whole(raw: bytes) -> None:
+async def test_broken_off_answer_raises_an_upstream_error(raw: bytes) -> None:
     """Cut anywhere, or ended without a finish reason: an error, and the connection is not used again."""
     async with models(says(raw)) as answering:
         await failure(answering, "upstream_error")
@@ -235,7 +235,7 @@ async def test_stream_error_reports_the_upstream_message_without_its_key() -> No
             assert SECRET[:10].decode() not in error.message and len(error.message) < 2200
 
 
-async def test_silence_is_a_timeout() -> None:
+async def test_silent_upstream_raises_a_timeout() -> None:
     """Before the head and within the answer."""
 
     async def silent(peer: Peer) -> None:
@@ -254,7 +254,7 @@ async def test_silence_is_a_timeout() -> None:
             await answering.upstreams[0].wait_open(0)
 
 
-async def test_an_upstream_that_is_not_there_is_counted_as_that() -> None:
+async def test_unreachable_upstream_is_counted_as_a_connect_failure() -> None:
     """502, and the outcome says that no request went out."""
     async with models(port=free_port()) as answering:
         error = await failure(answering, "upstream_error")
@@ -280,7 +280,7 @@ async def test_a_released_reply_ends_its_connection() -> None:
         assert answering.outcomes() == {"cancelled": 1}
 
 
-async def test_a_reply_that_is_released_under_its_reader_is_not_the_upstreams_fault() -> None:
+async def test_reply_released_under_its_reader_is_counted_as_cancelled() -> None:
     """The reader gets an error; the metric says that the call was cancelled."""
 
     async def endless(peer: Peer) -> None:
@@ -300,7 +300,7 @@ async def test_a_reply_that_is_released_under_its_reader_is_not_the_upstreams_fa
         assert answering.outcomes() == {"cancelled": 1}
 
 
-async def test_a_call_that_is_cancelled_before_the_answer_ends_its_connection() -> None:
+async def test_call_cancelled_before_the_answer_closes_its_connection() -> None:
     """Whoever waited has left."""
 
     async def silent(peer: Peer) -> None:
@@ -317,7 +317,7 @@ async def test_a_call_that_is_cancelled_before_the_answer_ends_its_connection() 
         assert answering.outcomes() == {"cancelled": 1}
 
 
-async def test_an_error_at_the_end_needs_no_empty_line() -> None:
+async def test_final_error_event_needs_no_blank_line() -> None:
     """Other items that are unfinished there are cut."""
     begun = event(orjson.dumps(chunk("Hi")))
     for last, words in (
@@ -329,7 +329,7 @@ async def test_an_error_at_the_end_needs_no_empty_line() -> None:
                 await answering.ask()
 
 
-async def test_a_lone_call_may_stand_for_the_list_of_calls() -> None:
+async def test_single_tool_call_object_is_accepted_as_a_list() -> None:
     """In a stream, and in a whole answer."""
     call = b'{"index": 0, "id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}'
     data = b'{"choices": [{"index": 0, "delta": {"tool_calls": %b}}]}' % call

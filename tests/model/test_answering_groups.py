@@ -57,7 +57,7 @@ async def refused(answering: Models, **facts: object) -> GatewayError:
         ((BUSY, CUT, FINE), [1, 1, 1], "503"),
     ],
 )
-async def test_another_endpoint_answers_in_the_place_of_one_that_fails(
+async def test_other_endpoint_answers_in_place_of_a_failing_one(
     scripts: tuple[Script, ...], requests: list[int], reason: str
 ) -> None:
     """Before the first chunk. It is asked for the same model; the reason is counted."""
@@ -82,7 +82,7 @@ async def test_another_endpoint_answers_in_the_place_of_one_that_fails(
         (sends(STREAM + framed(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n')), RETRIES),
     ],
 )
-async def test_nothing_is_sent_again_without_a_reason(first: Script, rules: GroupRules) -> None:
+async def test_call_is_not_retried_without_a_reason(first: Script, rules: GroupRules) -> None:
     """No rule, another failure, tries or budget used up, the upstream says so, a first chunk is out."""
     async with models(each=(first, FINE), endpoints=True, rules=rules) as answering:
         await refused(answering)
@@ -128,7 +128,7 @@ async def test_limited_endpoint_pauses_for_its_retry_after_time() -> None:
         assert answering.asked == [1]
 
 
-async def test_without_rules_a_pause_is_the_clients_affair() -> None:
+async def test_rate_limited_upstream_without_rules_receives_the_next_request() -> None:
     """Its next request goes there, as it would in passthrough."""
     async with models(LIMITED, api_key=SECRET) as answering:
         for _ in range(2):
@@ -136,7 +136,7 @@ async def test_without_rules_a_pause_is_the_clients_affair() -> None:
         assert answering.asked == [2]
 
 
-async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> None:
+async def test_ejected_endpoint_gets_no_requests_until_a_probe_succeeds() -> None:
     """503 with the reason; one probe, and it is back. The places of an alias's next model are other ones."""
     rules = GroupRules(breaker=BreakerRules(failures=2, open_s=10.0))
     answers = [answer(503, b"{}"), answer(503, b"{}"), HELLO, HELLO]
@@ -155,7 +155,7 @@ async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> Non
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
-async def test_an_endpoint_that_refuses_the_probe_is_at_work(status: int) -> None:
+async def test_endpoint_that_refuses_the_probe_closes_its_breaker(status: int) -> None:
     """A wrong key, or the limit of one account, is no reason to keep all others out."""
     rules = GroupRules(breaker=BreakerRules(failures=1, open_s=10.0), retry=RetryRules(tries=1))
     answers = [answer(503, b"{}"), answer(status, b"{}", [("Retry-After", "600")]), HELLO]
@@ -168,7 +168,7 @@ async def test_an_endpoint_that_refuses_the_probe_is_at_work(status: int) -> Non
         assert answering.asked == [3] and is_idle(answering)
 
 
-async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
+async def test_cut_answer_counts_as_a_failure_of_its_endpoint() -> None:
     """Also behind the first chunk; an answer whose client left says nothing."""
     half = sends(STREAM + framed(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n'))
     rules = GroupRules(breaker=BreakerRules(failures=2))
@@ -213,7 +213,7 @@ async def waiting(answering: Models, reply: Callable[[], Awaitable[Reply]]) -> "
     return task
 
 
-async def test_a_call_waits_for_a_place() -> None:
+async def test_call_waits_in_the_queue_for_a_place() -> None:
     """Until the answer of another is over. One whose client leaves leaves the queue; one too many is refused."""
 
     async def slow(peer: Peer) -> None:
@@ -239,7 +239,7 @@ async def test_a_call_waits_for_a_place() -> None:
         assert is_idle(answering) and sum(answering.asked) == 2
 
 
-async def test_a_call_that_failed_waits_for_another_endpoint() -> None:
+async def test_failed_call_waits_for_another_endpoint() -> None:
     """The one that failed is free, the other is busy."""
 
     async def slow(peer: Peer) -> None:
@@ -261,7 +261,7 @@ async def test_a_call_that_failed_waits_for_another_endpoint() -> None:
         assert answering.asked == [2, 2] and is_idle(answering)
 
 
-async def test_a_call_that_failed_and_waits_for_too_long_tells_both() -> None:
+async def test_failed_call_with_a_queue_timeout_reports_both_failures() -> None:
     """The failure is what it ends with."""
 
     async def slow(peer: Peer) -> None:
@@ -295,7 +295,7 @@ async def test_a_conversation_stays_at_its_endpoint() -> None:
         assert set().union(*used.values()) == {"e0", "e1", "e2", "e3"}
 
 
-async def test_a_fallback_answers_for_an_upstream_that_is_out() -> None:
+async def test_fallback_upstream_answers_for_a_failing_upstream() -> None:
     """Before the next model of an alias. A bound key uses its own upstreams only."""
     aliases = {"fast": [("m", "up0"), ("small", "up2")]}
     async with models(each=(BUSY, FINE, FINE), rules=RETRIES, aliases=aliases) as answering:
@@ -318,7 +318,7 @@ async def test_a_fallback_answers_for_an_upstream_that_is_out() -> None:
 # A call that a run makes again.
 
 
-async def test_a_call_that_is_made_again_is_sent_once() -> None:
+async def test_repeated_call_is_sent_once_per_attempt() -> None:
     """To the next candidate each time: its pauses are the run's, and retries do not multiply."""
     aliases = {"fast": [("m", "up0"), ("small", "up1")]}
     async with models(each=(BUSY, BUSY), rules=RETRIES, aliases=aliases) as answering:
@@ -328,7 +328,7 @@ async def test_a_call_that_is_made_again_is_sent_once() -> None:
             assert answering.asked == requests
 
 
-async def test_a_call_that_is_made_again_takes_its_place_in_the_budget() -> None:
+async def test_repeated_call_counts_against_the_retry_budget() -> None:
     """Where that is used up, nothing is sent, and the error says so."""
     async with models(each=(BUSY,), endpoints=True, rules=GroupRules(retry=RetryRules(tries=1))) as answering:
         for again in range(ALWAYS):
@@ -338,7 +338,7 @@ async def test_a_call_that_is_made_again_takes_its_place_in_the_budget() -> None
         assert answering.asked == [ALWAYS] and answering.groups[0].tally.refused["budget"] == 1
 
 
-async def test_what_cannot_be_sent_goes_to_the_next_candidate_also_then() -> None:
+async def test_repeated_call_skips_candidates_that_are_out() -> None:
     """An upstream that is out takes nothing, and the next one is asked: that is one request."""
     rules = GroupRules(breaker=BreakerRules(failures=1))
     aliases = {"fast": [("m", "up0"), ("small", "up1")]}

@@ -27,7 +27,7 @@ class Client:
         self.pauses += 1
 
 
-async def test_a_text_lets_all_before_it_go() -> None:
+async def test_first_text_releases_all_buffered_chunks_in_order() -> None:
     """In their order; the pause that the client wants is handed on."""
     client = Client(slow=True)
     held = ChunkBuffer(client.emit, whole=False)
@@ -37,7 +37,7 @@ async def test_a_text_lets_all_before_it_go() -> None:
     assert client.chunks == [ROLE, "", "Hel", "lo"]
 
 
-async def test_an_answer_that_never_says_anything_is_not_held_for_ever() -> None:
+async def test_buffer_of_empty_chunks_is_released_after_a_maximum() -> None:
     """Some servers keep a connection alive by empty chunks."""
     client = Client()
     held = ChunkBuffer(client.emit, whole=False)
@@ -49,7 +49,7 @@ async def test_an_answer_that_never_says_anything_is_not_held_for_ever() -> None
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_a_whole_answer_goes_at_its_end(slow: bool) -> None:
+async def test_whole_answer_is_released_at_its_end(slow: bool) -> None:
     """In turns of the event loop, and as fast as its client takes it."""
     client, turns = Client(slow=slow), 0
     held = ChunkBuffer(client.emit, whole=True)
@@ -62,7 +62,7 @@ async def test_a_whole_answer_goes_at_its_end(slow: bool) -> None:
     assert client.chunks == texts and turns >= 10 and client.pauses == (len(texts) if slow else 0)
 
 
-async def test_what_is_held_is_bounded() -> None:
+async def test_chunk_buffer_size_is_bounded() -> None:
     """An answer as long as none may be is passed on to whoever refuses it."""
     client = Client()
     held = ChunkBuffer(client.emit, whole=True)

@@ -25,7 +25,7 @@ async def listing(answering: Models, *, header: bytes = b"", used: bytes = b"aut
 # The request.
 
 
-async def test_the_request_that_goes_out() -> None:
+async def test_model_request_streams_with_usage_and_keeps_the_body() -> None:
     """The body as the stages left it, streamed and with usage, whatever the client asked for."""
     body: Json = {"temperature": 0.5, "stream": False, "stream_options": {"x": 1}, "metadata": {"é": [1, None]}}
     async with models(serve(HELLO)) as answering:
@@ -47,7 +47,7 @@ async def test_the_request_that_goes_out() -> None:
     }
 
 
-async def test_the_clients_headers_go_on_as_they_came() -> None:
+async def test_client_headers_are_forwarded_unchanged() -> None:
     """In their case and order; its own credential too, where the upstream has none."""
     async with models(serve(HELLO)) as answering:
         await answering.ask(exchange(b"X-One: 1\r\nx-TWO: 2\r\n", b"Authorization: Bearer sk-client\r\n"))
@@ -64,7 +64,7 @@ async def test_the_clients_headers_go_on_as_they_came() -> None:
         (b"api-key", b"authorization", b"api-key", SECRET),
     ],
 )
-async def test_the_upstreams_own_key_replaces_the_clients(
+async def test_upstream_key_replaces_the_client_credential(
     auth_header: bytes | None, used: bytes, name: bytes, value: bytes
 ) -> None:
     """In `auth_header`, else where the client put its own, of which nothing goes out."""
@@ -95,7 +95,7 @@ async def test_a_base_url_with_a_path_replaces_v1(base_path: bytes, chat: bytes,
         assert [request.target for request in answering.upstreams[0].requests] == [chat, listed]
 
 
-async def test_the_configured_model_replaces_the_clients() -> None:
+async def test_configured_model_replaces_the_client_model() -> None:
     """`context.model`."""
     async with models(serve(HELLO), model="ours") as answering:
         await answering.ask(exchange(model="theirs"))
@@ -132,7 +132,7 @@ async def test_configured_upstream_or_model_overrides_the_requested_model() -> N
         assert answering.core.candidates({"model": "claude-x"}).upstream == "up0"
 
 
-async def test_without_an_upstream_there_is_a_word_about_it() -> None:
+async def test_missing_upstream_error_names_the_configuration_section() -> None:
     """It names the section."""
     async with models(patterns=()) as answering:
         error = await failure(answering, "upstream_unavailable")
@@ -158,7 +158,7 @@ async def test_without_an_upstream_there_is_a_word_about_it() -> None:
         (204, "upstream_error", "error"),
     ],
 )
-async def test_an_error_answer_becomes_an_error_that_clients_know(status: int, code: str, outcome: str) -> None:
+async def test_upstream_error_status_maps_to_a_client_error(status: int, code: str, outcome: str) -> None:
     """With the upstream's name, status and words; a redirect is not followed."""
     body = b'{"error": {"message": "Because."}}'
     raw = answer(status, b"" if status == 204 else body, [("Location", "http://127.0.0.1:1/")])
@@ -183,7 +183,7 @@ async def test_an_error_answer_becomes_an_error_that_clients_know(status: int, c
         ([("retry-after-ms", "9" * 40)], 60),
     ],
 )
-async def test_how_long_an_upstream_wants_to_be_left_alone(
+async def test_retry_after_follows_the_upstream_up_to_a_minute(
     fields: list[tuple[str, str]], retry_after_s: float | None
 ) -> None:
     """As it says, to the millisecond, and never longer than a minute."""
@@ -204,7 +204,7 @@ async def test_how_long_an_upstream_wants_to_be_left_alone(
         (b'{"error": {"message": "' + b"x" * 200_000 + b'"}}', ""),
     ],
 )
-async def test_an_error_answer_may_hold_anything(body: bytes, words: str) -> None:
+async def test_error_message_omits_unreadable_upstream_error_bodies(body: bytes, words: str) -> None:
     """What is no message is not told, nor a part of an answer that was cut."""
     async with models(serve(answer(400, body))) as answering:
         error = await failure(answering, "upstream_rejected")
@@ -223,7 +223,7 @@ async def test_upstream_error_message_has_its_key_masked() -> None:
 # The list of models.
 
 
-async def test_the_list_of_models_is_the_upstreams() -> None:
+async def test_model_list_is_forwarded_from_the_upstream() -> None:
     """Status, type and body as they come, asked with the same credentials."""
     raw = answer(200, b'{"data": []}', [("Content-Type", "application/json; charset=utf-8")])
     async with models(serve(raw), api_key=SECRET) as answering:
@@ -234,13 +234,13 @@ async def test_the_list_of_models_is_the_upstreams() -> None:
     assert request.values(b"authorization") == [b"Bearer " + SECRET]
 
 
-async def test_an_error_of_the_list_of_models_passes_on() -> None:
+async def test_model_list_error_is_forwarded() -> None:
     """It is the upstream's answer."""
     async with models(serve(answer(404, b"nothing"))) as answering:
         assert await listing(answering) == (404, "application/json", b"nothing")
 
 
-async def test_a_list_of_models_without_an_end_is_not_read() -> None:
+async def test_endless_model_list_is_refused() -> None:
     """502, which says how much is; the connection is closed."""
 
     async def endless(peer: Peer) -> None:

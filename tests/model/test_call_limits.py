@@ -38,7 +38,7 @@ def test_a_call_takes_tokens_of_its_caller_and_a_request_of_its_upstream() -> No
     }
 
 
-def test_the_next_upstream_takes_the_place_of_the_one_before() -> None:
+def test_fallback_upstream_releases_the_place_of_the_previous_one() -> None:
     """A fallback, or the next model of an alias: one call is under way, not two."""
     limits_of = {"up": Allowance(concurrent=1), "other": Allowance(concurrent=1)}
     workers = Workers(upstreams=limits_of)

@@ -24,7 +24,7 @@ def found(candidates: Candidates, asked: str = "") -> Sequence[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("model", "name"), [("gpt-5", "one"), ("claude-x", "two"), ("llama", "three")])
-def test_a_model_is_its_upstreams(model: str, name: str) -> None:
+def test_model_name_selects_its_upstream(model: str, name: str) -> None:
     """Under its own name, which stays in the body as it is."""
     candidates = ModelTable(UPSTREAMS).get_candidates({"model": model})
     assert (candidates.name, candidates.upstream, candidates.models[0].model) == (model, name, None)
@@ -49,7 +49,7 @@ def test_the_configured_model_may_be_an_alias() -> None:
     assert found(ModelTable(UPSTREAMS, model="gpt-5").get_candidates({"model": "llama"})) == [("gpt-5", "one")]
 
 
-def test_one_key_of_the_gateway_among_them_is_enough() -> None:
+def test_candidates_have_a_key_if_any_upstream_has_one() -> None:
     """Then the client's credential may be its key for the gateway."""
     table = ModelTable(UPSTREAMS, aliases={"mixed": [("x", "three"), ("y", "two")], "plain": [("x", "three")]})
     assert [table.get_candidates({"model": name}).has_key for name in ("mixed", "plain", "claude-x")] == [
@@ -68,7 +68,7 @@ def test_alias_without_upstreams_reports_upstream_unavailable() -> None:
         assert failed.value.code == "upstream_unavailable"
 
 
-def test_any_number_of_names_is_looked_up() -> None:
+def test_model_lookups_stay_consistent_for_any_number_of_names() -> None:
     """Also again: what an earlier name meant does not change what a later one means."""
     table = ModelTable(UPSTREAMS)
     names = [f"{kind}-{n}" for n in range(1500) for kind in ("claude", "llama")]

@@ -24,13 +24,13 @@ from gateway.model.client_ids import without_client_ids
         b"Cf-Access-Jwt-Assertion",
     ],
 )
-def test_a_line_with_an_id_is_left_out(name: bytes) -> None:
+def test_client_id_header_is_removed_regardless_of_spelling(name: bytes) -> None:
     """However it is spelt, and only its own line."""
     before, behind = b"User-Agent: codex\r\n", b"X-Title: Codex\r\n"
     assert without_client_ids(before + name + b": v\r\n" + behind) == before + behind
 
 
-def test_all_other_lines_stay_as_they_are() -> None:
+def test_headers_other_than_client_ids_are_kept() -> None:
     """Those of the account that pays, of the program's kind, of the request and of its trace."""
     lines = (
         b"User-Agent: codex_cli_rs\r\nX-Stainless-Lang:  python\r\nOpenAI-Organization: org\r\nOpenAI-Project: p\r\n"

@@ -61,19 +61,19 @@ VLLM = b'{"object": "error", "message": "The model\'s context length is 8.", "ty
         (b"\x00\x01", ErrorWords()),
     ],
 )
-def test_the_words_of_an_error(content: bytes, words: ErrorWords) -> None:
+def test_upstream_error_message_code_and_parameter_are_extracted(content: bytes, words: ErrorWords) -> None:
     """Its message, and the code and parameter where it has them; what is a number is a status, and no code."""
     assert words_of_answer(content) == words
 
 
-def test_a_secret_is_nowhere_in_the_words() -> None:
+def test_secret_is_removed_from_upstream_error_messages() -> None:
     """Also where the message is cut behind it."""
     said = {"error": {"message": "x" * 1995 + "sk-secret", "param": "sk-secret", "code": "sk-secret"}}
     words = parse_error_words(said, secret="sk-secret")
     assert "sk-" not in repr(words) and len(words.message) <= 2000 and words.code is None
 
 
-def test_nesting_and_length_are_bounded() -> None:
+def test_upstream_error_nesting_and_length_are_bounded() -> None:
     deep: object = "No."
     for _ in range(5000):
         deep = {"error": deep}
@@ -94,6 +94,6 @@ def test_nesting_and_length_are_bounded() -> None:
         ({"usage": {}}, False),
     ],
 )
-def test_an_event_that_is_an_error(event: dict[str, object], is_one: bool) -> None:
+def test_event_without_choices_is_recognized_as_an_error(event: dict[str, object], is_one: bool) -> None:
     """It has no choices."""
     assert is_error(event) is is_one

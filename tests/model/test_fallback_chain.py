@@ -50,7 +50,7 @@ async def by(answering: Models, request: Exchange) -> tuple[list[Chunk], str, st
         ((sends(b"HTTP/1.1 200 OK\r\nContent-Len"), FINE, NEVER), [1, 1, 0]),
     ],
 )
-async def test_the_next_one_answers_in_the_place_of_one_that_fails(
+async def test_next_candidate_answers_in_place_of_a_failing_one(
     scripts: tuple[Script, ...], requests: list[int]
 ) -> None:
     """Each is asked for its own model, once. Who answered is known at the end."""
@@ -82,7 +82,7 @@ async def test_non_retryable_error_is_reported_without_trying_the_next_candidate
         assert failed.value.settled is (b"hould" in failure)
 
 
-async def test_nothing_is_sent_again_behind_the_first_chunk() -> None:
+async def test_request_is_not_resent_after_the_first_chunk() -> None:
     """The run has it: the answer is cut, as one of a single upstream is."""
     async with models(each=(BEGUN, NEVER), aliases=PAIR) as answering:
         reply = await answering.core(exchange(model="fast"))
@@ -140,7 +140,7 @@ async def test_released_reply_does_not_fall_back() -> None:
         assert answering.outcomes() == {"cancelled": 1}
 
 
-async def test_a_whole_answer_is_taken_over_as_well() -> None:
+async def test_fallback_also_answers_with_a_non_streamed_completion() -> None:
     """What is no chat completion did not begin one."""
     whole = {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}
     async with models(each=(serve(answer(200, b"{}")), serve(answer(200, orjson.dumps(whole)))), aliases=PAIR) as made:
@@ -148,7 +148,7 @@ async def test_a_whole_answer_is_taken_over_as_well() -> None:
         assert upstream == "up1" and chunks[0]["choices"][0]["delta"] == {"content": "Hello"}  # type: ignore[index]
 
 
-async def test_what_is_learnt_of_a_style_is_learnt_of_one_model() -> None:
+async def test_learnt_quirk_applies_to_one_model_only() -> None:
     """The next candidate is asked with usage again, and the refusal of a style is no failure."""
     refuses_options = answer(400, b'{"error": {"message": "stream_options is not supported"}}')
 
@@ -169,7 +169,7 @@ async def test_what_is_learnt_of_a_style_is_learnt_of_one_model() -> None:
 
 
 @pytest.mark.parametrize("role", [{"role": "assistant"}, {"role": "assistant", "content": "", "tool_calls": []}])
-async def test_a_stream_that_says_nothing_but_its_role_has_not_begun(role: Json) -> None:
+async def test_stream_with_only_a_role_may_still_fall_back(role: Json) -> None:
     """Servers send that at once, and die while they think. Nothing of it is passed on."""
     first = b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": role}]}) + b"\n\n"
     async with models(each=(sends(STREAM + framed(first)), FINE), aliases=PAIR) as answering:
@@ -180,7 +180,7 @@ async def test_a_stream_that_says_nothing_but_its_role_has_not_begun(role: Json)
 @pytest.mark.parametrize(
     "delta", [{"content": "Hel"}, {"reasoning": "Hm"}, {"tool_calls": [{"index": 0, "function": {"name": "f"}}]}]
 )
-async def test_a_text_a_thought_or_a_call_begins_an_answer(delta: Json) -> None:
+async def test_text_reasoning_or_tool_call_prevents_fallback(delta: Json) -> None:
     """What came before it is passed on with it. Where nobody reads the answer before its end, nothing begins it."""
     sent = [{"choices": [{"index": 0, "delta": one}]} for one in ({"role": "assistant"}, delta)]
     half = sends(STREAM + b"".join(framed(b"data: " + orjson.dumps(one) + b"\n\n") for one in sent))
@@ -207,7 +207,7 @@ async def test_empty_stream_falls_back_and_is_an_error_without_fallback(events: 
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 408])
-async def test_what_no_client_can_mend_goes_to_the_next_one(status: int) -> None:
+async def test_gateway_key_or_model_refusal_falls_back_to_the_next_candidate(status: int) -> None:
     """The gateway's own key is wrong, or the name of a model that the operator wrote."""
     failure = serve(answer(status, b'{"error": "no"}'))
     async with models(each=(failure, serve(HELLO)), aliases=PAIR, api_key=b"sk-own") as answering:

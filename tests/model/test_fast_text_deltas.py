@@ -46,7 +46,7 @@ def written(text: str, **about: Any) -> bytes:
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
-def test_of_alike_events_one_is_parsed(separators: tuple[str, str]) -> None:
+def test_similar_events_are_parsed_only_once(separators: tuple[str, str]) -> None:
     """The first of them, and the proof; then none, in both spellings of JSON."""
     words = ["It", " is", " ", "", "é你好", " x"] * 20
     events = [
@@ -57,14 +57,14 @@ def test_of_alike_events_one_is_parsed(separators: tuple[str, str]) -> None:
     assert parses == 2
 
 
-def test_behind_another_beginning_two_alike_events_are_parsed() -> None:
+def test_different_first_event_requires_parsing_two_similar_events() -> None:
     """The first event shows a place that none of the others has, so two of those show theirs."""
     texts, parses = read([written("a", id="first"), *[written("b")] * 20])
     assert texts == ["a", *["b"] * 20]
     assert parses == 5
 
 
-def test_the_text_of_the_proof_proves_nothing() -> None:
+def test_confirming_event_with_the_same_text_proves_no_position() -> None:
     """Another place that has the same text by chance is not taken for that of the text."""
     about = [{"content": "x"}, {"content": "y"}]
     events = [written("x", id=id_) for id_ in (*about, *about)]
@@ -72,7 +72,7 @@ def test_the_text_of_the_proof_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ['"', "\\", 'a"b', "\n", "\x7f", "\u2028", 'x"},"delta":{"content":"y', "\\n"])
-def test_a_text_with_escapes_is_read_alone(text: str) -> None:
+def test_text_with_escapes_is_read_without_parsing_its_event(text: str) -> None:
     """Its event is not parsed, nor are those behind it."""
     texts, parses = read([written(word) for word in ("a", "b", text, "c", text, "d")])
     assert texts == ["a", "b", text, "c", text, "d"]
@@ -95,7 +95,7 @@ def test_malformed_text_event_reads_as_none(broken: bytes) -> None:
     assert read([written("a"), written("b"), broken, written("c")])[0] == ["a", "b", None, "c"]
 
 
-def test_events_that_are_never_alike_are_left_alone() -> None:
+def test_dissimilar_events_are_parsed_once_each() -> None:
     """Each has another id: it is parsed once, and 16 of them are looked at. The place of the first is proved."""
     texts, parses = read([written("a", id=str(number)) for number in range(100)])
     assert texts == ["a"] * 100
@@ -124,7 +124,7 @@ def test_fast_deltas_match_the_texts_of_the_parser(events: list[bytes]) -> None:
 
 
 @given(EVENTS)
-def test_whole_pieces_of_a_stream_are_read_as_their_events(events: list[bytes]) -> None:
+def test_framed_event_is_read_like_its_data(events: list[bytes]) -> None:
     """An event in its frame is read as by itself, and two of them are not taken for one."""
     answer = TextEvents(Parser())
     for data in events:
@@ -138,14 +138,14 @@ def test_whole_pieces_of_a_stream_are_read_as_their_events(events: list[bytes]) 
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0", b"\0a\0", b"\r\r", b"a", b'"a"', b"\n\n", b"data: \n\n"])
-def test_nothing_is_a_text_before_the_first_event_was_parsed(data: bytes) -> None:
+def test_text_is_not_found_before_the_first_event_is_parsed(data: bytes) -> None:
     """Whatever it is: only the parser knows."""
     answer = TextEvents(Parser())
     assert answer.find_text(data) is None
     assert answer.find_text(data, framed=True) is None
 
 
-def test_data_of_several_lines_is_never_read_as_a_whole_piece() -> None:
+def test_multi_line_data_is_never_read_as_a_framed_event() -> None:
     """The lines of one event have a field name each."""
     answer = TextEvents(Parser())
     data = b'{"id": "a",\n"delta": {"content": "a"}}'

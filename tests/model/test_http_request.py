@@ -21,7 +21,7 @@ def test_chat_request_uses_the_model_name_of_its_candidate() -> None:
         assert orjson.loads(body) == {**asked.body, "model": sent, "stream": True}
 
 
-def test_an_upstream_with_a_key_is_sent_that() -> None:
+def test_upstream_key_is_sent_in_place_of_the_client_credential() -> None:
     """In the header where the client put its own credential."""
     mine = target(api_key=SECRET)
     request = chat_request(exchange(), mine, frozenset({"no_stream"}), credential=CREDENTIAL)
@@ -37,7 +37,7 @@ def test_model_list_request_forwards_client_headers_without_session_ids() -> Non
     )
 
 
-def test_ids_of_the_client_go_to_upstreams_that_may_have_them() -> None:
+def test_client_ids_are_sent_only_to_upstreams_that_allow_them() -> None:
     """With a question and with the request for the list."""
     lines = b"X-One: 1\r\nX-Codex-Turn-Metadata: {}\r\n"
     for may, sent in ((False, b"X-One: 1\r\n"), (True, lines)):

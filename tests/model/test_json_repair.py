@@ -20,7 +20,7 @@ HALVES = b'{"choices": [{"index": 0, "delta": {"content": "%b"}}]}'
         ((b"a\xe2\x82b",), "a\ufffdb"),
     ],
 )
-async def test_halves_of_characters_are_put_together(texts: tuple[bytes, ...], whole: str) -> None:
+async def test_split_surrogate_halves_are_joined_across_chunks(texts: tuple[bytes, ...], whole: str) -> None:
     """A half that stays alone is shown as one that nobody can read."""
     raw = stream(*(HALVES % text for text in texts), chunk(finish="stop"))
     async with models(serve(raw)) as answering:
@@ -39,7 +39,7 @@ async def test_malformed_json_in_an_unstreamed_answer_is_repaired() -> None:
     assert isinstance(told, dict) and told["choices"][0]["delta"]["content"] == "a\ufffd"
 
 
-def test_halves_of_different_texts_stay_apart() -> None:
+def test_surrogate_halves_of_different_texts_are_not_joined() -> None:
     """Of the text and of the arguments of each call, which have numbers of their own."""
     mender = Mender()
     calls = b'{"choices": [{"delta": {"content": "a\\ud83d", "tool_calls": [{"index": 1, "f": "b\\ud83d"}]}}]}'

@@ -88,7 +88,7 @@ async def test_failing_upstream_is_skipped_in_the_model_list_until_retry(broken:
 
 
 @pytest.mark.parametrize(("facts", "later"), [({"api_key": SECRET}, ["a", "b"]), ({}, ["b"])])
-async def test_what_it_listed_last_stays_listed(facts: dict[str, bytes], later: list[str]) -> None:
+async def test_last_model_list_of_a_failing_upstream_stays_listed(facts: dict[str, bytes], later: list[str]) -> None:
     """With the gateway's own key. A list that was made for a client's credential is nobody else's."""
 
     async def then_broken(peer: Peer) -> None:
@@ -103,7 +103,7 @@ async def test_what_it_listed_last_stays_listed(facts: dict[str, bytes], later: 
         assert await names(made) == later
 
 
-async def test_a_client_that_is_refused_hides_nothing_from_others() -> None:
+async def test_rejected_client_credential_does_not_hide_models_from_others() -> None:
     """Its credential is at fault: the upstream is asked again for the next client."""
 
     async def refuses_once(peer: Peer) -> None:
@@ -140,7 +140,7 @@ async def test_models_without_a_usable_id_are_left_out() -> None:
         assert await listed(made) == [{"id": "a", "owned_by": "me"}]
 
 
-async def test_a_long_list_is_read() -> None:
+async def test_long_model_list_is_read_whole() -> None:
     """Whole."""
     long = [f"model-{i}" for i in range(5000)]
     async with models(lists(*long), lists_all=True) as made:

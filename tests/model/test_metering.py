@@ -84,7 +84,7 @@ def _bytes(one: Json) -> bytes:
         ([{"prompt_tokens": 11, "completion_tokens": 7}, {"prompt_tokens": "x"}, {}], TokenCounts(11, 0, 0, 7)),
     ],
 )
-async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: TokenCounts) -> None:
+async def test_last_valid_usage_of_the_model_counts(usage: Sequence[Json], tokens: TokenCounts) -> None:
     """Behind which nothing that can be no tokens counts."""
     words = [{"choices": [], "usage": one} for one in usage]
     found, _ = await counted(serve(stream(said("Hi"), said(finish="stop"), *words)))
@@ -103,14 +103,14 @@ async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: 
         {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     ],
 )
-async def test_what_a_model_does_not_say_is_estimated(usage: object) -> None:
+async def test_missing_usage_is_estimated(usage: object) -> None:
     found, answering = await counted(serve(stream(said("Hello there"), said(finish="stop", usage=usage))))
     tokens = TokenCounts(asked_tokens(answering), output=3)
     assert found.usage == [RequestUsage(tokens, estimated=True)]
     assert found.counters == {"prompt": tokens.input, "completion": 3}
 
 
-async def test_an_answer_that_breaks_off_is_cut() -> None:
+async def test_broken_off_answer_is_recorded_as_cut() -> None:
     found, answering = await counted(half(said("Hello there")), half(TOLD), sends(STREAM), times=3)
     asked = asked_tokens(answering)
     assert found.usage == [
@@ -131,7 +131,7 @@ async def test_metering_records_caller_model_and_upstream_of_each_call() -> None
     assert found.usage[-1] == RequestUsage(rejected=True)
 
 
-async def test_a_call_that_is_refused_before_it_is_sent_names_its_model() -> None:
+async def test_call_refused_before_sending_records_its_model() -> None:
     """And its upstream, where the key may not use it; a name that can be none is no name."""
     found = Counted()
     bound = Caller("c", "t", frozenset(("context",)), KeyBounds(models=("other-*",)))
@@ -144,7 +144,7 @@ async def test_a_call_that_is_refused_before_it_is_sent_names_its_model() -> Non
     assert found.usage == [RequestUsage(rejected=True)] * 3
 
 
-async def test_the_times_of_an_answer() -> None:
+async def test_call_times_are_recorded_for_each_answer() -> None:
     """Its beginning comes before its end; tokens have a time only in a stream that is whole and says them."""
     single = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": TOLD["usage"]}
     whole = sends(answer(200, orjson.dumps(single), [("Content-Type", "application/json")]))
@@ -179,7 +179,7 @@ async def test_retry_without_a_refused_field_counts_as_one_request() -> None:
     assert found.usage == [RequestUsage(TokenCounts(11, output=7))]
 
 
-async def test_a_call_that_is_given_up_counts_once() -> None:
+async def test_abandoned_call_is_counted_once() -> None:
     """While it waits for an answer, and behind that, unread."""
     found, never = Counted(), asyncio.Event()
 
@@ -200,7 +200,7 @@ async def test_a_call_that_is_given_up_counts_once() -> None:
     assert [(usage.tokens.input, usage.cut, usage.estimated) for usage in found.usage] == [(asked, True, True)] * 2
 
 
-async def test_a_call_that_is_given_up_before_it_is_sent_has_cost_nothing() -> None:
+async def test_call_abandoned_before_sending_costs_nothing() -> None:
     """Another one has the only place of its endpoint."""
     found, rules = Counted(), GroupRules(queue=QueueRules(size=1, wait_s=60.0))
     async with models(FINE, most=1, rules=rules, metering=found.metering) as answering:
@@ -213,7 +213,7 @@ async def test_a_call_that_is_given_up_before_it_is_sent_has_cost_nothing() -> N
         await first.release()
 
 
-async def test_an_answer_that_its_reader_cannot_take_is_cut() -> None:
+async def test_answer_with_a_failing_reader_is_recorded_as_cut() -> None:
     found = Counted()
 
     def emit(_: object) -> None:

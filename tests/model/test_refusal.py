@@ -31,7 +31,7 @@ def test_error_status_is_kept_and_redirect_becomes_502(status: int, told: int) -
         (b"/v1x2/api", "perhaps its base_url must end in '/v1x2/api/v1'"),
     ],
 )
-def test_where_a_base_url_goes_wrong(base_path: bytes, hint: str) -> None:
+def test_wrong_base_url_error_shows_the_url_and_a_hint(base_path: bytes, hint: str) -> None:
     """Mostly `/v1` is missing."""
     url = f"http://h.example{(base_path or b'/v1').decode()}/chat/completions"
     wrong = target(base_path=base_path)
@@ -42,7 +42,7 @@ def test_where_a_base_url_goes_wrong(base_path: bytes, hint: str) -> None:
     assert url not in refusal(head(404), b'{"error": {"message": "no such model"}}', wrong).message
 
 
-def test_the_word_of_the_metric() -> None:
+def test_call_outcome_metric_maps_errors_to_outcomes() -> None:
     """An error that clients made is no failure of the upstream."""
     errors = [
         GatewayError("upstream_timeout", ""),

@@ -101,7 +101,7 @@ async def test_span_records_upstream_finish_reason_and_usage() -> None:
     ("error", "said"),
     [(GatewayError("upstream_timeout", "why"), "upstream_timeout"), (asyncio.CancelledError(), "cancelled")],
 )
-async def test_an_answer_that_breaks_off_fails_its_span(error: BaseException, said: str) -> None:
+async def test_broken_off_answer_marks_its_span_failed(error: BaseException, said: str) -> None:
     sent: list[Record] = []
     reply = await traced_model(model("a", error=error), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
     with pytest.raises(type(error)):
@@ -122,13 +122,13 @@ async def test_refused_and_released_calls_end_their_spans() -> None:
 @pytest.mark.parametrize(
     "odd", [{"choices": "x"}, {"choices": [1, {"finish_reason": 7}]}, {"usage": {"x": 1}, "model": 7}]
 )
-async def test_odd_chunks_are_none_of_our_concern(odd: Chunk) -> None:
+async def test_malformed_chunks_add_no_span_attributes(odd: Chunk) -> None:
     sent: list[Record] = []
     await (await traced_model(model(odd), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).stream(nowhere)
     assert "gen_ai.response.model" not in sent[0].attributes and sent[0].error == ""
 
 
-async def test_an_unsampled_call_is_left_alone() -> None:
+async def test_unsampled_call_is_not_wrapped_for_tracing() -> None:
     sent: list[Record] = []
     core = model("a")
     reply = await traced_model(core, tracer_to(sent, 0.0), provider_of=anthropic)(EXCHANGE)

@@ -19,13 +19,13 @@ def target(**facts: object) -> Target:
     ("base_path", "url"),
     [(b"", "http://h.example/v1/models"), (b"/openai/v2", "http://h.example/openai/v2/models")],
 )
-def test_its_base_path_stands_where_v1_would(base_path: bytes, url: str) -> None:
+def test_base_path_replaces_v1_in_upstream_urls(base_path: bytes, url: str) -> None:
     """In the path that is asked for, and in the URL that people see."""
     found = target(base_path=base_path)
     assert found.url(b"/models") == url and url.endswith(found.path(b"/models").decode())
 
 
-def test_its_errors_have_its_name() -> None:
+def test_upstream_errors_name_the_upstream() -> None:
     """There may be many."""
     assert target().build_answer_error("it sang").message == "Upstream 'up' failed: it sang."
 

@@ -57,13 +57,13 @@ async def play(chosen: Sequence[Plan], folder: Path) -> Counter[str]:
 
 @given(st.lists(plans(), min_size=AT_ONCE, max_size=AT_ONCE))
 @settings(max_examples=4)
-def test_streams_of_any_habits_lose_nothing(chosen: list[Plan]) -> None:
+def test_mixed_server_streams_lose_no_text(chosen: list[Plan]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(play(chosen, Path(folder)))
 
 
 @pytest.mark.soak
-def test_twenty_thousand_streams_of_any_habits_lose_nothing() -> None:
+def test_twenty_thousand_mixed_server_streams_lose_no_text() -> None:
     """Prints how many were whole, failed as they must, and ran a tool."""
     outcomes: Counter[str] = Counter()
 

@@ -33,7 +33,7 @@ async def failure(session: aiohttp.ClientSession, client: Client, asked: Asked) 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @pytest.mark.parametrize("room", STREAMING, ids=lambda room: room.name)
-async def test_an_answer_that_breaks_off_fails_with_its_words(room: Room, client: Client, tmp_path: Path) -> None:
+async def test_interrupted_answer_fails_with_the_server_message(room: Room, client: Client, tmp_path: Path) -> None:
     """Streamed or not; one that ends early in silence fails, too."""
     async with serving(room) as server, in_front(server, tmp_path) as session:
         for is_stream in (False, True):
@@ -45,7 +45,7 @@ async def test_an_answer_that_breaks_off_fails_with_its_words(room: Room, client
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @pytest.mark.parametrize("room", BOUNDED, ids=lambda room: room.name)
-async def test_a_conversation_that_is_too_long_has_the_code_that_agents_know(
+async def test_too_long_conversation_returns_context_length_exceeded(
     room: Room, client: Client, tmp_path: Path
 ) -> None:
     """They shorten it on `context_length_exceeded` alone."""

@@ -9,7 +9,7 @@ def test_the_page_is_up_to_date() -> None:
     assert DOCUMENT.read_text("utf-8") == render()
 
 
-def test_each_room_names_its_version_and_a_source() -> None:
+def test_each_server_record_names_its_version_and_sources() -> None:
     """What it refuses is learnt."""
     for room in ROOMS:
         assert room.version and room.sources and f"### {room.title}\n" in render(), room.name

@@ -64,7 +64,7 @@ async def test_clients_get_their_answers_from_litserve(tmp_path: Path) -> None:
             assert got.text == ("" if said == LOOK else ANSWER), (client.name, said, is_stream)
 
 
-async def test_the_record_of_litserve_is_right(tmp_path: Path) -> None:
+async def test_litserve_record_matches_the_real_server(tmp_path: Path) -> None:
     """A newer version may have other habits: then its record, and the page, must change."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Where?"}], "stream": True}
     async with (

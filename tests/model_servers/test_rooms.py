@@ -33,7 +33,7 @@ _UNSEEN: Final = {
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
-async def test_each_client_gets_its_answer_from_each_room(room: Room, client: Client, tmp_path: Path) -> None:
+async def test_each_client_gets_its_answer_from_each_server(room: Room, client: Client, tmp_path: Path) -> None:
     """Texts and thoughts arrive whole, calls of the client's tools go to it, and the gateway's own run.
 
     A failure names its case. What the room refuses is learnt, and nothing else.

@@ -74,7 +74,7 @@ async def test_more_names_than_threads_wait_in_line() -> None:
         await asyncio.gather(*silent, return_exceptions=True)
 
 
-async def test_names_are_found_again_when_the_system_allows_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lookup_recovers_when_threads_are_available_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then the lookup fails at once."""
 
     def refused(_thread: threading.Thread) -> None:

@@ -38,7 +38,7 @@ def test_public_addresses_are_public(host: str) -> None:
         *("2001:0:101:101::1", "2001:db8::1", "3fff::1", "100::1", "5f00::1"),
     ],
 )
-def test_all_others_are_not(host: str) -> None:
+def test_non_public_addresses_are_not_public(host: str) -> None:
     """Loopback, private, shared, link-local, metadata, multicast, reserved, and IPv6 that carries one of these."""
     assert not is_public(host)
 

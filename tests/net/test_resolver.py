@@ -11,7 +11,7 @@ from gateway.net.dns import MOST
 from gateway.net.resolver import Resolver
 
 
-async def test_both_families_are_found() -> None:
+async def test_resolver_finds_ipv4_and_ipv6_addresses() -> None:
     """Each address comes once, with the port of the request."""
     with host_names({"up.example": ["127.0.0.2", "::1", "127.0.0.2"]}):
         found = await Resolver().resolve("up.example", 81)
@@ -27,7 +27,7 @@ async def test_a_name_without_addresses_is_an_error() -> None:
         await Resolver(for_models=True).resolve("nowhere.example", 80)
 
 
-async def test_names_of_models_stop_none_of_an_operator() -> None:
+async def test_model_chosen_names_do_not_block_operator_lookups() -> None:
     """However many silent name servers a model names, upstreams and webhooks are found."""
     silent = [f"silent-{i}.example" for i in range(MOST)]
     with host_names({"up.example": ["127.0.0.1"]} | dict.fromkeys(silent)) as names:

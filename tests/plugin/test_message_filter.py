@@ -63,12 +63,12 @@ def delta(fields: Json, finish: str | None = None) -> Json:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
-def test_held_text_comes_before_the_end() -> None:
+def test_held_text_is_sent_before_the_finish_reason() -> None:
     assert answered(["ab", "c", delta({}, "stop")]) == ["A", "B", delta({"content": "C"}, "stop")]
     assert answered(["ab"]) == ["A", {"choices": [{"index": 0, "delta": {"content": "B"}}]}]
 
 
-def test_fields_have_filters_of_their_own() -> None:
+def test_message_fields_are_filtered_separately() -> None:
     """Ids and signatures stay; any other value goes through `over`; further choices are nobody's."""
     chunks: list[Chunk] = [
         delta(
@@ -104,7 +104,7 @@ def test_tool_calls_are_emitted_once_complete() -> None:
     assert told == [delta({}), delta({}), delta({"tool_calls": [whole], "seen": True}, "tool_calls")]
 
 
-def test_null_takes_nothing_away_from_a_call() -> None:
+def test_null_tool_name_in_later_chunks_keeps_the_call() -> None:
     """Some servers send null for the name with each further piece of the arguments."""
     pieces = {"name": "f", "arguments": "{"}, {"name": None, "arguments": "}"}, {"name": None, "arguments": None}
     whole = {"name": "f", "arguments": "{}"}
@@ -116,16 +116,16 @@ def test_null_takes_nothing_away_from_a_call() -> None:
     assert answered([*older, delta({}, "function_call")])[-1] == ended
 
 
-def test_a_filter_ends_the_answer() -> None:
+def test_ending_filter_ends_the_answer_with_its_rule() -> None:
     assert answered(["ab", "c!", "d"]) == ["A", "BC", "ended by stop"]
     assert answered([delta({"content": "ab!"}, "stop")]) == [delta({"content": "AB"}), "ended by stop"]
 
 
-def test_a_shadow_passes_everything_on() -> None:
+def test_shadow_filter_passes_the_answer_unchanged() -> None:
     assert answered(["ab", delta({}, "stop")], shadow=True) == ["ab", delta({}, "stop")]
 
 
-def test_every_text_of_a_message_is_one() -> None:
+def test_every_text_in_a_message_is_filtered() -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": '{"a": "\\u0062", "n": 1, "ok": true}'}}
     message = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}], "tool_calls": [call]}
     body = at_once(changed_body({"messages": [message, {"role": "user", "content": "y"}, None]}, shout))
@@ -141,7 +141,7 @@ def test_every_text_of_a_message_is_one() -> None:
     assert at_once(changed_body({"messages": 5}, shout)) == {"messages": 5}
 
 
-def test_a_request_is_read_wherever_it_has_texts() -> None:
+def test_every_text_in_a_request_is_filtered() -> None:
     """Names, words of the API, data and numbers stay; with `names`, only data and words do."""
     tool = {"name": "f", "description": "d", "parameters": {"properties": {"p": {"type": "string", "enum": ["e"]}}}}
     body: Json = {
@@ -181,7 +181,7 @@ def test_a_request_is_read_wherever_it_has_texts() -> None:
     assert seen == [*"uskvfdpefcnd", "ann", "x", "t", "f", "i", "r"]
 
 
-def test_long_pieces_of_an_answer_keep_their_order() -> None:
+def test_long_answer_pieces_keep_their_order() -> None:
     """What comes while a long piece is under way waits for it, also where nobody awaits the pause."""
     long = "x" * (3 * PIECE_CHARS)
     told = answered(["ab", long, "c", delta({"content": long}, "stop")])
@@ -190,7 +190,7 @@ def test_long_pieces_of_an_answer_keep_their_order() -> None:
     )
 
 
-def test_arguments_without_a_finding_stay_as_they_are() -> None:
+def test_arguments_without_findings_stay_unchanged() -> None:
     def same(text: str) -> Work[str]:
         yield
         return "one" if text == "1" else text

@@ -17,7 +17,7 @@ from gateway.plugin.method_overrides import overrides_method, path_overrides_met
         *("%5fmethod=DELETE", "%255fmethod=DELETE", "verb=%2544ELETE", "verb=MERGE", "verb=MKCOL", "verb='delete'"),
     ],
 )  # fmt: skip
-def test_a_parameter_that_replaces_the_method_is_found(parameter: str) -> None:
+def test_method_override_parameter_is_recognised(parameter: str) -> None:
     """In every spelling that some server reads as its name."""
     assert overrides_method(parameter)
 
@@ -30,13 +30,13 @@ def test_a_parameter_that_replaces_the_method_is_found(parameter: str) -> None:
         *("page=2", "q=_method", "tags[]=put", "sort=-method", "verb=get", "overrides=none", "q=a;b=delete"),
     ],
 )
-def test_an_ordinary_parameter_replaces_nothing(parameter: str) -> None:
+def test_ordinary_parameter_is_not_a_method_override(parameter: str) -> None:
     """A name that only sounds alike, or a value that is no method."""
     assert not overrides_method(parameter)
 
 
 @pytest.mark.parametrize("piece", ["_", "[", ".", "%25", ";", "method", "ﬃ"])
-def test_a_long_parameter_costs_no_more_than_its_length(piece: str) -> None:
+def test_method_override_check_time_is_bounded(piece: str) -> None:
     """As long as a URL may be."""
     effort = Effort()
     overrides_method(piece * (8192 // len(piece)))
@@ -46,7 +46,7 @@ def test_a_long_parameter_costs_no_more_than_its_length(piece: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/a;_method=DELETE", "/a/_method", "/a%3Bverb=delete/b", "/%2fx-http-method-override"]
 )
-def test_a_parameter_in_a_path_is_found(path: str) -> None:
+def test_method_override_in_a_path_parameter_is_recognised(path: str) -> None:
     """Where some server begins one."""
     assert path_overrides_method(path)
     assert not path_overrides_method("/a;v=1/methods/delete")

@@ -38,7 +38,7 @@ def test_invisible_character_is_reported_by_code_point(character: str) -> None:
         ("file:///a", "URL"),
     ],
 )
-def test_a_concern_says_why(path: str, why: str) -> None:
+def test_path_concern_states_the_reason(path: str, why: str) -> None:
     """Dot segments, separators and case are seen through."""
     assert why in str(concern(path))
 
@@ -46,12 +46,12 @@ def test_a_concern_says_why(path: str, why: str) -> None:
 @pytest.mark.parametrize(
     "path", ["", ".", "/", "a.py", "/proc/cpuinfo", "/proc", "C:\\a", "2024-01-01T00:00", "/rooted"]
 )
-def test_ordinary_paths_are_no_concern(path: str) -> None:
+def test_ordinary_paths_raise_no_concern(path: str) -> None:
     """Nothing in them says secret."""
     assert concern(path) is None
 
 
-def test_a_glob_may_match_secrets_where_secrets_are() -> None:
+def test_glob_that_may_match_secrets_raises_concern() -> None:
     """In system folders, home, and wherever a name that it matches is one of a secret."""
     paths = (
         "/etc/*", "~/*", "a/.*", ".e?v", "/*/shadow", "/proc/*/environ", "*", "a/*", "server.ke?", "s[ae]cret",
@@ -81,7 +81,7 @@ def test_a_glob_may_match_secrets_where_secrets_are() -> None:
      "#a.pem#", "id_ed25519_sk", "server.key.1", "aws-credentials.json", "API_KEY.txt", "private-key", "tokens.json",
      "~root/x", "~root"],
 )  # fmt: skip
-def test_copies_and_relatives_of_secrets_are_secrets(name: str) -> None:
+def test_backup_copies_of_secret_files_raise_concern(name: str) -> None:
     """By any suffix of a backup."""
     assert concern(name)
 
@@ -100,12 +100,12 @@ def test_copies_and_relatives_of_secrets_are_secrets(name: str) -> None:
         "~/x",
     ],
 )
-def test_other_names_are_not(name: str) -> None:
+def test_template_and_other_file_names_raise_no_concern(name: str) -> None:
     """Nor the templates that stand beside them."""
     assert concern(name) is None
 
 
-def test_long_paths_cost_no_more_than_their_length() -> None:
+def test_path_check_time_is_linear_in_path_length() -> None:
     """No pattern goes back over what it read."""
     effort = Effort()
     for piece in ("../", "a/", ".env", ".", "\\", "a.b", "id_rsa", "x_"):

@@ -16,7 +16,7 @@ from gateway.plugin.safe_regex import WAYS, compile_pattern
         ("x{1,9}?y", 11),
     ],
 )
-def test_a_bounded_pattern_is_a_rule(pattern: str, width: int) -> None:
+def test_bounded_pattern_compiles_to_a_rule_with_its_width(pattern: str, width: int) -> None:
     """Its width is the longest match and one character behind it."""
     rule = compile_pattern("mine", pattern)
     assert (rule.name, rule.width) == ("mine", width)
@@ -37,10 +37,10 @@ def test_a_bounded_pattern_is_a_rule(pattern: str, width: int) -> None:
         (r"(a)\1", "uses groupref:"),
     ],
 )
-def test_others_are_refused(pattern: str, reason: str) -> None:
+def test_unbounded_or_invalid_patterns_are_refused(pattern: str, reason: str) -> None:
     with pytest.raises(ValueError, match=rf"the pattern 'mine' .*{reason.partition('(')[0]}"):
         compile_pattern("mine", pattern)
 
 
-def test_case_does_not_count() -> None:
+def test_pattern_matches_case_insensitively() -> None:
     assert compile_pattern("mine", "sec-[0-9]").finder("a SEC-1 b", range(9))(0) == (2, 7)

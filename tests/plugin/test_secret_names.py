@@ -7,13 +7,13 @@ from gateway.plugin.secret_names import is_secret_file, is_secret_folder, may_ma
 
 
 @pytest.mark.parametrize("name", ["id_rsa", "a.pem", ".env", "secrets.yml", ".bash_history", "kubeconfig", "prod.env"])
-def test_a_copy_of_a_secret_is_one(name: str) -> None:
+def test_copy_of_a_secret_file_is_a_secret_file(name: str) -> None:
     """By its own name, and with whatever editors and people put behind it."""
     for copy in (name, f"{name}~", f"{name}.bak", f"{name}.old.gz", f"#{name}#", f"{name}-backup", f"{name}.1"):
         assert is_secret_file(copy), copy
 
 
-def test_folders_of_secrets() -> None:
+def test_secret_folders_and_their_copies_are_detected() -> None:
     """And copies of them."""
     assert all(map(is_secret_folder, (".ssh", ".aws", ".ssh.bak", ".gnupg-old")))
     assert not any(map(is_secret_folder, ("src", "ssh", "aws")))
@@ -28,7 +28,7 @@ def test_glob_is_secret_if_it_may_match_a_secret_name() -> None:
 
 
 @pytest.mark.parametrize("piece", [".bak", "~", "#", "-1", "_", "a.", "credentials-", "[", "*"])
-def test_a_long_name_costs_no_more_than_its_length(piece: str) -> None:
+def test_secret_name_check_of_long_names_is_fast(piece: str) -> None:
     """A few suffixes are taken off, not all."""
     assert is_secret_file(piece * 2000) in (True, False)
     assert may_match_secret("*" + piece * 2000) in (True, False)
@@ -47,7 +47,7 @@ def test_a_long_name_costs_no_more_than_its_length(piece: str) -> None:
         *("/etc/security/opasswd", ".gnupg/private-keys-v1.d/1", "rclone.conf", "local.settings.json", ".claude.json"),
     ],
 )
-def test_usual_places_of_secrets(path: str) -> None:
+def test_secret_file_paths_are_recognised_by_name_and_folder(path: str) -> None:
     """By name, by folder, or by both together."""
     assert concern(path) is not None
 
@@ -79,11 +79,11 @@ def test_usual_places_of_secrets(path: str) -> None:
         ),
     ],
 )
-def test_ordinary_names_are_none(path: str) -> None:
+def test_ordinary_file_names_are_not_secret(path: str) -> None:
     """A program about secrets is no secret."""
     assert concern(path) is None
 
 
-def test_a_name_longer_than_any_file_is_not_looked_through() -> None:
+def test_overlong_file_name_is_reported_secret_without_scanning() -> None:
     """It would take quadratic time; no file has it."""
     assert is_secret_file("gcp-" + "-key" * 50_000)

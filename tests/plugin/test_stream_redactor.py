@@ -30,13 +30,13 @@ def test_matches_are_replaced_from_the_left() -> None:
     )
 
 
-def test_a_text_ends_before_a_match() -> None:
+def test_ending_rule_cuts_the_text_before_its_match() -> None:
     screen = Screen(RULES, lambda _name, _text: None)
     assert screen.feed("one ") + screen.feed("two ab three") == "one two "
     assert (screen.ended, screen.feed("more"), screen.finish()) == ("ab", "", "")
 
 
-def test_letters_are_taken_as_readers_take_them() -> None:
+def test_lookalike_and_invisible_characters_are_normalised() -> None:
     """With an invisible character behind a match, which is a part of it."""
     assert through("Ａ a\u0301\u200bb\u200b!", lambda name, _: f"<{name}>")[0] == "Ａ <ab>!"
     assert "Ａé１٣\u00ad".translate(PLAIN) == "Ae13"
@@ -46,7 +46,7 @@ def test_letters_are_taken_as_readers_take_them() -> None:
     assert len(Letters(alike=False)) == 0
 
 
-def test_white_space_is_one_blank_where_letters_are_alike() -> None:
+def test_whitespace_run_matches_one_blank_in_alike_mode() -> None:
     rules = (rule("r", "a b", 4),)
     assert at_once(screen_text("xa \n\t b", rules, lambda _name, text: repr(text), ALIKE))[0] == "x" + repr("a \n\t b")
 
@@ -55,7 +55,7 @@ PIECES = st.lists(st.text("abc \u200bａ\u0301.", max_size=6), max_size=8)
 
 
 @given(PIECES, st.booleans())
-def test_pieces_change_nothing(pieces: Sequence[str], alike: bool) -> None:
+def test_redaction_is_independent_of_chunking(pieces: Sequence[str], alike: bool) -> None:
     letters = ALIKE if alike else PLAIN
     screen = Screen(RULES, lambda name, _: f"<{name}>", letters)
     told = "".join(map(screen.feed, pieces)) + screen.finish()
@@ -63,7 +63,7 @@ def test_pieces_change_nothing(pieces: Sequence[str], alike: bool) -> None:
 
 
 @given(st.text("abc ａ", max_size=8), st.integers(-6, 2))
-def test_a_long_text_reads_as_one(text: str, place: int) -> None:
+def test_long_text_is_redacted_across_piece_boundaries(text: str, place: int) -> None:
     """It goes through in pieces, and nothing at a seam is missed."""
     whole = " " * (PIECE_CHARS + place) + text
     screen = Screen(RULES, lambda name, _: f"<{name}>")

@@ -3,7 +3,7 @@
 from gateway.plugin.word_lists import words
 
 
-def test_words_of_several_lines() -> None:
+def test_words_splits_on_any_whitespace() -> None:
     """White space of any kind separates words."""
     assert words("""
         a b

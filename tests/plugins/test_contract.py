@@ -82,7 +82,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_every_file_is_a_plugin() -> None:
+def test_plugin_folders_contain_only_plugins_of_known_kinds() -> None:
     """The folders hold the kinds that there are, and a plugin for each file or folder."""
     folders = {path.name for path in (ROOT / "plugins").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(KINDS)
@@ -91,20 +91,20 @@ def test_every_file_is_a_plugin() -> None:
 
 
 @each_plugin
-def test_it_exports_a_plugin(kind: Kind, name: str) -> None:
+def test_plugin_module_exports_a_plugin_with_a_config_model(kind: Kind, name: str) -> None:
     """With a pydantic model of its `with:`."""
     plugin = find_plugin(kind, name)
     assert isinstance(plugin, Plugin) and issubclass(plugin.config, BaseModel)
 
 
 @each_plugin
-def test_its_config_keeps_the_rules(kind: Kind, name: str) -> None:
+def test_plugin_config_is_frozen_strict_defaulted_and_described(kind: Kind, name: str) -> None:
     """No unknown key, frozen, a default and a description for every field."""
     check_config(kind, name, find_plugin(kind, name))
 
 
 @each_plugin
-def test_it_is_built_with_its_defaults(kind: Kind, name: str, tmp_path: Path) -> None:
+def test_plugin_builds_with_its_defaults_and_creates_no_files(kind: Kind, name: str, tmp_path: Path) -> None:
     """In an empty folder, without an event loop, and without making anything there."""
     plugin = find_plugin(kind, name)
     built = plugin.build(plugin.config(), FakeHost())
@@ -113,7 +113,7 @@ def test_it_is_built_with_its_defaults(kind: Kind, name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", plugin_names("stages"))
-def test_stages_keep_the_rules(name: str) -> None:
+def test_stage_plugins_satisfy_check_stage(name: str) -> None:
     """Those of `check_stage`, also when there are tools and prompts."""
     spec = ToolSpec(name="look", description="Looks.", parameters={"type": "object"})
     service = Service("git", "Git.", ("commit",), {"log": "Shows commits."}, True)
@@ -123,7 +123,7 @@ def test_stages_keep_the_rules(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", plugin_names("tools"))
-def test_tools_keep_the_rules(name: str, tmp_path: Path) -> None:
+def test_tool_plugins_satisfy_check_tool(name: str, tmp_path: Path) -> None:
     """Those of `check_tool`, for calls that succeed and calls that never can."""
     cases = TOOLS.get(name, ToolCases([], []))
     (tmp_path / "seen.txt").write_text("seen")
@@ -139,7 +139,7 @@ def test_tools_keep_the_rules(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", plugin_names("assessors"))
 @pytest.mark.parametrize("profile", ["standard", "literal", "hardened"])
-def test_assessors_keep_the_rules(name: str, profile: str) -> None:
+def test_assessor_plugins_satisfy_check_assessor(name: str, profile: str) -> None:
     """Those of `check_assessor`, in each profile if the assessor has profiles."""
     harmless, asked = ASSESSORS.get(name, ([], []))
     has_profile = "profile" in find_plugin("assessors", name).config.model_fields

@@ -107,7 +107,7 @@ def problems(text: str, **environ: str) -> list[str]:
         ),
     ],
 )
-def test_one_problem(text: str, problem: str) -> None:
+def test_plugin_problem_is_reported_at_its_place(text: str, problem: str) -> None:
     """At its place, with the way out."""
     (only,) = problems(text)
     assert problem in only
@@ -130,7 +130,7 @@ def test_all_plugin_problems_are_reported_in_file_order() -> None:
     ]
 
 
-def test_variables_are_named_as_the_place_and_not_repeated() -> None:
+def test_environment_values_are_not_repeated_in_problems() -> None:
     """A value from the environment may be a secret."""
     name = "GATEWAY__CHAINS__ASSISTANT__3__WITH__MAX_TOOL_CALLS"
     (problem,) = problems("", **{name: "hunter2-secret"})
@@ -151,7 +151,7 @@ def test_variables_are_named_as_the_place_and_not_repeated() -> None:
         "risk: {assessors: {execute_sql: {use: sql, with: {profile: hardened}}}}",
     ],
 )
-def test_what_plugins_take_is_accepted(text: str) -> None:
+def test_valid_plugin_settings_are_accepted_without_warnings(text: str) -> None:
     """Without a word."""
     assert loaded(text).warnings == ()
 
@@ -257,7 +257,7 @@ def test_unchanged_copy_of_a_built_in_plugin_causes_no_conflict() -> None:
     assert loaded("listen: 127.0.0.1:1").settings.plugins.folder.name == "plugins"
 
 
-def test_a_folder_that_is_named_must_be_there() -> None:
+def test_configured_plugin_folder_must_exist() -> None:
     """The default one need not."""
     assert loaded("{}").warnings == ()
     (only,) = problems("plugins: {folder: nope}")
@@ -279,14 +279,14 @@ _VALUES = st.recursive(
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chains=_VALUES, tools=_VALUES, risk=_VALUES)
-def test_no_tree_makes_it_raise_anything_else(chains: object, tools: object, risk: object) -> None:
+def test_plugin_check_raises_only_config_errors(chains: object, tools: object, risk: object) -> None:
     """Whatever stands where plugins are named: a configuration, or a ConfigError."""
     tree = {"chains": {"c": [chains], "d": chains}, "tools": tools, "risk": {"assessors": risk}}
     with contextlib.suppress(ConfigError):
         loaded(yaml.safe_dump(tree, allow_unicode=True))
 
 
-def test_a_built_in_tool_uses_no_other_plugin() -> None:
+def test_built_in_tool_refuses_the_use_key() -> None:
     """An unknown key is reported once."""
     (problem,) = problems("tools: {http_request: {use: nope}}")
     assert "1:24 tools.http_request.use: unknown key 'use'" in problem

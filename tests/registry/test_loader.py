@@ -61,7 +61,7 @@ def test_every_built_in_plugin_is_found_by_its_file_name(kind: str) -> None:
         assert isinstance(plugin, Plugin)
 
 
-def test_a_dotted_name_is_an_installed_module(folder: Path) -> None:
+def test_dotted_plugin_name_loads_an_installed_module(folder: Path) -> None:
     """Built with its configuration and the host that it is given."""
     del folder
     host = object()
@@ -86,7 +86,7 @@ def test_missing_dependency_error_names_the_module(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["def (", "raise OSError('disk')", "from gateway.plugin import Nothing", "1 / 0"])
-def test_a_plugin_that_cannot_be_imported_is_a_problem_of_the_configuration(folder: Path, text: str) -> None:
+def test_unimportable_plugin_is_reported_as_a_configuration_problem(folder: Path, text: str) -> None:
     """Whatever its code does."""
     (folder / "broken.py").write_text(text)
     found = problem("installed.broken")
@@ -110,7 +110,7 @@ def test_module_without_a_plugin_export_is_rejected(folder: Path, text: str) -> 
         ({"size": 101}, ("with",), "a size beyond 100 needs a larger table"),
     ],
 )
-def test_a_configuration_that_a_plugin_does_not_take(
+def test_invalid_plugin_settings_are_reported_without_values(
     folder: Path, settings: dict[str, object], path: tuple[str, ...], words: str
 ) -> None:
     """The place below the entry, the plugin's name and its words; never a value, which could be a secret."""
@@ -157,7 +157,7 @@ def test_operator_plugin_is_built_like_a_built_in_one(own: Path) -> None:
     assert "no plugin 'mine'" in problem("mine").message
 
 
-def test_its_file_alone_is_run_and_nothing_of_python_is_changed(own: Path) -> None:
+def test_loading_a_plugin_leaves_python_state_unchanged(own: Path) -> None:
     """No path to import from, no module that others could get instead of theirs, no compiled copy, no second file."""
     for name in ("json", "yarl", "other"):
         write(own, name, "raise RuntimeError('imported')")
@@ -170,7 +170,7 @@ def test_its_file_alone_is_run_and_nothing_of_python_is_changed(own: Path) -> No
     assert sorted(place.name for place in own.rglob("*")) == ["json.py", "mine.py", "other.py", "tools", "yarl.py"]
 
 
-def test_a_changed_file_is_read_anew(own: Path) -> None:
+def test_changed_plugin_file_is_reloaded(own: Path) -> None:
     """At a reload; one of another folder is another plugin."""
     first = find_plugin("tools", "mine", folder=own)
     write(own, "mine", GOOD.replace("default=3", "default=4"))
@@ -252,7 +252,7 @@ def write_folder(folder: Path, name: str, files: dict[str, str]) -> Path:
     return home
 
 
-def test_a_folder_of_the_operators_is_a_plugin_with_its_neighbours(own: Path) -> None:
+def test_plugin_folder_is_loaded_with_its_modules(own: Path) -> None:
     """Its modules are found by relative imports only, whatever their names; no compiled copy is written."""
     home = write_folder(own, "large", FOLDER)
     path, finders = list(sys.path), len(sys.meta_path)
@@ -262,7 +262,7 @@ def test_a_folder_of_the_operators_is_a_plugin_with_its_neighbours(own: Path) ->
     assert sorted(str(file.relative_to(home)) for file in home.rglob("*.py*")) == sorted(FOLDER)
 
 
-def test_a_changed_neighbour_is_read_anew(own: Path) -> None:
+def test_changed_plugin_module_is_reloaded(own: Path) -> None:
     """At a reload; the plugin that is in use stays as it was."""
     home = write_folder(own, "large", FOLDER)
     first = find_plugin("tools", "large", folder=own)
@@ -280,7 +280,7 @@ def test_a_changed_neighbour_is_read_anew(own: Path) -> None:
         ("from ..mine import Config\n", "needs the module 'gateway.plugins.tools.mine', which is missing"),
     ],
 )
-def test_what_is_wrong_in_a_neighbour_is_reported_with_its_file(own: Path, text: str, words: str) -> None:
+def test_error_in_a_plugin_module_names_its_file(own: Path, text: str, words: str) -> None:
     """And it is tried again once it is mended; another plugin's folder is none of its own."""
     home = write_folder(own, "large", {**FOLDER, "sizes.py": text})
     assert words in own_problem(own, "large")
@@ -288,7 +288,7 @@ def test_what_is_wrong_in_a_neighbour_is_reported_with_its_file(own: Path, text:
     assert isinstance(find_plugin("tools", "large", folder=own), Plugin)
 
 
-def test_a_neighbour_that_others_may_write_is_not_run(own: Path) -> None:
+def test_plugin_module_writable_by_others_is_not_run(own: Path) -> None:
     """Nor anything else of the plugin; nor one behind a link that leads out of the folder."""
     home = write_folder(own, "large", {**FOLDER, "__init__.py": "raise RuntimeError('run')"})
     (home / "tables" / "small.py").chmod(0o666)
@@ -300,14 +300,14 @@ def test_a_neighbour_that_others_may_write_is_not_run(own: Path) -> None:
     assert "is behind a link that leads out of" in own_problem(own, "large")
 
 
-def test_a_file_and_a_folder_of_one_name_are_one_too_many(own: Path) -> None:
+def test_plugin_file_and_folder_of_the_same_name_are_refused(own: Path) -> None:
     """Neither is run."""
     write_folder(own, "mine", FOLDER)
     said = own_problem(own, "mine")
     assert "tools/mine.py" in said and "tools/mine'" in said and "remove one" in said
 
 
-def test_what_others_may_write_is_not_run(own: Path) -> None:
+def test_plugin_file_writable_by_others_is_not_run(own: Path) -> None:
     """And says so."""
     write(own, "mine", "raise RuntimeError('run')").chmod(0o664)
     assert "can be written by others than its owner" in own_problem(own, "mine")

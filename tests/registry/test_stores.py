@@ -26,9 +26,7 @@ def plugins(tmp_path: Path) -> Path:
     return copy.parent.parent
 
 
-async def test_a_copy_of_the_store_under_another_scheme_needs_no_change_elsewhere(
-    plugins: Path, tmp_path: Path
-) -> None:
+async def test_store_plugin_works_under_another_url_scheme(plugins: Path, tmp_path: Path) -> None:
     """It is checked, opened, described, read for the audit log and copied by its own plugin."""
     file = tmp_path / "gateway.yaml"
     file.write_text("store: lite:///x.db\n")
@@ -55,7 +53,7 @@ def test_a_tool_that_reaches_the_store_of_an_operators_plugin_is_refused(plugins
     assert plugins.is_dir()
 
 
-def test_a_scheme_without_a_plugin_is_a_problem_at_its_place(tmp_path: Path) -> None:
+def test_store_scheme_without_a_plugin_is_reported_at_its_place(tmp_path: Path) -> None:
     """The message names the schemes that there are, and no password."""
     file = tmp_path / "gateway.yaml"
     file.write_text("listen: 127.0.0.1:1\nstore: postgresql://me:hunter2@db/gateway\n")

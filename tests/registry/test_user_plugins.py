@@ -17,7 +17,7 @@ def test_plugin_names_come_from_public_python_files(tmp_path: Path) -> None:
     assert list_plugin_names(tmp_path, "stages") == list_plugin_names(tmp_path / "nothing", "tools") == []
 
 
-def test_a_folder_with_an_init_is_a_plugin(tmp_path: Path) -> None:
+def test_plugin_folder_needs_an_init_file(tmp_path: Path) -> None:
     """Others are not; its file is where the plugin begins."""
     for name in ("mine", "_private", "notes"):
         (tmp_path / "tools" / name).mkdir(parents=True)
@@ -33,7 +33,7 @@ def loaded_of(name: str) -> set[str]:
     return {one for one in (*sys.modules, *_FINDER.names()) if one.startswith(f"{name}@")}
 
 
-def test_nothing_is_left_of_a_plugin_that_cannot_be_imported(tmp_path: Path) -> None:
+def test_failed_plugin_import_leaves_no_modules(tmp_path: Path) -> None:
     """Neither its modules nor their sources, which may be large."""
     file = get_plugin_file(tmp_path, "tools", "broken")
     file.parent.mkdir(mode=0o755)

@@ -150,7 +150,7 @@ async def test_recorded_answer_is_read_identically_by_every_reader() -> None:
         assert desk.over == 1
 
 
-async def test_nothing_is_read_before_it_is_in_the_store() -> None:
+async def test_chunk_is_readable_only_once_stored() -> None:
     """A reader that saw a chunk sees it again after a crash."""
     async with office() as desk:
         desk.store.takes.clear()
@@ -172,7 +172,7 @@ async def test_nothing_is_read_before_it_is_in_the_store() -> None:
         await following
 
 
-async def test_a_slow_store_takes_larger_entries_and_not_more() -> None:
+async def test_slow_store_gets_larger_appends_instead_of_more() -> None:
     """All that came meanwhile is one append."""
     async with office() as desk:
         desk.store.takes.clear()
@@ -186,7 +186,7 @@ async def test_a_slow_store_takes_larger_entries_and_not_more() -> None:
         assert desk.store.appended[0] == 1 and max(desk.store.appended) >= 99 and len(desk.store.appended) <= 4
 
 
-async def test_a_store_that_stands_still_holds_the_run_back() -> None:
+async def test_stalled_store_pauses_the_run() -> None:
     """The answer does not grow without end in memory."""
     async with office() as desk:
         run = desk.record()
@@ -203,7 +203,7 @@ async def test_a_store_that_stands_still_holds_the_run_back() -> None:
         assert len(await read(desk.logs)) == 41
 
 
-async def test_a_store_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_append_is_retried_without_loss_or_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     """No chunk is lost, none is there twice."""
     monkeypatch.setattr(answer_log, "STORE_PAUSE_S", 0.0)
     async with office() as desk:
@@ -224,7 +224,7 @@ async def test_another_worker_reads_the_recorded_answer(monkeypatch: pytest.Monk
         assert await there == await read(desk.logs) == ["one ", "two"]
 
 
-async def test_a_reader_hears_of_silence() -> None:
+async def test_silent_log_yields_empty_batches_to_its_reader() -> None:
     """`()` when nothing came for a while, so that it can keep its client's connection alive."""
     async with office() as desk:
         reading = desk.logs.read("resp_1", tenant="acme")
@@ -251,7 +251,7 @@ async def test_a_worker_that_lost_the_run_appends_nothing() -> None:
         await recorded(other)
 
 
-async def test_a_run_that_this_worker_gets_again_is_recorded_behind_its_first_part() -> None:
+async def test_reclaimed_run_is_recorded_after_its_first_part() -> None:
     """Once what it told before is recorded; behind an end nothing comes."""
     async with office() as desk:
         first = desk.record()
@@ -273,7 +273,7 @@ async def test_a_run_that_this_worker_gets_again_is_recorded_behind_its_first_pa
         assert await read(desk.logs) == ["one ", "two"]
 
 
-async def test_a_question_and_the_end_of_its_turn_are_one_entry() -> None:
+async def test_question_and_turn_end_are_appended_together() -> None:
     """Who decides at once moves the fence on: then both are there, or none."""
     async with office() as desk:
         desk.record()
@@ -288,7 +288,7 @@ async def test_a_question_and_the_end_of_its_turn_are_one_entry() -> None:
         assert await read(desk.logs) == ["one ", "May I?", FACT] and desk.store.appended == [1, 3]
 
 
-async def test_two_workers_on_one_log_do_not_mix() -> None:
+async def test_append_by_an_outdated_worker_is_refused() -> None:
     """The one whose count is behind stops."""
     async with office() as desk:
         desk.record()
@@ -313,7 +313,7 @@ async def test_nothing_is_appended_to_a_deleted_response() -> None:
         assert await desk.log() == [] and desk.over == 0
 
 
-async def test_a_failure_is_the_end() -> None:
+async def test_failure_is_recorded_as_the_end_of_the_log() -> None:
     """With its code, its text and its place."""
     async with office() as desk:
         desk.record()
@@ -338,7 +338,7 @@ async def test_internal_fault_is_reported_without_its_details(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("state", ["running", "unknown", "awaiting_approval"])
-async def test_a_process_that_stops_ends_no_answer(state: str) -> None:
+async def test_process_stop_leaves_the_answer_log_open(state: str) -> None:
     """Its run goes on in the next one, and so does the log; or it waits for a person."""
     async with office() as desk:
         run = desk.record()
@@ -350,7 +350,7 @@ async def test_a_process_that_stops_ends_no_answer(state: str) -> None:
         assert await desk.log() == [b'"one "'] and desk.over == 0
 
 
-async def test_a_run_that_was_cancelled_ends_its_answer() -> None:
+async def test_cancelled_run_ends_its_answer_log() -> None:
     """Whoever did it."""
     async with office() as desk:
         run = desk.record()
@@ -362,7 +362,7 @@ async def test_a_run_that_was_cancelled_ends_its_answer() -> None:
         assert _end(await _last(desk)) is not None
 
 
-async def test_what_fails_behind_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_after_the_end_of_the_log_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is whole; it is stored when somebody asks for it."""
     async with office() as desk:
 
@@ -389,7 +389,7 @@ async def test_close_writes_pending_chunks_and_is_idempotent() -> None:
         assert [parse_end_entry(answer_log.orjson.loads(entry)) is None for entry in await desk.log()] == [True, False]
 
 
-async def test_a_reader_of_a_long_log_gets_it_in_steps() -> None:
+async def test_long_log_is_read_in_batches() -> None:
     """Each of so many entries."""
     async with office() as desk:
         answer = RecordedAnswer(response_id="resp_1", tenant="acme", fence=0)
@@ -398,7 +398,7 @@ async def test_a_reader_of_a_long_log_gets_it_in_steps() -> None:
         assert sizes == [500, 500, 201]
 
 
-async def test_another_tenant_reads_nothing() -> None:
+async def test_log_of_another_tenant_reads_as_empty() -> None:
     """As if there were no log."""
     async with office() as desk:
         answer = RecordedAnswer(response_id="resp_1", tenant="acme", fence=0)

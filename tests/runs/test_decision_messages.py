@@ -47,19 +47,19 @@ FORGOTTEN = build_run_record(Exchange(id="run_1", body={"messages": []}, caller=
         (FORGOTTEN, beside("a", behind=1), []),
     ],
 )
-def test_messages_of_the_run_are_history(stored: StoredRun, brought: SaidBeside, new: list[object]) -> None:
+def test_messages_of_the_run_count_as_history(stored: StoredRun, brought: SaidBeside, new: list[object]) -> None:
     """In their order, each once. A client that goes on from what is stored sends nothing but new ones."""
     assert [message["content"] for message in new_messages(brought, stored, [], decides=[])] == new
 
 
-def test_messages_that_came_before_are_history() -> None:
+def test_messages_of_earlier_decisions_count_as_history() -> None:
     """Those of an earlier decision on the same run, in a conversation that is sent whole."""
     added = [{"request": "run_2", "decides": ["ap_1"], "messages": [said("b")]}]
     brought = beside("a", "b", "c", behind=2)
     assert new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("c")]
 
 
-def test_two_equal_messages_are_two() -> None:
+def test_equal_messages_with_different_decisions_are_both_new() -> None:
     """Unless the second one comes with the same decisions: then its request is a repeated one."""
     added = [{"request": "run_2", "decides": ["ap_1"], "messages": [said("Go on.")]}]
     brought = beside("Go on.", behind=1, is_whole=False)
@@ -67,7 +67,7 @@ def test_two_equal_messages_are_two() -> None:
     assert new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("Go on.")]
 
 
-async def test_they_are_found_with_the_run(desk: Desk) -> None:
+async def test_added_messages_are_read_once_per_request(desk: Desk) -> None:
     """Each request once, however many approvals it decided on."""
     data = b'{"request": "run_2", "decides": ["ap_1"], "messages": [{"role": "user", "content": "b"}]}'
     of_run = [event(ADDED, data=data), event(), event(ADDED, data=data)]

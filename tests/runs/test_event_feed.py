@@ -58,7 +58,7 @@ async def happens(store: SqliteStore, *kinds: str, run_id: str = "run_1") -> Non
     await store.write(Change(run=run(run_id), events=tuple(event(kind, run_id=run_id) for kind in kinds)))
 
 
-async def test_what_happens_is_heard_in_order(store: Watched, feed: EventFeed) -> None:
+async def test_event_feed_delivers_events_in_order(store: Watched, feed: EventFeed) -> None:
     """Also where another process wrote it, which nobody here is told of; nothing of before."""
     await happens(store, "before")
     heard: list[str] = []
@@ -71,7 +71,9 @@ async def test_what_happens_is_heard_in_order(store: Watched, feed: EventFeed) -
     assert heard == ["a", "b", "c"]
 
 
-async def test_a_nudge_is_heard_at_once(store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nudged_event_feed_delivers_at_once(
+    store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However rarely the store is looked at."""
     monkeypatch.setattr(module, "LOOK_S", 3600.0)
     heard = asyncio.Event()
@@ -139,7 +141,7 @@ async def test_feed_queries_the_store_only_with_subscribers(
     assert heard == ["a"]
 
 
-async def test_more_than_one_query_takes_is_heard_whole(store: Watched, feed: EventFeed) -> None:
+async def test_event_feed_delivers_more_events_than_one_query_returns(store: Watched, feed: EventFeed) -> None:
     """Each once, in order."""
     heard: list[str] = []
     kinds = [f"e{i}" for i in range(2 * BATCH + 7)]
@@ -150,7 +152,7 @@ async def test_more_than_one_query_takes_is_heard_whole(store: Watched, feed: Ev
     assert heard == kinds
 
 
-async def test_a_store_that_fails_for_a_while_loses_nothing(
+async def test_event_feed_loses_nothing_during_a_store_failure(
     store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written meanwhile is heard afterwards; the store is left alone in between."""
@@ -209,7 +211,7 @@ async def test_ended_subscription_does_not_affect_others_of_its_run(store: Watch
         await until(lambda: heard == ["a"])
 
 
-async def test_a_closed_tail_is_silent(store: Watched) -> None:
+async def test_closed_event_feed_delivers_nothing(store: Watched) -> None:
     """Twice is once, and before anybody waited it is nothing."""
     feed, before = EventFeed(store), asyncio.all_tasks()
     await feed.close()

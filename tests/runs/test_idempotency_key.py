@@ -4,7 +4,7 @@ from gateway.contracts.storage.store import Json
 from gateway.runs.idempotency_key import fingerprint
 
 
-def test_what_makes_two_requests_the_same() -> None:
+def test_fingerprint_depends_on_caller_path_steering_and_content() -> None:
     """Caller, path, steering headers and what the body says; nothing can be shifted from one to another."""
     base: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {"chain": "a"}, "content": b"{}"}
     others: list[Json] = [
@@ -22,7 +22,7 @@ def test_what_makes_two_requests_the_same() -> None:
     assert len({fingerprint(**base), *prints}) == len(others) + 1
 
 
-def test_the_order_of_keys_says_nothing() -> None:
+def test_fingerprint_ignores_json_key_order_and_whitespace() -> None:
     """Nor do blanks. What is no JSON is its bytes."""
     facts: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {}}
     first = fingerprint(**facts, content=b'{"a": {"x": 1, "y": 2}, "b": 3}')

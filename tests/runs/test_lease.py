@@ -5,7 +5,7 @@ from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 
 
-def test_a_lease_is_over_when_its_time_is_and_begins_anew() -> None:
+def test_lease_age_expires_and_restarts() -> None:
     """To the moment at which another owner may take the run."""
     clock = ManualClock()
     age = Age(Clock(clock))

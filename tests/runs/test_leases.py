@@ -99,7 +99,7 @@ async def endless() -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_run_is_never_driven_twice(workers: tuple[Worker, Worker]) -> None:
+async def test_concurrent_claims_give_a_run_to_one_worker(workers: tuple[Worker, Worker]) -> None:
     """However many want it at once, from whichever process."""
     one, two = workers
     for i in range(10):
@@ -123,7 +123,9 @@ async def test_claimed_run_starts_although_its_claimer_was_cancelled(workers: tu
     assert [taken.id for taken in one.took] == ["run_1"]
 
 
-async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+async def test_run_of_a_dead_process_is_claimed_after_its_lease(
+    workers: tuple[Worker, Worker], clock: ManualClock
+) -> None:
     """Not before its lease is over, and by one; what its old owner writes afterwards is refused."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
@@ -141,7 +143,7 @@ async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, W
     await two.store.write(Change(run=taken))
 
 
-async def test_a_run_that_is_given_back_waits_for_no_lease(workers: tuple[Worker, Worker]) -> None:
+async def test_returned_run_is_claimed_before_its_lease_ends(workers: tuple[Worker, Worker]) -> None:
     """Any worker takes it up with its next look, however long its lease lasts; one that came often is kept."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
@@ -226,7 +228,7 @@ async def test_drop_by_the_previous_driver_keeps_the_new_lease(
         task.cancel()
 
 
-async def test_runs_wait_for_the_last_decision(workers: tuple[Worker, Worker]) -> None:
+async def test_run_awaiting_approvals_resumes_after_the_last_decision(workers: tuple[Worker, Worker]) -> None:
     """One that waits for a person goes on by itself, once; one that waits for its client does not."""
     one, two = workers
     await one.store.write(parked())
@@ -243,7 +245,7 @@ async def test_runs_wait_for_the_last_decision(workers: tuple[Worker, Worker]) -
     assert [taken.id for taken in (*one.took, *two.took)] == ["run_1"]
 
 
-async def test_many_runs_of_a_dead_process_are_shared(workers: tuple[Worker, Worker]) -> None:
+async def test_runs_of_a_dead_process_are_shared_by_the_workers(workers: tuple[Worker, Worker]) -> None:
     """Each is taken up once, some at a time."""
     one, two = workers
     n = 3 * AT_ONCE
@@ -256,7 +258,7 @@ async def test_many_runs_of_a_dead_process_are_shared(workers: tuple[Worker, Wor
     assert sorted(taken.id for taken in (*one.took, *two.took)) == sorted(f"run_{i}" for i in range(n))
 
 
-async def test_many_runs_are_taken_up_without_a_pause_of_looks(
+async def test_many_runs_are_claimed_in_one_pass(
     workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as the event loop keeps up, within one look; requests of clients have their turns between them."""
@@ -288,7 +290,7 @@ async def test_busy_worker_takes_a_limited_number_of_runs_per_scan(
     task.cancel()
 
 
-async def test_no_more_runs_are_taken_up_than_there_is_room_for(workers: tuple[Worker, Worker]) -> None:
+async def test_worker_claims_no_more_runs_than_its_free_capacity(workers: tuple[Worker, Worker]) -> None:
     """The others follow once there is some: a restart starts no crowd."""
     one, _ = workers
     most = 3
@@ -304,7 +306,7 @@ async def test_no_more_runs_are_taken_up_than_there_is_room_for(workers: tuple[W
     assert len({taken.id for taken in one.took}) == 30
 
 
-async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Worker, Worker]) -> None:
+async def test_lease_keeper_survives_a_store_failure(workers: tuple[Worker, Worker]) -> None:
     """It is asked again."""
     one, _ = workers
     task = asyncio.create_task(endless())
@@ -359,7 +361,9 @@ async def test_recovered_store_does_not_take_a_run_from_its_driver(
 
 
 @pytest.mark.parametrize("error", [KeyError("credential"), ValueError("not JSON"), StoreError("disk I/O error")])
-async def test_a_run_that_cannot_go_on_stops_no_other(workers: tuple[Worker, Worker], error: Exception) -> None:
+async def test_run_that_cannot_be_resumed_does_not_block_others(
+    workers: tuple[Worker, Worker], error: Exception
+) -> None:
     """It was stored by another version, for example."""
     one, _ = workers
     one.fails = lambda taken: error if taken.id == "run_1" else None
@@ -370,7 +374,7 @@ async def test_a_run_that_cannot_go_on_stops_no_other(workers: tuple[Worker, Wor
     assert [taken.id for taken in one.took] == ["run_2"]
 
 
-async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[Worker, Worker]) -> None:
+async def test_owed_run_end_is_written_once_the_store_recovers(workers: tuple[Worker, Worker]) -> None:
     """As soon as the store takes it, and before anybody takes the run up; its request is stored already."""
     one, _ = workers
     await one.store.write(new(run(owner=one.leases.owner)))
@@ -388,7 +392,7 @@ async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[
 
 
 @pytest.mark.parametrize("shortened", [None, b'{"short": true}'])
-async def test_the_end_of_a_run_that_was_never_stored_has_its_request(
+async def test_owed_end_of_an_unstored_run_includes_its_request(
     workers: tuple[Worker, Worker], shortened: bytes | None
 ) -> None:
     """Pages read it there; of a long one there is what is kept behind an end."""
@@ -400,7 +404,7 @@ async def test_the_end_of_a_run_that_was_never_stored_has_its_request(
     assert found is not None and (found.state, found.request) == ("failed", shortened or b'{"body": {}}')
 
 
-async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Worker]) -> None:
+async def test_owed_end_of_a_run_claimed_by_another_worker_is_dropped(workers: tuple[Worker, Worker]) -> None:
     """Somebody has taken the run up: it is theirs."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
@@ -413,7 +417,7 @@ async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Work
     assert found is not None and (found.state, found.owner) == ("running", two.leases.owner)
 
 
-async def test_not_more_ends_are_kept_than_can_be(workers: tuple[Worker, Worker]) -> None:
+async def test_number_of_owed_run_ends_is_bounded(workers: tuple[Worker, Worker]) -> None:
     """The oldest is forgotten, and its run can be taken up."""
     one, _ = workers
     await one.store.write(new(run("run_0", owner=None)))
@@ -432,7 +436,7 @@ class Leaping(Clock):
 
 
 @pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
-async def test_a_leap_of_the_clock_takes_no_run_away(
+async def test_clock_jump_does_not_expire_a_held_lease(
     workers: tuple[Worker, Worker], clock: ManualClock, ahead_s: float
 ) -> None:
     """Who drives one has time to renew its lease; what nobody has a lease on is taken up at once."""
@@ -449,9 +453,7 @@ async def test_a_leap_of_the_clock_takes_no_run_away(
     assert await leases.claim("run_1", *ALL) is not None
 
 
-async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
-    workers: tuple[Worker, Worker], clock: ManualClock
-) -> None:
+async def test_lease_in_the_far_future_is_shortened(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
     """So that the run is not stuck for an hour when its process dies."""
     one, _ = workers
     await one.store.write(new(run(owner=one.leases.owner, lease_s=now_s(clock) + 3600)))
@@ -487,7 +489,7 @@ async def test_store_failure_during_worker_close_is_logged(
     assert "taken up once their leases are over" in caplog.text
 
 
-async def test_a_run_that_we_drive_is_not_claimed_anew(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+async def test_own_running_run_is_not_claimed_again(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
     """Though its lease could not be renewed in time."""
     one, two = workers
     await one.store.write(new(run(owner=None)))

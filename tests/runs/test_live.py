@@ -50,7 +50,7 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     assert runs.find(request_key(repeats=True)) is None
 
 
-async def test_a_run_with_effects_waits_for_its_client() -> None:
+async def test_run_with_effects_can_be_rejoined_by_the_same_request() -> None:
     """And can be joined meanwhile, by the same request alone, with or without a word about repeating."""
     work, alarms = Work(), Alarms()
     runs, run = begun(work, alarms=alarms)
@@ -82,7 +82,7 @@ async def test_abandoned_run_is_stopped_and_reported_as_interrupted() -> None:
     assert (told.value.code, told.value.facts.status, told.value.settled) == ("run_interrupted", 422, True)
 
 
-async def test_a_failure_before_any_effect_begins_anew() -> None:
+async def test_failed_run_without_effects_is_not_rejoined() -> None:
     """After one it is told again, to whoever repeats the request."""
     for effects in (False, True):
         work = Work(effects=effects, error=GatewayError("upstream_error", "No."))
@@ -134,7 +134,7 @@ async def test_waiting_run_is_found_by_fingerprint_after_disconnect() -> None:
         assert runs.find(request_key(repeats=True)) is None
 
 
-async def test_a_turn_that_ends_with_a_question_is_found_on_record() -> None:
+async def test_parked_run_is_found_by_its_request() -> None:
     """By its own run, or by the other one that waits for the same call; one that waits for something else is not."""
     for named in ("run_1", "run_9", None):
 
@@ -151,7 +151,7 @@ async def test_a_turn_that_ends_with_a_question_is_found_on_record() -> None:
         assert (runs.waiting.find(request_key().fingerprint), runs.find(request_key())) == (named, None)
 
 
-async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None:
+async def test_failed_run_without_client_is_found_in_the_store() -> None:
     """It may wait there for what the client alone has; the answer before it is out of date."""
     work = Work()
     runs, before = begun(work)
@@ -168,7 +168,7 @@ async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None
     assert not runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is done
 
 
-async def test_a_success_begins_anew() -> None:
+async def test_successful_run_is_rejoined_only_by_a_marked_repeat() -> None:
     """Asking the same thing twice is nobody's mistake."""
     work = Work()
     runs, run = begun(work)
@@ -201,7 +201,7 @@ async def test_close_cancels_an_idle_run_with_the_stop_reason() -> None:
     assert heard == [(STOPPING,)] and work.said == 1
 
 
-async def test_a_detached_run_needs_no_client() -> None:
+async def test_detached_run_continues_without_a_client() -> None:
     """Its model is called whether or not anybody is there, and goes on when its client leaves."""
     work, alarms = Talk(), Alarms()
     runs = LiveRuns(clock=Clock(ManualClock()), later=alarms.later)
@@ -215,7 +215,7 @@ async def test_a_detached_run_needs_no_client() -> None:
     await runs.close()
 
 
-async def test_a_run_that_still_goes_on_is_not_forgotten() -> None:
+async def test_running_run_is_not_evicted() -> None:
     """Nor does it keep others from that."""
     clock = ManualClock()
     runs = LiveRuns(clock=Clock(clock))
@@ -250,7 +250,7 @@ async def test_running_large_run_does_not_evict_ended_runs() -> None:
     await runs.close()
 
 
-async def test_a_key_belongs_to_one_request() -> None:
+async def test_idempotency_key_with_another_body_is_refused() -> None:
     """Another body with it is refused; without a key nothing is refused."""
     runs, run = begun(Work(), key="k")
     with pytest.raises(GatewayError) as refused:
@@ -295,7 +295,7 @@ async def test_oldest_runs_are_evicted_first_beyond_the_limit() -> None:
     await runs.close()
 
 
-async def test_so_many_bytes_are_kept() -> None:
+async def test_memory_of_finished_runs_is_bounded() -> None:
     """Of requests and answers together; the oldest go first, and the last one stays however large it is."""
     runs = LiveRuns(clock=Clock(ManualClock()))
     sizes = [KEPT_BYTES // 2, KEPT_BYTES // 4, KEPT_BYTES // 4, KEPT_BYTES // 2, 2 * KEPT_BYTES]
@@ -318,7 +318,7 @@ async def test_so_many_bytes_are_kept() -> None:
     await runs.close()
 
 
-async def test_a_cancelled_run_that_goes_on_is_left_behind(
+async def test_run_that_ignores_cancellation_is_abandoned_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A plugin may take its cancellation for a failure to get over. Its client hears the end, and the log its place."""
@@ -342,7 +342,10 @@ async def test_a_cancelled_run_that_goes_on_is_left_behind(
     await there.wait()
     assert await runs.end_answers() and run.done and isinstance(run.error, GatewayError)
     await runs.close()  # which does not wait for it once more
-    assert caplog.text.count("was cancelled and goes on, in test_a_cancelled_run_that_goes_on_is_left_behind") == 1
+    assert (
+        caplog.text.count("was cancelled and goes on, in test_run_that_ignores_cancellation_is_abandoned_and_logged")
+        == 1
+    )
     may.set()
     await run.wait_until_ended()
     assert run.transcript.chunks == [] and reasons == [(STOPPING,)]

@@ -36,7 +36,7 @@ class Speech(Work):
 
 
 @pytest.mark.parametrize("detached", [True, False])
-async def test_what_a_run_says_without_a_client_counts(*, detached: bool) -> None:
+async def test_detached_run_output_counts_towards_the_memory_limit(*, detached: bool) -> None:
     """With the memory of its parsed chunks, which is far more than their text; it goes though nobody asks for a run."""
     alarms = Alarms()
     runs = LiveRuns(clock=Clock(ManualClock()), later=alarms.later)
@@ -60,7 +60,7 @@ async def test_what_a_run_says_without_a_client_counts(*, detached: bool) -> Non
     await runs.close()
 
 
-async def test_the_size_of_an_answer_is_that_of_its_memory() -> None:
+async def test_transcript_size_reflects_its_memory_use() -> None:
     """Of parsed chunks and of lines; what is forgotten weighs nothing."""
     transcript = Transcript()
     transcript.add("data: line\n\n")

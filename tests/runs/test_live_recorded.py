@@ -68,7 +68,7 @@ async def test_on_record_wait_raises_the_error_of_an_unrecorded_run() -> None:
         await runs.close()
 
 
-async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
+async def test_recorded_run_without_effects_ends_with_its_client() -> None:
     """It has done nothing yet, so the same request begins anew: at once, and after a failure."""
     work = Recorded()
     runs, run = begun(work)
@@ -86,7 +86,7 @@ async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
     assert runs.find(request_key(repeats=True)) is None
 
 
-async def test_an_answer_that_is_known_already_is_on_record() -> None:
+async def test_replayed_answer_marks_its_run_as_recorded() -> None:
     """Nobody waits for a run that is over."""
     run = LiveRun(exchange(), request_key(), now_s=0.0)
     run.replay([TEXT])
@@ -108,7 +108,7 @@ async def test_run_taken_by_another_process_ends_as_cancelled() -> None:
     await runs.close()
 
 
-async def test_the_window_of_a_failure_counts_from_the_failure() -> None:
+async def test_join_window_of_a_failed_run_starts_at_the_failure() -> None:
     """Each repeat is told the same error, and none of them makes it last longer."""
     clock = ManualClock()
     work = Work(error=GatewayError("upstream_error", "No.").after_effects())

@@ -15,7 +15,7 @@ from .living import Alarms, Reading, Talk, Work, begun, request_key, text, whole
 
 
 @pytest.mark.parametrize("ends", [False, True])
-async def test_a_model_call_is_dropped_with_its_client_and_made_again_for_the_next(*, ends: bool) -> None:
+async def test_dropped_model_call_is_repeated_for_the_next_client(*, ends: bool) -> None:
     """At once; what the dropped call said is in nobody's answer, what came before it in everybody's."""
     work, alarms = Talk(ends=ends), Alarms()
     runs, run = begun(work, alarms=alarms)
@@ -71,7 +71,7 @@ async def test_model_is_not_called_while_no_client_is_connected() -> None:
     await runs.close()
 
 
-async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
+async def test_handler_that_swallows_cancellation_stops_at_its_next_model_call() -> None:
     """A handler that swallows its cancellation goes no further than its next model call."""
 
     class Swallows(Talk):
@@ -92,7 +92,7 @@ async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
     assert run.interrupted and work.said == 1
 
 
-async def test_a_client_that_does_not_read_stops_the_model() -> None:
+async def test_slow_client_pauses_the_model() -> None:
     """When it is too far behind; nothing is lost."""
 
     class Floods(Work):
@@ -116,7 +116,7 @@ async def test_a_client_that_does_not_read_stops_the_model() -> None:
     await runs.close()
 
 
-async def test_a_run_that_waits_for_its_client_ends_with_it() -> None:
+async def test_run_waiting_for_its_client_ends_when_the_client_leaves() -> None:
     """Its handler hears why, where it stands."""
     heard: list[BaseException] = []
 

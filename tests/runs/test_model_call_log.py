@@ -47,7 +47,7 @@ async def test_each_call_of_the_model_is_stored_with_its_run() -> None:
     await bench.close()
 
 
-async def test_a_call_that_failed_is_one_of_them() -> None:
+async def test_failed_model_call_is_stored_too() -> None:
     """And the one that was made in its place comes behind it, with the tokens of its own."""
     bench = Bench([answer(call()), GatewayError("upstream_limited", "Too many."), answer("Done.")])
     await bench.run()
@@ -56,7 +56,7 @@ async def test_a_call_that_failed_is_one_of_them() -> None:
     await bench.close()
 
 
-async def test_a_run_that_goes_on_has_the_calls_from_before() -> None:
+async def test_resumed_run_keeps_its_earlier_model_calls() -> None:
     """In whichever process it goes on."""
     bench = Bench([answer(call(risk_level="high")), answer("Done.")])
     await bench.run(approvals="turn")
@@ -69,7 +69,7 @@ async def test_a_run_that_goes_on_has_the_calls_from_before() -> None:
     await bench.close()
 
 
-def test_the_newest_calls_are_stored() -> None:
+def test_only_the_newest_model_calls_are_stored() -> None:
     """So many of them, however long a run goes on; the name of a model has a bound, too."""
     calls, usage, clock = ModelCalls(), TurnUsage(), ManualClock()
     for number in range(MOST + 5):
@@ -96,12 +96,12 @@ def test_model_call_tokens_do_not_include_the_previous_call() -> None:
 
 
 @pytest.mark.parametrize("progress", [b"", b"{}"])
-def test_a_run_of_an_earlier_version_has_none(progress: bytes) -> None:
+def test_progress_of_an_earlier_version_contains_no_model_calls(progress: bytes) -> None:
     """Its progress has no such entry."""
     assert parse_model_calls(progress) == []
 
 
-def test_an_entry_of_an_earlier_version_names_no_upstream() -> None:
+def test_model_call_entry_of_an_earlier_version_has_no_upstream() -> None:
     """The entry stays as it was stored."""
     (entry,) = parse_model_calls(orjson.dumps({"model_calls": [[0, 1.5, 0.25, "m", 3, None]]}))
     assert list(entry.values()) == [0, 1.5, 0.25, "m", 3, None, None, None]

@@ -6,7 +6,7 @@ from gateway.runs import pending_questions
 from gateway.runs.pending_questions import PendingQuestions
 
 
-def test_a_request_is_known_until_its_answer_was_brought() -> None:
+def test_pending_request_is_found_until_forgotten() -> None:
     """By the latest run that asked."""
     asks = PendingQuestions()
     asks.note("a", "run_1")
@@ -17,7 +17,7 @@ def test_a_request_is_known_until_its_answer_was_brought() -> None:
     assert asks.find("a") is None
 
 
-def test_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_pending_requests_are_evicted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that asked again is no old one."""
     monkeypatch.setattr(pending_questions, "KEPT", 2)
     asks = PendingQuestions()

@@ -17,7 +17,7 @@ from .desk import DONE, EXCHANGE, Desk, full, planned
 # What is written.
 
 
-async def test_nothing_is_written_of_a_run_that_does_nothing(desk: Desk) -> None:
+async def test_run_without_calls_writes_nothing_to_the_store(desk: Desk) -> None:
     """It may end however it likes."""
     desk.recorder.plan([], round_=0)
     await desk.recorder.record_refusals()
@@ -26,7 +26,7 @@ async def test_nothing_is_written_of_a_run_that_does_nothing(desk: Desk) -> None
     assert await desk.run() is None and desk.store.changes == [] and not desk.recorder.is_stored and desk.outcome == []
 
 
-async def test_a_run_is_on_record_before_its_first_call(desk: Desk) -> None:
+async def test_run_is_stored_before_its_first_call(desk: Desk) -> None:
     """With its lease, the call, its verdict and how far the loop is; all that survives a power cut."""
     (number,) = desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(number, approval=None)
@@ -41,7 +41,7 @@ async def test_a_run_is_on_record_before_its_first_call(desk: Desk) -> None:
     assert desk.outcome == ["hold", "wrote"] and desk.store.changes[0].durable
 
 
-async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> None:
+async def test_run_can_be_stored_before_any_call(desk: Desk) -> None:
     """A workflow is, from its first step on; if it cannot be written down, it does not begin."""
     desk.store.failing = 1
     await full(desk.recorder.begin)
@@ -54,7 +54,7 @@ async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> No
     assert await desk.steps() == [] and await desk.kinds() == []
 
 
-async def test_a_run_of_a_workflow_is_of_that_kind(desk: Desk) -> None:
+async def test_workflow_run_is_stored_with_kind_workflow(desk: Desk) -> None:
     """So that whoever looks can tell it from a chat."""
     desk.recorder.exchange = replace(
         EXCHANGE, job=replace(EXCHANGE.job, workflow={"definition": {"name": "report"}, "parameters": {}})
@@ -64,7 +64,7 @@ async def test_a_run_of_a_workflow_is_of_that_kind(desk: Desk) -> None:
     assert run is not None and (run.kind, run.workflow) == ("workflow", "report")
 
 
-async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> None:
+async def test_call_result_is_written_without_durability(desk: Desk) -> None:
     """Only what comes before an effect must."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
@@ -75,7 +75,7 @@ async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> N
     assert await desk.kinds() == ["tool.started", "tool.finished"] and desk.outcome == ["hold", "wrote", "wrote"]
 
 
-async def test_the_last_call_and_the_end_are_one_line(desk: Desk) -> None:
+async def test_last_result_and_run_end_are_written_together(desk: Desk) -> None:
     """A run whose end follows its call at once is written twice: before the effect, and behind it."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
@@ -97,7 +97,7 @@ async def test_the_last_call_and_the_end_are_one_line(desk: Desk) -> None:
         (None, False, "unknown", None, None),
     ],
 )
-async def test_results_are_kept_whole(
+async def test_long_results_are_stored_beside_the_shown_text(
     desk: Desk, outcome: CallOutcome | None, ok: bool, state: str, result: str | None, shown: str | None
 ) -> None:
     """Unless they are huge; what the model was shown is kept beside what it was not."""
@@ -108,7 +108,7 @@ async def test_results_are_kept_whole(
     assert (step.state, step.result, step.shown) == (state, result, shown)
 
 
-async def test_a_run_that_ends_keeps_no_long_conversation(desk: Desk) -> None:
+async def test_ended_run_drops_its_long_conversation(desk: Desk) -> None:
     """Until then it is there: whoever takes the run up needs it. An end that is owed brings the change, too."""
     body = {"model": "m", "messages": [{"role": "user", "content": "x" * 5000}]}
     desk.recorder.exchange = replace(EXCHANGE, body=body)
@@ -141,7 +141,7 @@ async def test_no_credential_and_no_header_is_stored(desk: Desk) -> None:
 # A store that fails.
 
 
-async def test_a_call_that_cannot_be_written_down_does_not_run(desk: Desk) -> None:
+async def test_call_that_cannot_be_recorded_does_not_run(desk: Desk) -> None:
     """As if nothing had been: no run, no step, no line; and it may be tried again."""
     desk.recorder.plan([planned(x=1)], round_=0)
     before = list(desk.recorder.steps)
@@ -164,7 +164,7 @@ async def test_approval_that_cannot_be_stored_is_not_requested(desk: Desk) -> No
     assert [one.state for one in await desk.store.approvals(tenant="acme", limit=9)] == ["pending"]
 
 
-async def test_an_approved_call_that_cannot_be_written_down_stays_approved(desk: Desk) -> None:
+async def test_approved_call_that_cannot_be_recorded_stays_approved(desk: Desk) -> None:
     """For when there is room again."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
     await desk.asked()
@@ -178,7 +178,7 @@ async def test_an_approved_call_that_cannot_be_written_down_stays_approved(desk:
     assert (await desk.store.approval("ap_0", tenant="acme")).state == "executing"  # type: ignore[union-attr]
 
 
-async def test_what_could_not_be_written_comes_with_the_next_line(desk: Desk) -> None:
+async def test_unwritten_result_is_written_with_the_next_change(desk: Desk) -> None:
     """Behind an effect a run goes on; everything is there once, in order."""
     desk.recorder.plan([planned(x=1), planned(x=2)], round_=0)
     await desk.recorder.start(0, approval=None)

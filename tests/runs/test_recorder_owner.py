@@ -40,7 +40,7 @@ async def test_recorder_that_lost_its_run_writes_nothing(desk: Desk) -> None:
     assert [step.state for step in await desk.steps()] == ["started", "planned"]
 
 
-async def test_the_last_call_of_a_lost_run_is_reported_late(desk: Desk) -> None:
+async def test_last_call_of_a_lost_run_is_recorded_as_late(desk: Desk) -> None:
     """The outcome would have come with the end of the run, which another owner writes."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
@@ -55,7 +55,7 @@ async def test_the_last_call_of_a_lost_run_is_reported_late(desk: Desk) -> None:
     assert step.state == "started" and "done" in str(step.late)
 
 
-async def test_a_cancelled_run_runs_nothing_more(desk: Desk) -> None:
+async def test_cancelled_run_starts_no_further_call(desk: Desk) -> None:
     """Its question is gone, too."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
     await desk.asked()
@@ -68,7 +68,7 @@ async def test_a_cancelled_run_runs_nothing_more(desk: Desk) -> None:
     assert run is not None and run.state == "cancelled"
 
 
-async def test_a_call_runs_once_under_its_approval(desk: Desk) -> None:
+async def test_call_starts_only_once_under_its_approval(desk: Desk) -> None:
     """Whoever comes second does not."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
     await desk.asked()
@@ -81,7 +81,9 @@ async def test_a_call_runs_once_under_its_approval(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("ok", "outcome", "state"), [(True, DONE, "done"), (False, DONE, "failed"), (False, None, "unknown")]
 )
-async def test_an_approval_follows_its_call(desk: Desk, ok: bool, outcome: CallOutcome | None, state: str) -> None:
+async def test_approval_state_follows_the_outcome_of_its_call(
+    desk: Desk, ok: bool, outcome: CallOutcome | None, state: str
+) -> None:
     """To its end."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
     await desk.asked()
@@ -114,7 +116,9 @@ async def test_parked_run_has_no_owner_or_lease(desk: Desk) -> None:
         (True, True, "running"),
     ],
 )
-async def test_a_run_that_is_left_can_be_seen_to_be(desk: Desk, stopping: bool, asked: bool, state: str) -> None:
+async def test_left_run_is_stored_without_owner_in_the_expected_state(
+    desk: Desk, stopping: bool, asked: bool, state: str
+) -> None:
     """It ends without its client, unless its process stops or somebody was asked who may still answer."""
     desk.recorder.plan([planned(x=1), planned(decision="confirm", x=2)], round_=0)
     await desk.recorder.start(0, approval=None)
@@ -141,7 +145,7 @@ async def test_ended_run_cancels_its_pending_approvals(desk: Desk) -> None:
     assert run is not None and (run.state, run.error_code, run.error) == ("failed", "agent_timeout", "Too long.")
 
 
-async def test_an_end_that_cannot_be_written_is_owed(desk: Desk) -> None:
+async def test_run_end_that_cannot_be_written_is_queued_as_owed(desk: Desk) -> None:
     """With all that no line has brought yet; what is written behind an effect comes with the next line instead."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
@@ -176,7 +180,7 @@ async def test_cancelled_recorder_finishes_the_write_in_progress(desk: Desk) -> 
 # Judged anew.
 
 
-async def test_a_call_that_policy_refuses_by_now_is_refused_for_good(desk: Desk) -> None:
+async def test_call_refused_by_changed_policy_is_stored_as_refused(desk: Desk) -> None:
     """Whoever goes on with the run next must not take it for one that may run."""
     desk.recorder.plan([planned(x=1), planned(x=2)], round_=0)
     await desk.recorder.start(1, approval=None)
@@ -186,7 +190,7 @@ async def test_a_call_that_policy_refuses_by_now_is_refused_for_good(desk: Desk)
     assert (refused.state, refused.decision, refused.result) == ("refused", "deny", "Not run: refused by policy.")
 
 
-async def test_a_run_that_cannot_go_on_is_ended(desk: Desk) -> None:
+async def test_abandoned_run_is_stored_as_failed_with_its_reason(desk: Desk) -> None:
     """It says why; one that somebody else has by now is left alone."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)

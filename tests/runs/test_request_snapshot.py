@@ -89,7 +89,7 @@ def test_resumed_run_keeps_its_steering_options() -> None:
     assert load_exchange(Resume(stored(ASKED)), approvals="hold", shows_calls=True).delivery.shows_calls
 
 
-def test_a_request_without_wishes_is_stored_as_before() -> None:
+def test_request_without_options_stores_no_option_fields() -> None:
     """What it does not say costs no byte; runs that are stored already have none of it either."""
     assert not WISHES.keys() & orjson.loads(dump_request(ASKED)).keys()
     assert {name: fact_of(ASKED, name) for name in WISHES} == {
@@ -97,7 +97,7 @@ def test_a_request_without_wishes_is_stored_as_before() -> None:
     }
 
 
-def test_a_long_request_loses_its_conversation_at_the_end() -> None:
+def test_long_request_loses_its_conversation_when_the_run_ends() -> None:
     """All else stays as it was stored, whoever ends the run; a short request is not written again."""
     short: Json = {"model": "m", "temperature": 0.5, "user": None}
     long: Json = {"messages": [{"role": "user", "content": "x" * 5000}], "tools": [{}], "stop": "x" * 300}
@@ -112,7 +112,7 @@ def test_a_long_request_loses_its_conversation_at_the_end() -> None:
     assert again.body == {**short, "messages": []} and again.delivery.shows_calls
 
 
-def test_a_long_call_is_kept_in_its_step_only() -> None:
+def test_long_call_is_dropped_from_the_request_when_the_run_ends() -> None:
     """Once its run has ended, as it goes on no more. Its notes, which hold memories, are dropped as well."""
     call = {"tool": "look", "arguments": {"x": "y" * 5000}}
     asked = replace(ASKED, body={"messages": []}, job=replace(ASKED.job, call=call), notes=("a memory",))
@@ -133,7 +133,7 @@ def test_no_header_and_no_credential_is_kept() -> None:
     )
 
 
-def test_a_run_of_a_workflow_keeps_it_as_it_was() -> None:
+def test_workflow_definition_is_stored_with_its_run() -> None:
     """Whatever becomes of its file; a run that was begun before there were workflows is of none."""
     use: Json = {
         "definition": {"name": "w", "description": "x", "steps": []},

@@ -3,7 +3,7 @@
 from gateway.runs.run_id import new_run_id
 
 
-def test_run_ids_are_of_our_form_and_new() -> None:
+def test_run_ids_have_the_documented_form_and_are_unique() -> None:
     """`run_` and 24 hex digits."""
     ids = {new_run_id() for _ in range(100)}
     assert len(ids) == 100 and all(len(one) == 28 and one.startswith("run_") for one in ids)

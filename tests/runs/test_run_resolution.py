@@ -103,7 +103,9 @@ def lost_with_approval() -> Change:
         ("retry", None, "planned", None),
     ],
 )
-async def test_a_word_about_a_call(shelf: Shelf, outcome: Outcome, told: str, state: str, result: str | None) -> None:
+async def test_resolved_call_gets_its_result_or_runs_again(
+    shelf: Shelf, outcome: Outcome, told: str, state: str, result: str | None
+) -> None:
     """Becomes its result, or lets it run again; then the run is anybody's who goes on with it."""
     await shelf.store.write(lost())
     assert await shelf.resolve(outcome, told) == "running"
@@ -114,7 +116,7 @@ async def test_a_word_about_a_call(shelf: Shelf, outcome: Outcome, told: str, st
 
 
 @pytest.mark.parametrize(("outcome", "state"), [("done", "done"), ("failed", "failed"), ("retry", "approved")])
-async def test_its_approval_follows(shelf: Shelf, outcome: Outcome, state: str) -> None:
+async def test_approval_follows_the_resolution_of_its_call(shelf: Shelf, outcome: Outcome, state: str) -> None:
     """A call that runs again needs no second approval."""
     await shelf.store.write(lost_with_approval())
     await shelf.resolve(outcome)
@@ -145,7 +147,7 @@ async def test_run_continues_after_all_unknown_calls_are_resolved(shelf: Shelf) 
     assert await shelf.can_be_claimed()
 
 
-async def test_a_call_is_settled_once(shelf: Shelf) -> None:
+async def test_concurrent_resolutions_settle_a_call_once(shelf: Shelf) -> None:
     """Of many who say something at once, one is heard."""
     await shelf.store.write(lost())
     heard = await asyncio.gather(*(shelf.resolve("done", str(i)) for i in range(20)), return_exceptions=True)
@@ -176,7 +178,7 @@ async def test_invalid_or_unauthorized_resolution_changes_nothing(
 
 
 @pytest.mark.parametrize("change", [new(), parked(), new(run(state="completed"))])
-async def test_a_run_that_does_not_wait_for_a_word(shelf: Shelf, change: Change) -> None:
+async def test_resolving_a_run_that_is_not_waiting_is_refused(shelf: Shelf, change: Change) -> None:
     """It is told as it is."""
     await shelf.store.write(change)
     with pytest.raises(GatewayError) as caught:
@@ -201,7 +203,7 @@ async def test_resolution_can_be_repeated_after_a_store_failure(tmp_path: Path) 
         await store.close()
 
 
-async def test_an_approval_that_moved_meanwhile(shelf: Shelf) -> None:
+async def test_resolution_with_a_changed_approval_is_refused(shelf: Shelf) -> None:
     """Nothing is written, and the person looks again."""
 
     class Moving(SqliteStore):
@@ -221,7 +223,7 @@ async def test_an_approval_that_moved_meanwhile(shelf: Shelf) -> None:
         await store.close()
 
 
-async def test_a_run_is_cancelled(shelf: Shelf) -> None:
+async def test_cancelled_run_cancels_its_approval_and_is_audited(shelf: Shelf) -> None:
     """With what it waits for, by whom; again is no mistake."""
     await shelf.store.write(parked())
     for _ in range(2):
@@ -241,7 +243,7 @@ async def test_a_run_is_cancelled(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("state", ["completed", "rejected", "expired", "failed", "interrupted"])
-async def test_a_run_that_has_ended_stays_as_it_is(shelf: Shelf, state: str) -> None:
+async def test_cancelling_an_ended_run_is_refused(shelf: Shelf, state: str) -> None:
     """There is nothing to cancel."""
     await shelf.store.write(new(run(state=state)))
     with pytest.raises(GatewayError) as caught:

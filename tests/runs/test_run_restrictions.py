@@ -49,7 +49,7 @@ def test_only_restrictions_the_run_lacks_narrow_it(began: Json, own: Json, found
     assert narrowing(exchange(**began), exchange(**own)) == found
 
 
-def test_narrowings_hold_together() -> None:
+def test_narrowings_of_a_run_combine_to_the_strictest() -> None:
     """A tool must be among those of each; the lowest limit counts; what asks goes on asking."""
     run = exchange(FUNCTIONS, only_tools=("a", "b"), ask_first=("a",), max_tool_calls=5)
     once = apply_narrowing(run, {"only": ["b", "c"], "ask_first": ["b"], "max_tool_calls": 2})

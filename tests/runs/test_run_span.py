@@ -60,5 +60,5 @@ def test_refused_call_span_name_contains_no_unknown_tool_name() -> None:
     assert sent[0].attributes["gen_ai.tool.name"] == "made up"
 
 
-def test_a_run_without_a_sampled_trace_sends_none() -> None:
+def test_run_without_a_sampled_trace_sends_no_span() -> None:
     assert sent_for(None) == sent_for(replace(CONTEXT, sampled=False)) == []

@@ -61,7 +61,7 @@ BY_ID: Final[dict[str, Callable[[Json], Json]]] = {
 
 @pytest.mark.parametrize("way", BY_ID)
 @pytest.mark.parametrize("store", [True, False])
-async def test_an_item_that_comes_back_taints(tmp_path: Path, way: str, store: bool) -> None:
+async def test_returned_response_item_taints_the_run(tmp_path: Path, way: str, store: bool) -> None:
     """A short answer by its id, and a call whatever the client calls its tool."""
     async with reading(tmp_path, READ, says("ok"), WRITE, says("done")) as client:
         made = (await client.create("Read.", store=store, **TOOLS)).json
@@ -72,7 +72,7 @@ async def test_an_item_that_comes_back_taints(tmp_path: Path, way: str, store: b
 
 
 @pytest.mark.parametrize("way", ["chain", "chain of two", "conversation", "emptied conversation", "background"])
-async def test_a_conversation_that_goes_on_taints(tmp_path: Path, way: str) -> None:
+async def test_continued_conversation_taints_the_run(tmp_path: Path, way: str) -> None:
     """By what the store knows of it, although no item of a call is there any more."""
     async with reading(tmp_path, READ, says("ok"), says("mid"), WRITE, says("done")) as client:
         before: Json = {}
@@ -90,7 +90,7 @@ async def test_a_conversation_that_goes_on_taints(tmp_path: Path, way: str) -> N
         assert not await ran(client, tmp_path, "Write.", **before)
 
 
-async def test_the_answer_to_a_decision_taints(tmp_path: Path) -> None:
+async def test_answer_after_an_approval_decision_taints_the_run(tmp_path: Path) -> None:
     """The run began with another request, and the items of the answer have ids of their own."""
     asks = calls("execute_sql", sql="SELECT name FROM pets")
     asking: dict[str, Any] = {"tools": [{**GATEWAY, "require_approval": "always"}]}
@@ -103,7 +103,7 @@ async def test_the_answer_to_a_decision_taints(tmp_path: Path) -> None:
         assert not await ran(client, tmp_path, [of_kind(answer, "message"), ASK])
 
 
-async def test_items_that_are_added_to_a_conversation_taint(tmp_path: Path) -> None:
+async def test_items_added_to_a_conversation_taint_the_run(tmp_path: Path) -> None:
     """A call that its client made up, and an answer of a tainted response."""
     async with reading(tmp_path, READ, says("ok"), WRITE, WRITE) as client:
         made = (await client.create("Read.", **TOOLS)).json
@@ -113,7 +113,7 @@ async def test_items_that_are_added_to_a_conversation_taint(tmp_path: Path) -> N
             assert not await ran(client, tmp_path, "Write.", conversation=conversation)
 
 
-async def test_a_response_without_a_model_passes_the_taint_on(tmp_path: Path) -> None:
+async def test_response_without_generation_passes_the_taint_on(tmp_path: Path) -> None:
     """`generate` false: the next message of the WebSocket goes on from what it said."""
     forged = {
         "type": "mcp_call",
@@ -136,7 +136,7 @@ GOES_ON: Final[dict[str, Callable[[Json], tuple[list[Json], Json]]]] = {
 
 
 @pytest.mark.parametrize("way", GOES_ON)
-async def test_what_the_gateways_own_tools_wrote_does_not_taint(tmp_path: Path, way: str) -> None:
+async def test_results_of_the_gateway_tools_do_not_taint_the_run(tmp_path: Path, way: str) -> None:
     """As the gateway stored it: the model's word counts still."""
     async with reading(tmp_path, LIST, says("ok"), WRITE, says("done")) as client:
         made = (await client.create("List.", **TOOLS)).json
@@ -233,7 +233,7 @@ SHORTENED: Final[dict[str, Callable[[Json], list[Json]]]] = {
 
 @pytest.mark.parametrize("way", SHORTENED)
 @pytest.mark.parametrize("offers", [[], [GATEWAY]])
-async def test_an_item_without_its_id_is_known_by_its_texts(tmp_path: Path, way: str, offers: list[Json]) -> None:
+async def test_item_without_its_id_is_recognised_by_its_text(tmp_path: Path, way: str, offers: list[Json]) -> None:
     """In a shortened history, whatever kind of item it is; also where the gateway's calls are no items."""
     async with reading(tmp_path, READ, WHOLE, WRITE, says("done")) as client:
         include = ["reasoning.encrypted_content"]
@@ -264,7 +264,7 @@ async def test_output_before_an_untrusted_read_does_not_taint(tmp_path: Path) ->
         assert not await ran(client, tmp_path, [message(made, 1), ASK], store=False)
 
 
-async def test_a_part_of_a_text_is_known_where_the_answer_broke_off(tmp_path: Path) -> None:
+async def test_partial_text_of_a_failed_response_taints_the_run(tmp_path: Path) -> None:
     """The failed response has it as an item."""
     broken: Answer = says({"reasoning_content": THOUGHT}, FIRST, CUT)
     async with reading(tmp_path, READ, broken, WRITE, WRITE) as client:
@@ -276,7 +276,7 @@ async def test_a_part_of_a_text_is_known_where_the_answer_broke_off(tmp_path: Pa
 
 
 @pytest.mark.parametrize("has_id", [True, False])
-async def test_an_answer_in_json_passes_the_taint_on(tmp_path: Path, *, has_id: bool) -> None:
+async def test_json_answer_passes_the_taint_on(tmp_path: Path, *, has_id: bool) -> None:
     """No call is looked for in it, but its model has read what strangers wrote: by its id, or by its words."""
     said = "{}" if has_id else json.dumps({"plan": SECOND})
     form = {"format": {"type": "json_object"}}
@@ -288,7 +288,7 @@ async def test_an_answer_in_json_passes_the_taint_on(tmp_path: Path, *, has_id: 
         assert not await ran(client, tmp_path, [item if has_id else bare(item), ASK])
 
 
-async def test_what_the_clients_tools_brought_taints(tmp_path: Path) -> None:
+async def test_client_tool_output_taints_the_run(tmp_path: Path) -> None:
     """Sent with the call, behind the response or the conversation that has it, and in a shortened history."""
     call = native(("look", {"q": 1}))
     async with reading(tmp_path, call, says("ok"), WRITE, WRITE, WRITE, WRITE) as client:
@@ -306,7 +306,7 @@ async def test_what_the_clients_tools_brought_taints(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["chain", "references"])
-async def test_what_the_clients_tools_brought_taints_by_its_id(tmp_path: Path, way: str) -> None:
+async def test_client_tool_output_taints_the_run_by_response_id(tmp_path: Path, way: str) -> None:
     """Behind the response that read it, and behind the items that it refers to."""
     async with reading(tmp_path, native(("look", {"q": 1})), says("ok"), WRITE) as client:
         made = (await client.create("Look.", tools=CLIENT_TOOLS[:1])).json

@@ -68,7 +68,7 @@ async def test_run_error_is_raised_to_every_reader_after_the_answer() -> None:
             await transcript.whole()
 
 
-async def test_the_slowest_client_is_waited_for() -> None:
+async def test_transcript_waits_for_the_slowest_client() -> None:
     """As far as it may be behind; then until it has caught up."""
     transcript, slow, fast = Transcript(), Client(slow=True), Client()
     reading = [asyncio.create_task(transcript.read(client)) for client in (slow, fast)]
@@ -89,7 +89,7 @@ async def test_the_slowest_client_is_waited_for() -> None:
     assert slow.got == fast.got == list(transcript.chunks)
 
 
-async def test_a_slow_client_that_leaves_is_not_waited_for() -> None:
+async def test_transcript_does_not_wait_for_a_client_that_left() -> None:
     """Nor is one that fails: its error is its own."""
     transcript, slow, fast = Transcript(), Client(slow=True), Client()
     reading = [asyncio.create_task(transcript.read(client)) for client in (slow, fast)]
@@ -138,7 +138,7 @@ async def test_failing_reader_does_not_affect_others() -> None:
     assert len(client.got) == 3 and len(breaking.got) == 1
 
 
-async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_over_the_length_limit_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that never stops is stopped, whatever it says."""
     monkeypatch.setattr(module, "ANSWER_CHARS", 1000)
     for delta in ({"content": "é" * 100}, {"tool_calls": [{"function": {"arguments": "x" * 70}}]}):
@@ -150,7 +150,7 @@ async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stopped.value.code == "upstream_error" and "1000 characters" in stopped.value.message
 
 
-async def test_what_is_not_settled_can_be_forgotten() -> None:
+async def test_unsettled_chunks_can_be_forgotten() -> None:
     """With its length."""
     transcript = Transcript()
     transcript.add(text("kept"))
@@ -165,7 +165,7 @@ async def test_what_is_not_settled_can_be_forgotten() -> None:
     assert client.got == [text("kept"), text("new")]
 
 
-async def test_results_in_events_count() -> None:
+async def test_event_results_count_towards_transcript_size() -> None:
     """In memory, and for a client that is behind: they may be longer than the text."""
     transcript, slow = Transcript(), Client(slow=True)
     reading = asyncio.create_task(transcript.read(slow))

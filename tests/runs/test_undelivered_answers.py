@@ -47,7 +47,7 @@ def shared() -> SharedAnswers:
     return SharedAnswers(places=2)
 
 
-def test_an_answer_that_a_worker_owes_is_known_to_the_others_for_a_while(shared: SharedAnswers) -> None:
+def test_owed_answer_of_a_worker_is_visible_to_other_workers(shared: SharedAnswers) -> None:
     """Not while its client is there, and not once the answer was told."""
     clock = ManualClock()
     clock.advance(1.0)
@@ -68,7 +68,7 @@ def test_an_answer_that_a_worker_owes_is_known_to_the_others_for_a_while(shared:
         assert not one.has("left")
 
 
-def test_an_answer_is_owed_for_as_long_as_its_run_can_be_joined(shared: SharedAnswers) -> None:
+def test_answer_is_owed_for_the_join_window_of_its_run(shared: SharedAnswers) -> None:
     with beside(shared, lambda other: (other.begin("left"), other.leave("left"))):
         clock = ManualClock()
         one = OwedAnswers(shared, place=0, clock=clock)
@@ -78,7 +78,7 @@ def test_an_answer_is_owed_for_as_long_as_its_run_can_be_joined(shared: SharedAn
         assert not one.has("left")
 
 
-def test_what_a_killed_worker_had_under_way_is_owed(shared: SharedAnswers) -> None:
+def test_unfinished_answer_of_a_killed_worker_is_owed(shared: SharedAnswers) -> None:
     """At once, and by its successor from then on."""
     one = OwedAnswers(shared, place=0, clock=time.monotonic)
     with beside(shared, lambda other: other.begin("read")) as pid:
@@ -92,7 +92,7 @@ def test_what_a_killed_worker_had_under_way_is_owed(shared: SharedAnswers) -> No
     assert not one.has("read")
 
 
-def test_a_gateway_of_one_worker_keeps_nothing() -> None:
+def test_single_worker_gateway_stores_no_owed_answers() -> None:
     alone = OwedAnswers(SharedAnswers(places=1), place=0, clock=time.monotonic)
     alone.begin("left")
     alone.leave("left")
@@ -100,9 +100,7 @@ def test_a_gateway_of_one_worker_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("ends", ["fails", "cut", "whole"])
-async def test_a_repeated_request_that_says_nothing_is_known_in_another_worker(
-    ends: str, shared: SharedAnswers
-) -> None:
+async def test_unmarked_repeat_is_recognised_by_another_worker(ends: str, shared: SharedAnswers) -> None:
     """If its run failed behind an effect, or its client left it; not if the client had the whole answer."""
     clock = ManualClock()
     clock.advance(1.0)

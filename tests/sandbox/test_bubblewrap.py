@@ -9,7 +9,7 @@ from gateway.sandbox.launch_messages import Order
 ORDER = Order(argv=("ls",), cwd="/home/x", level="bubblewrap", timeout_s=1, bubblewrap="/usr/bin/bwrap")
 
 
-def test_everything_is_unshared_and_only_the_folder_is_writable() -> None:
+def test_bubblewrap_unshares_everything_and_binds_one_writable_folder() -> None:
     """And what runs comes last, behind the end of the options."""
     found = arguments(ORDER, ("/usr/bin/ls", "--bind"), status=5, seccomp=7)
     assert found[0] == "/usr/bin/bwrap"
@@ -21,7 +21,7 @@ def test_everything_is_unshared_and_only_the_folder_is_writable() -> None:
     assert own[own.index("--seccomp") + 1] == "7"
 
 
-def test_links_of_the_system_stay_links() -> None:
+def test_bubblewrap_keeps_system_links_as_links() -> None:
     """/bin is one on most systems; a folder is bound."""
     found = arguments(ORDER, ("/usr/bin/ls",), status=5, seccomp=None)
     before = found[found.index("/bin") - 2 : found.index("/bin")]
@@ -30,7 +30,7 @@ def test_links_of_the_system_stay_links() -> None:
     assert "--seccomp" not in found
 
 
-def test_a_read_only_command_has_its_scratch_folder_alone_to_write() -> None:
+def test_read_only_command_may_write_only_its_scratch_folder() -> None:
     """What lies there when bubblewrap starts is an empty folder in memory."""
     order = dataclasses.replace(ORDER, read_only=True)
     found = arguments(order, ("/usr/bin/ls",), status=5, seccomp=7)

@@ -40,20 +40,22 @@ async def test_the_strongest_accepted_level_is_chosen(sandbox: Sandbox, tmp_path
     assert bool(choice.reason) is not bool(possible)
 
 
-def test_without_namespaces_landlock_alone_is_left(tmp_path: Path) -> None:
+def test_landlock_is_chosen_without_namespaces(tmp_path: Path) -> None:
     """As in most containers."""
     said = poorer(tmp_path, NO_NAMESPACES)
     assert said.startswith("landlock |") is HAS_LANDLOCK
 
 
-def test_without_anything_nothing_runs(tmp_path: Path) -> None:
+def test_command_is_refused_without_any_confinement(tmp_path: Path) -> None:
     """T21: never silently weaker; every reason is told."""
     said = poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK)
     assert said.startswith("None | bubblewrap: the program bwrap is not installed; namespaces: ")
     assert "; landlock: " in said
 
 
-async def test_a_trial_without_an_end_weakens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_confinement_trial_does_not_weaken_the_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A machine that is too busy, or short of memory for a moment, has the same means as before."""
     monkeypatch.setattr(sys, "executable", "/bin/false")  # the launcher is gone before it answers
     choice = await strongest("auto", order(tmp_path, level="none", read_only=True))
@@ -65,21 +67,19 @@ def test_landlock_is_needed_beside_namespaces(tmp_path: Path) -> None:
     assert poorer(tmp_path, NO_LANDLOCK, sandbox="landlock").startswith("None |")
 
 
-def test_bubblewrap_alone_is_not_replaced(tmp_path: Path) -> None:
+def test_configured_bubblewrap_is_not_replaced_by_another_level(tmp_path: Path) -> None:
     """A configuration that names bubblewrap gets it or nothing."""
     assert poorer(tmp_path, sandbox="bubblewrap") == "None | bubblewrap: the program bwrap is not installed"
 
 
-def test_only_none_is_none(tmp_path: Path) -> None:
+def test_unconfined_level_requires_explicit_configuration(tmp_path: Path) -> None:
     """Only where the operator says so."""
     assert poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK, sandbox="none").startswith("none |")
     assert [choice for choice, levels in ACCEPTED.items() if "none" in levels] == ["none"]
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
-async def test_a_read_only_command_gets_the_strongest_level_whatever_was_chosen(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
+async def test_read_only_command_always_gets_the_strongest_level(sandbox: Sandbox, tmp_path: Path) -> None:
     """The choice of an operator is about commands that were approved."""
     choice = await strongest(sandbox, order(tmp_path, level="none", read_only=True))
     assert choice.level == (READ_ONLY_LEVELS[0] if READ_ONLY_LEVELS else None)
@@ -113,7 +113,7 @@ for fifo in (False, True):
 
 
 @pytest.mark.parametrize("level", [level for level in READ_ONLY_LEVELS if level == "namespaces"])
-def test_a_fifo_that_no_overlay_covers_is_left_to_no_weaker_level(level: Level, tmp_path: Path) -> None:
+def test_uncovered_fifo_refuses_weaker_confinement(level: Level, tmp_path: Path) -> None:
     """With mounts beneath a folder there is no overlay. Landlock alone would let a command empty the FIFO."""
     assert level == "namespaces"
     assert in_child(MOUNTED.format(folder=str(tmp_path))).splitlines() == ["namespaces False False", "None False True"]

@@ -63,6 +63,6 @@ def test_a_missing_writable_folder_is_an_error(tmp_path: Path) -> None:
     assert in_child(code) in ("FileNotFoundError", "OSError")
 
 
-def test_the_version_is_a_number() -> None:
+def test_landlock_abi_version_is_a_number() -> None:
     """0 where there is none."""
     assert landlock.abi() >= 0

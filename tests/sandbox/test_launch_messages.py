@@ -3,7 +3,7 @@
 from gateway.sandbox.launch_messages import CommandOutcome, Order, ProcessLimits
 
 
-def test_an_order_arrives_as_it_was_sent() -> None:
+def test_launch_order_round_trips_as_a_single_line() -> None:
     """Whatever is in its texts: it stays one line."""
     order = Order(
         argv=("/bin/sh", "-c", "echo 'ü\n\"$x\"'"),
@@ -19,13 +19,13 @@ def test_an_order_arrives_as_it_was_sent() -> None:
     assert Order.from_line(line) == order
 
 
-def test_an_outcome_arrives_as_it_was_sent() -> None:
+def test_command_outcome_round_trips() -> None:
     """With its detail."""
     outcome = CommandOutcome("not_started", 127, "'x': not found")
     assert CommandOutcome.from_line(outcome.to_line()) == outcome
 
 
-def test_the_environment_of_a_command_is_built_from_nothing() -> None:
+def test_command_environment_contains_only_path_and_home() -> None:
     """Two variables, the same for everybody."""
     order = Order(argv=("ls",), cwd="/some folder", level="none", timeout_s=1)
     assert dict(order.environment) == {"PATH": "/usr/bin:/bin", "HOME": "/some folder"}

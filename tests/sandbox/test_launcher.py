@@ -55,7 +55,9 @@ async def test_a_command_runs_in_its_folder(level: Level, cwd: Path) -> None:
 
 
 @every_level
-async def test_the_environment_is_built_from_nothing(level: Level, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_command_environment_contains_no_gateway_variables(
+    level: Level, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No variable of the gateway reaches a command."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     finished = await shell(cwd, "env", level=level)
@@ -101,7 +103,7 @@ WRITES = (
 
 
 @confined
-async def test_reading_outside_is_denied(level: Level, cwd: Path) -> None:
+async def test_command_cannot_read_outside_its_folder(level: Level, cwd: Path) -> None:
     """T15, T19: however it is tried."""
     finished = await shell(cwd, "\n".join(f"({command})" for command in (*READS, "echo end")), level=level)
     assert finished.stdout.endswith("end\n")
@@ -110,7 +112,7 @@ async def test_reading_outside_is_denied(level: Level, cwd: Path) -> None:
 
 
 @confined
-async def test_writing_outside_is_denied(level: Level, cwd: Path) -> None:
+async def test_command_cannot_write_outside_its_folder(level: Level, cwd: Path) -> None:
     """Nothing outside changes: neither texts nor modes nor times nor entries."""
     secret = cwd.parent / "secret"
     before = secret.stat()
@@ -124,7 +126,7 @@ async def test_writing_outside_is_denied(level: Level, cwd: Path) -> None:
 
 
 @confined
-async def test_the_system_call_truncate_is_denied_outside(level: Level, cwd: Path) -> None:
+async def test_truncate_outside_the_folder_is_denied(level: Level, cwd: Path) -> None:
     """It takes a path and opens nothing; old versions of Landlock do not know it."""
     code = f"import os\ntry:\n    os.truncate({str(cwd.parent / 'secret')!r}, 0)\nexcept OSError:\n    print('denied')"
     assert (await python(cwd, code, level=level)).stdout == "denied\n"
@@ -159,7 +161,7 @@ async def test_the_network_is_refused(level: Level, cwd: Path, listener: int) ->
 
 
 @confined
-async def test_other_processes_are_out_of_reach(level: Level, cwd: Path) -> None:
+async def test_command_cannot_affect_other_processes(level: Level, cwd: Path) -> None:
     """No signal to the gateway, no change of its limits or priority, no look into its memory."""
     code = f"""
 import os, resource
@@ -223,7 +225,7 @@ for attempt in (
 
 
 @confined
-async def test_no_file_lends_the_rights_of_the_gateway(level: Level, cwd: Path) -> None:
+async def test_command_cannot_create_setuid_files(level: Level, cwd: Path) -> None:
     """Another user who executes what a command left behind would act as the user of the gateway, root perhaps."""
     finished = await python(cwd, SET_ID, level=level)
     assert finished.stdout == "EPERM\n" * 5, finished.stderr
@@ -231,7 +233,7 @@ async def test_no_file_lends_the_rights_of_the_gateway(level: Level, cwd: Path) 
 
 
 @every_level
-async def test_files_of_a_command_are_for_its_user_to_write(level: Level, cwd: Path) -> None:
+async def test_command_files_are_writable_by_their_owner_only(level: Level, cwd: Path) -> None:
     """Whatever the gateway's own umask is."""
     before = os.umask(0)
     try:
@@ -242,7 +244,7 @@ async def test_files_of_a_command_are_for_its_user_to_write(level: Level, cwd: P
 
 
 @confined
-async def test_thousands_of_races_with_links_read_nothing_outside(level: Level, cwd: Path) -> None:
+async def test_symlink_races_never_read_outside_the_folder(level: Level, cwd: Path) -> None:
     """While a name changes between a file and a link to the outside, a command never sees the outside."""
     (cwd / "file").write_text("inside")
     (cwd / "link").symlink_to("../secret")
@@ -299,7 +301,7 @@ async def test_a_fork_bomb_is_stopped(level: Level, cwd: Path) -> None:
 
 
 @every_level
-async def test_what_has_ended_and_was_not_reaped_counts_as_a_process(level: Level, cwd: Path) -> None:
+async def test_zombie_processes_count_towards_the_process_limit(level: Level, cwd: Path) -> None:
     """The machine has so many numbers for processes, and the kernel's own limit does not hold for root."""
     code = "import os, time\nfor _ in range(400):\n    os.fork() or os._exit(0)\ntime.sleep(60)"
     wanted = order(cwd, PYTHON, "-I", "-S", "-c", code, level=level, limits=ProcessLimits(processes=24))

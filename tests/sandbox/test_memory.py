@@ -213,7 +213,7 @@ HIDDEN = "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + ZERO
         *("mappings", "filters", "rules", "spliced", "sent", "notices", "locks"),
     ],
 )
-async def test_memory_that_no_process_shows_is_limited(code: str, level: Level, tmp_path: Path) -> None:
+async def test_unmapped_memory_is_limited(code: str, level: Level, tmp_path: Path) -> None:
     """A system call is refused, or the count ends the command."""
     finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", code, level=level, limits=LIMITS))
     answers = ("Operation not permitted", "Function not implemented", "Invalid argument")
@@ -223,7 +223,7 @@ async def test_memory_that_no_process_shows_is_limited(code: str, level: Level, 
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
-async def test_ordinary_programs_stay_below(level: Level, tmp_path: Path) -> None:
+async def test_ordinary_programs_stay_below_the_memory_limit(level: Level, tmp_path: Path) -> None:
     """Event loops have sockets of their own, and threads stacks."""
     code = (
         "import asyncio, threading\n"
@@ -242,7 +242,7 @@ def test_memory_in_swap_counts() -> None:
     assert shown_bytes(numbers(status + b"VmSwap:\t   4000 kB\nHugetlbPages:\t       0 kB\n")) == 4123 << 10
 
 
-def test_what_takes_long_to_count_counts_as_too_much() -> None:
+def test_slow_memory_count_counts_as_unbounded() -> None:
     """Until the next count it could hold what it likes."""
     code = "import sys; print(flush=True); sys.stdin.read()"
     pipe = subprocess.PIPE
@@ -262,7 +262,7 @@ print(libc.shmget(0, 1 << 20, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0,
 
 
 @confined
-async def test_no_memory_outlives_a_command(level: Level, tmp_path: Path) -> None:
+async def test_command_cannot_create_sysv_memory(level: Level, tmp_path: Path) -> None:
     """SysV segments, semaphores and queues live until somebody removes them: there are none."""
     finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", SEGMENT, level=level))
     assert finished.stdout == "-1 -1 -1\n"
@@ -297,7 +297,7 @@ async def test_threads_count_as_processes(level: Level, tmp_path: Path) -> None:
     assert finished.outcome.end == "processes" or "can't start new thread" in finished.stderr, finished
 
 
-def test_what_has_ended_holds_nothing() -> None:
+def test_ended_process_holds_no_memory() -> None:
     """A process that is gone, beside one that is there."""
     own = held_bytes([os.getpid()], filtered=False)
     assert own > 1 << 20

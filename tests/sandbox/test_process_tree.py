@@ -65,7 +65,7 @@ def test_unreaped_zombie_is_listed_only_on_request() -> None:
     assert in_child(code).splitlines() == ["[] [(True, 1)]", "[]"]
 
 
-def test_the_end_begins_politely() -> None:
+def test_process_tree_end_sends_sigterm_before_sigkill() -> None:
     """SIGTERM first; whoever does not listen is killed after the grace."""
     code = REAPER + (
         "polite = subprocess.Popen(['/bin/sh', '-c', 'trap \"exit 7\" TERM; sleep 60 & wait'])\n"
@@ -77,7 +77,7 @@ def test_the_end_begins_politely() -> None:
     assert in_child(code).endswith("7 137 []")
 
 
-def test_codes_are_as_shells_count() -> None:
+def test_exit_codes_of_signals_follow_the_shell_convention() -> None:
     """128 and the signal."""
     code = REAPER + (
         "one = subprocess.Popen(['/bin/sh', '-c', 'kill -9 $$'])\n"

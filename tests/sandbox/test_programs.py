@@ -5,7 +5,7 @@ import pytest
 from gateway.sandbox.programs import program
 
 
-def test_a_name_is_looked_for_in_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_name_is_resolved_in_system_folders_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the gateway's own PATH says."""
     monkeypatch.setenv("PATH", "/nowhere")
     assert program("ls") in ("/usr/bin/ls", "/bin/ls")

@@ -63,7 +63,7 @@ echo x >/dev/shm/planted; sub/run >new
 
 
 @every_level
-async def test_nothing_outside_the_scratch_folder_changes(level: Level, cwd: Path) -> None:
+async def test_read_only_command_changes_nothing_outside_its_scratch_folder(level: Level, cwd: Path) -> None:
     """Names, texts, modes, owners, times: of the work folder, and around it."""
     before = state(cwd.parent)
     commands = "\n".join(f"({command})" for command in (*WRITES.splitlines(), "echo end"))
@@ -73,7 +73,7 @@ async def test_nothing_outside_the_scratch_folder_changes(level: Level, cwd: Pat
 
 
 @every_level
-async def test_everything_in_the_folder_is_read_as_it_is(level: Level, cwd: Path) -> None:
+async def test_read_only_command_reads_the_folder_unchanged(level: Level, cwd: Path) -> None:
     """Texts, modes and times, also of the folder itself; what is executable is said to be."""
     script = "cat a sub/run; stat -c '%n %a %Y %s' . a sub sub/run; find . -executable; test -x sub/run && echo x; pwd"
     confined = await shell(cwd, script, level=level, read_only=True)
@@ -92,7 +92,7 @@ async def test_the_scratch_folder_is_empty_and_gone_afterwards(level: Level, cwd
 
 
 @with_mounts
-async def test_the_scratch_folder_has_bounds(level: Level, cwd: Path) -> None:
+async def test_scratch_folder_limits_bytes_files_and_execution(level: Level, cwd: Path) -> None:
     """In bytes, in files; nothing in it is executed."""
     script = """cd "$TMPDIR"
     for n in 1 2 3; do head -c 60000000 /dev/zero >$n; done 2>/dev/null; du -m . | tail -n 1
@@ -105,7 +105,7 @@ async def test_the_scratch_folder_has_bounds(level: Level, cwd: Path) -> None:
 
 
 @with_mounts
-async def test_what_is_in_the_scratch_folder_counts_as_memory(level: Level, cwd: Path) -> None:
+async def test_scratch_folder_contents_count_as_memory(level: Level, cwd: Path) -> None:
     """It and the processes together keep the limit."""
     code = """
 import os, time
@@ -121,7 +121,7 @@ time.sleep(60)
 
 
 @with_mounts
-async def test_what_an_order_does_not_name_is_not_even_looked_up(level: Level, cwd: Path) -> None:
+async def test_paths_outside_the_order_are_not_looked_up(level: Level, cwd: Path) -> None:
     """An automounter would ask a network for a name that is only looked up."""
     script = f"stat -c %n a {cwd}/sub /usr/bin/stat ../secret {cwd.parent}/secret /etc/passwd /sys /proc/sys/kernel"
     finished = await shell(cwd, script, level=level, read_only=True)
@@ -197,7 +197,9 @@ print(libc.shmat(SEGMENT, None, 0) == ctypes.c_void_p(-1).value)
 
 @pytest.mark.parametrize("read_only", [True, False])
 @every_level
-async def test_no_message_and_no_memory_of_others_is_reached(level: Level, read_only: bool, cwd: Path) -> None:
+async def test_command_cannot_access_sysv_queues_or_segments_of_others(
+    level: Level, read_only: bool, cwd: Path
+) -> None:
     """The number of a queue or of a segment is easily guessed, and is all that it takes: at approved commands, too."""
     libc = ctypes.CDLL(None)
     queue, segment = libc.msgget(0, 0o1600), libc.shmget(0, 4096, 0o1600)
@@ -237,7 +239,9 @@ print(other.recv(9))
 
 @pytest.mark.parametrize("read_only", [True, False])
 @every_level
-async def test_no_socket_leads_out(level: Level, read_only: bool, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_command_cannot_connect_sockets_outside(
+    level: Level, read_only: bool, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor does a pair of datagram sockets, which may send to any address: at approved commands, too."""
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
         monkeypatch.chdir(cwd)  # a path of a socket is at most 107 bytes long
@@ -334,7 +338,7 @@ def numbered(code: str) -> str:
 
 
 @every_level
-async def test_what_others_would_notice_is_refused(level: Level, cwd: Path) -> None:
+async def test_read_only_command_is_refused_externally_visible_system_calls(level: Level, cwd: Path) -> None:
     """Much of it needs no right to write: a file that is open for reading is enough."""
     code = numbered(NOTICED.replace("GATEWAY", str(os.getpid())))
     before = state(cwd)
@@ -363,7 +367,7 @@ print(libc.pthread_create(ctypes.byref(thread), None, begin, None), libc.pthread
 
 
 @every_level
-async def test_no_wake_up_of_others_is_taken(level: Level, cwd: Path) -> None:
+async def test_futex_wakeups_of_other_processes_are_not_taken(level: Level, cwd: Path) -> None:
     """A futex in a file is one for all who map it, also for reading. Threads of the command are joined all the same."""
     finished = await python(cwd, numbered(FUTEX), level=level, read_only=True)
     refused = ["-1 Resource temporarily unavailable"] * 2 + ["-1 Function not implemented"] * 2
@@ -381,14 +385,14 @@ print(made < 1000)
 
 @pytest.mark.parametrize("read_only", [True, False])
 @every_level
-async def test_a_command_leaves_timers_for_others(level: Level, read_only: bool, cwd: Path) -> None:
+async def test_command_cannot_exhaust_timers_of_its_user(level: Level, read_only: bool, cwd: Path) -> None:
     """The user of the gateway has so many, for all of its processes: at approved commands, too."""
     finished = await python(cwd, numbered(TIMERS), level=level, read_only=read_only)
     assert finished.stdout == "True\n", finished.stderr
 
 
 @every_level
-async def test_a_device_of_the_folder_is_not_opened_for_writing(level: Level, cwd: Path) -> None:
+async def test_read_only_command_cannot_write_a_device_of_the_folder(level: Level, cwd: Path) -> None:
     """Only root can make one; where the tests are not root's, the folder has none."""
     try:
         os.mknod(cwd / "device", 0o20666, os.makedev(1, 3))
@@ -399,14 +403,14 @@ async def test_a_device_of_the_folder_is_not_opened_for_writing(level: Level, cw
 
 
 @every_level
-async def test_the_devices_that_remain_are_harmless(level: Level, cwd: Path) -> None:
+async def test_read_only_command_can_use_harmless_devices(level: Level, cwd: Path) -> None:
     """They take and give bytes that belong to nobody."""
     script = "echo x >/dev/null && head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c; echo x >/dev/full"
     assert (await shell(cwd, script, level=level, read_only=True)).stdout == "4\n4\n"
 
 
 @every_level
-async def test_no_process_stays(level: Level, cwd: Path) -> None:
+async def test_read_only_command_leaves_no_process(level: Level, cwd: Path) -> None:
     """In the background, in a session of its own, deaf: none outlives its command."""
     script = (
         "sleep 61 & setsid sleep 62 & (trap '' TERM HUP; sleep 63) & (setsid sh -c 'sleep 64 & sleep 65' &) & echo done"
@@ -417,7 +421,7 @@ async def test_no_process_stays(level: Level, cwd: Path) -> None:
 
 
 @every_level
-async def test_the_other_limits_hold(level: Level, cwd: Path) -> None:
+async def test_time_and_process_limits_apply_to_read_only_commands(level: Level, cwd: Path) -> None:
     """Time and processes, as for every command."""
     finished = await shell(cwd, "trap '' TERM; while :; do sleep 61; done", level=level, timeout_s=0.4, read_only=True)
     assert finished.outcome.end == "timeout"
@@ -450,7 +454,7 @@ async def test_scratch_folder_is_never_above_paths_of_the_order(level: Level) ->
 
 
 @pytest.mark.parametrize("level", [level for level in READ_ONLY_LEVELS if level == "namespaces"])
-def test_a_folder_with_mounts_beneath_is_bound_instead(level: Level, cwd: Path) -> None:
+def test_folder_with_submounts_is_bound_read_only(level: Level, cwd: Path) -> None:
     """An overlay would hide them; they are read-only, too, and to be seen."""
     code = f"""
 import os

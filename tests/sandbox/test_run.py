@@ -14,7 +14,7 @@ from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(2, 50))
-def test_an_excerpt_is_the_beginning_and_the_end(pieces: list[bytes], limit_bytes: int) -> None:
+def test_output_excerpt_keeps_the_beginning_and_the_end(pieces: list[bytes], limit_bytes: int) -> None:
     """All of what fits, else both halves and the count of what is between."""
     excerpt = OutputExcerpt(limit_bytes=limit_bytes)
     for piece in pieces:
@@ -40,7 +40,7 @@ async def test_cancelling_ends_the_command(level: Level, tmp_path: Path) -> None
     assert survivors(tmp_path) == []
 
 
-async def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
+async def test_cancelling_at_any_moment_leaves_no_process(tmp_path: Path) -> None:
     """Before, while and after the launcher starts."""
     for delay_s in (0.0, 0.001, 0.01, 0.03, 0.06, 0.1):
         running = asyncio.create_task(shell(tmp_path, "sleep 61", level="none"))
@@ -51,7 +51,7 @@ async def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
         assert survivors(tmp_path) == []
 
 
-async def test_an_output_bomb_is_ended(tmp_path: Path) -> None:
+async def test_output_flood_ends_the_command(tmp_path: Path) -> None:
     """It neither fills memory nor goes on; what it said first and last is kept."""
     finished = await run_order(order(tmp_path, "yes", level="none", timeout_s=120), flood_bytes=4 << 20)
     assert finished.outcome.end == "output"
@@ -98,7 +98,7 @@ uvloop.run(main())
 """
 
 
-def test_the_other_event_loop_does_the_same(tmp_path: Path) -> None:
+def test_uvloop_runs_and_cancels_commands_like_asyncio(tmp_path: Path) -> None:
     """Output, an output bomb and cancelling, on uvloop."""
     printed = in_child(ON_UVLOOP.format(folder=str(tmp_path))).splitlines()
     assert printed == ["2 out err", "output", "CancelledError []"]

@@ -92,7 +92,7 @@ def test_refused_calls_answer_eperm(groups: str, action: str, outcome: str) -> N
     assert in_child(code) == expected(outcome)
 
 
-def test_every_group_together_is_a_program_that_the_kernel_takes() -> None:
+def test_all_filter_groups_together_load_into_the_kernel() -> None:
     """Programs have at most 4096 instructions and must end."""
     groups = (
         "(*seccomp.ALWAYS, *seccomp.READ_ONLY_METADATA, *seccomp.TRUNCATE, *seccomp.SIGNALS, *seccomp.READ_ONLY),"
@@ -102,7 +102,7 @@ def test_every_group_together_is_a_program_that_the_kernel_takes() -> None:
     assert in_child(code) == expected("done")
 
 
-def test_calls_that_came_later_do_not_exist() -> None:
+def test_unknown_newer_system_calls_return_not_implemented() -> None:
     """Where they are not allowed: a call of a number that this file does not know may do anything."""
     code = INSTALLED.replace("{groups}", "(), newer=False").replace("{action}", "lambda: os.pidfd_open(os.getpid())")
     assert in_child(code) == expected("done")
@@ -111,7 +111,7 @@ def test_calls_that_came_later_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("calls", [seccomp.ALWAYS, seccomp.METADATA, seccomp.TRUNCATE, seccomp.READ_ONLY])
-def test_no_call_is_listed_twice(calls: Sequence[seccomp.RefusedSyscall]) -> None:
+def test_system_call_is_listed_only_once(calls: Sequence[seccomp.RefusedSyscall]) -> None:
     """Two lines for one call would contradict each other unseen, unless each is about some of its uses."""
     for numbers in ([c.x86_64 for c in calls], [c.aarch64 for c in calls], [c.name for c in calls]):
         given = [number for number in numbers if number is not None]

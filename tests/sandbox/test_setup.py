@@ -28,14 +28,14 @@ async def test_non_executable_program_is_reported_with_its_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
-async def test_a_command_starts_with_signals_as_usual(level: Level, tmp_path: Path) -> None:
+async def test_command_starts_with_default_signal_handlers(level: Level, tmp_path: Path) -> None:
     """Python ignores SIGPIPE; a pipeline must still end when its reader does."""
     finished = await shell(tmp_path, "yes | head -n 1; trap", level=level)
     assert (finished.outcome.end, finished.stdout, finished.stderr) == ("exited", "y\n", "")
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
-async def test_a_command_has_no_descriptors_but_three(level: Level, tmp_path: Path) -> None:
+async def test_command_inherits_only_the_standard_descriptors(level: Level, tmp_path: Path) -> None:
     """No way to the launcher's own pipes: every other number is closed."""
     tries = "for n in 3 4 5 6 7 8 9; do (: >&$n) 2>/dev/null && echo open $n; done; cat; echo end"
     finished = await shell(tmp_path, tries, level=level)
@@ -43,7 +43,7 @@ async def test_a_command_has_no_descriptors_but_three(level: Level, tmp_path: Pa
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
-async def test_a_command_ends_before_the_gateway_when_memory_runs_out(level: Level, tmp_path: Path) -> None:
+async def test_command_has_a_higher_oom_score_than_the_gateway(level: Level, tmp_path: Path) -> None:
     """The kernel is told so."""
     running = asyncio.create_task(shell(tmp_path, "sleep 60; true", level=level))
     await until(lambda: survivors(tmp_path))
@@ -67,7 +67,7 @@ def test_exception_in_the_child_is_reported_and_exits() -> None:
     assert "odd" in printed and '"unconfined"' in printed and printed.endswith("125")
 
 
-def test_an_automounter_is_seen() -> None:
+def test_automounter_is_detected() -> None:
     """Wherever it waits for names, but for the one of systemd in /proc."""
     usual = """22 28 0:20 / /proc rw,nosuid - proc proc rw
 38 22 0:33 / /proc/sys/fs/binfmt_misc rw,relatime shared:16 - autofs systemd-1 rw,fd=29,pgrp=1,direct
@@ -93,7 +93,7 @@ def test_automount_below_a_shown_path_is_detected() -> None:
     assert setup.asked_of_a_network("61 28 0:51 / /afs rw,relatime - afs none rw,dyn\n", ("/",)) == "/afs"
 
 
-def test_a_socket_for_crashes_is_seen() -> None:
+def test_core_pattern_socket_is_detected() -> None:
     """The kernel connects to it whatever limit of core files a process has; a file and a handler look at the limit."""
     assert [setup.connects_at_crashes(p) for p in ("core", "|/bin/handler %p", "@/run/crash", "@@/run/crash", "")] == [
         *(False, False, True, True, False)

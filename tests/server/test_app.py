@@ -64,7 +64,7 @@ async def test_reload_requested_during_a_reload_runs_afterwards() -> None:
 @pytest.mark.parametrize(
     "trouble", [ConfigError((Problem("gateway.yaml", "listen", "no"),)), OSError("disk"), MemoryError()]
 )
-async def test_a_reload_that_fails_changes_nothing_but_a_count(trouble: Exception) -> None:
+async def test_failed_reload_keeps_the_old_configuration_and_counts_a_failure(trouble: Exception) -> None:
     """Whatever went wrong: the old configuration serves, and the next reload works."""
 
     def load() -> LoadedConfig:
@@ -87,7 +87,7 @@ async def test_a_reload_that_fails_changes_nothing_but_a_count(trouble: Exceptio
     sink.close()
 
 
-async def test_a_tool_that_cannot_be_closed_takes_no_reload_back(
+async def test_tool_that_cannot_close_does_not_revert_a_reload(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log says that the new configuration is in use, and which tools could not be closed; the others are."""
@@ -131,7 +131,7 @@ PLUGIN = Plugin(Config, lambda config, host: Sticky())
 """
 
 
-async def test_a_webhook_secret_that_cannot_sign_refuses_a_reload(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_webhook_secret_refuses_a_reload(caplog: pytest.LogCaptureFixture) -> None:
     """Before anything changes: what the log says is so."""
     async with through() as (gateway, upstream):
         entry = {"name": "other", "base_url": upstream.base_url}
@@ -141,7 +141,7 @@ async def test_a_webhook_secret_that_cannot_sign_refuses_a_reload(caplog: pytest
         assert b'gateway_upstream_up{upstream="other"}' not in (await fetch(gateway, b"/metrics")).payload
 
 
-async def test_addresses_stay_as_they_were_at_the_start() -> None:
+async def test_listen_addresses_and_workers_do_not_change_on_reload() -> None:
     """`listen`, `admin.listen` and `workers` need a restart: until then their pages stay where they are."""
     async with through() as (gateway, upstream):
         entry = {"name": "up", "base_url": upstream.base_url}
@@ -225,7 +225,7 @@ async def test_reload_updates_configured_services_and_keeps_registered_ones() ->
         assert await names(gateway.base_url) == []
 
 
-async def test_services_are_administered_where_the_admin_listens() -> None:
+async def test_mcp_services_are_administered_on_the_admin_address_only() -> None:
     """With the keys of the configuration, as everywhere; the other address has no such page."""
     key = {"name": "root", "sha256": hashlib.sha256(b"secret-key").hexdigest(), "scopes": ["admin"]}
     settings = loaded("http://127.0.0.1:1", admin={"listen": "127.0.0.1:2"}, keys=[key], store="sqlite:///:memory:")
@@ -268,7 +268,7 @@ print([name for name in sys.modules if name.startswith(tuple(f"{one}." for one i
     assert done.stdout == "[]\n", done.stderr
 
 
-async def test_what_cannot_be_confined_is_logged_at_the_start(
+async def test_unavailable_confinement_is_logged_at_start_and_reload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And after a reload: nobody finds out by calls that are refused."""
@@ -291,7 +291,7 @@ async def test_what_cannot_be_confined_is_logged_at_the_start(
     sink.close()
 
 
-async def test_commands_have_been_tried_when_the_gateway_is_ready(tmp_path: Path) -> None:
+async def test_command_confinement_is_tried_before_the_gateway_is_ready(tmp_path: Path) -> None:
     """And after a reload: the first one that nobody is asked about has no trial to wait for."""
     now = loaded("http://127.0.0.1:1", tools={"execute_command": {"sandbox": "none", "cwd": str(tmp_path)}})
     metrics = Metrics()

@@ -28,7 +28,7 @@ def lines(text: str | None) -> dict[str, str]:
     return {line[:14].strip(): line[14:] for line in said}
 
 
-def test_the_defaults() -> None:
+def test_banner_shows_the_default_configuration() -> None:
     """Nothing is left to be guessed: no file, the tool to try, where the store is, and whose word counts."""
     said = lines(None)
     assert said["base URL"] == "http://127.0.0.1:1/v1" and said["context"] == "http://127.0.0.1:1/context/v1"
@@ -39,20 +39,20 @@ def test_the_defaults() -> None:
     assert said["console"] == "http://127.0.0.1:2/console"
 
 
-def test_the_console() -> None:
+def test_banner_shows_the_console_url_unless_disabled() -> None:
     """As people open it, where that is configured; not at all where it is off."""
     assert lines("console: {url: https://gw.example}")["console"] == "https://gw.example/console"
     assert lines("public_url: https://gw.example/")["console"] == "https://gw.example/console"
     assert "console" not in lines("console: {enabled: false}")
 
 
-def test_where_traces_go() -> None:
+def test_banner_shows_the_traces_endpoint_if_configured() -> None:
     """With the path that is added, and only if they go anywhere."""
     assert lines("tracing: {endpoint: 'http://127.0.0.1:4318'}")["traces"] == "http://127.0.0.1:4318/v1/traces"
     assert "traces" not in lines(None)
 
 
-def test_the_file_its_tools_and_its_servers(tmp_path: Path) -> None:
+def test_banner_shows_file_tools_and_servers_and_hides_the_store_password(tmp_path: Path) -> None:
     """The file by its whole path; servers that are off are left out; no password of a store is shown."""
     said = lines(
         "tools: {http_request: {}, mine: {use: http_request}}\n"
@@ -74,7 +74,7 @@ def test_trust_setting_is_described_alike_at_start_and_check_config(trust: str) 
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/approvals.md"])
-def test_the_pages_say_it_at_the_top_of_approvals(page: str) -> None:
+def test_documentation_states_model_trust_at_the_top_of_approvals(page: str) -> None:
     """In the same words, before anything else of approvals is explained."""
     text = (ROOT / page).read_text(encoding="utf-8")
     chapter = text.partition("\n## Approvals\n")[2] if page == "README.md" else text

@@ -22,7 +22,7 @@ def loaded() -> LoadedConfig:
     return load(None, environ={}, flags={})
 
 
-def test_what_hangs_holds_up_no_later_load(loaded: LoadedConfig) -> None:
+def test_hanging_load_does_not_block_later_loads(loaded: LoadedConfig) -> None:
     """It is told, also while it goes on; once it is through, a further load is one like any other."""
     answers = threading.Event()
 
@@ -42,14 +42,14 @@ def test_what_hangs_holds_up_no_later_load(loaded: LoadedConfig) -> None:
     assert BoundedLoad(hangs, is_ending=lambda: False)() is loaded and reading() is loaded
 
 
-def test_a_process_that_ends_waits_for_nothing() -> None:
+def test_ending_process_does_not_wait_for_a_load() -> None:
     """However long the load may take."""
     reading = BoundedLoad(threading.Event().wait, is_ending=lambda: True, limit_s=1e6)  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
         reading()
 
 
-def test_what_a_load_raises_is_raised() -> None:
+def test_load_exception_is_raised_unchanged() -> None:
     """As it is."""
 
     def fails() -> LoadedConfig:
@@ -87,7 +87,7 @@ async def test_a_pipe_in_place_of_a_file_fails_one_reload_and_nothing_else(worke
             assert await gateway.wait() == 0
 
 
-async def test_a_base_prompt_that_hangs_holds_up_no_request(tmp_path: Path) -> None:
+async def test_hanging_prompt_file_does_not_block_requests(tmp_path: Path) -> None:
     """Its file system does not answer: others are served meanwhile, and SIGTERM ends the gateway."""
     prompt = tmp_path / "prompt.md"
     prompt.write_text("Be kind.")

@@ -23,7 +23,7 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield
 
 
-async def test_a_gateway_builds_its_console_for_the_first_request(tmp_path: Path) -> None:
+async def test_console_is_built_on_its_first_request(tmp_path: Path) -> None:
     """Its sockets are for the gateway's own user, and go with it."""
     async with served(tmp_path, key("ann")) as browser:
         await browser.get("/health/live")
@@ -35,7 +35,7 @@ async def test_a_gateway_builds_its_console_for_the_first_request(tmp_path: Path
     assert sockets() == []
 
 
-async def test_a_console_that_is_off_is_not_there(tmp_path: Path) -> None:
+async def test_disabled_console_has_no_pages(tmp_path: Path) -> None:
     """Its addresses are those of passthrough, as any other."""
     async with served(tmp_path, key("ann"), console={"enabled": False}, passthrough={"paths": ["/v1/"]}) as browser:
         seen = await browser.get("/console", follow=False)
@@ -43,7 +43,7 @@ async def test_a_console_that_is_off_is_not_there(tmp_path: Path) -> None:
         assert sockets() == []
 
 
-async def test_a_console_that_is_turned_off_ends_its_open_pages(tmp_path: Path) -> None:
+async def test_disabling_the_console_closes_its_open_pages(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
         async with ann.listening() as news:
@@ -53,7 +53,7 @@ async def test_a_console_that_is_turned_off_ends_its_open_pages(tmp_path: Path) 
             assert await news.any() is None
 
 
-async def test_a_console_without_a_place_for_its_sockets_says_so(
+async def test_console_without_a_socket_folder_reports_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And is built once there is one."""
@@ -68,7 +68,7 @@ async def test_a_console_without_a_place_for_its_sockets_says_so(
         assert (await browser.signed_in("ann")).key
 
 
-async def test_the_console_takes_no_place_of_a_client(tmp_path: Path) -> None:
+async def test_console_connections_do_not_count_towards_the_limit(tmp_path: Path) -> None:
     """Its connections to its own gateway are not among those that `limits.connections` counts."""
     async with served(tmp_path, key("ann"), limits={"connections": 1}) as browser:
         ann = await browser.signed_in("ann")
@@ -77,7 +77,7 @@ async def test_the_console_takes_no_place_of_a_client(tmp_path: Path) -> None:
         assert "gateway_client_connections 1.0" in (await ann.api().get("/metrics")).html.splitlines()
 
 
-async def test_requests_of_the_console_need_no_more_than_its_socket_and_a_token(tmp_path: Path) -> None:
+async def test_console_socket_requires_a_valid_token(tmp_path: Path) -> None:
     """A program that reached the socket would still need a key."""
     async with served(tmp_path, key("ann")) as browser:
         await browser.signed_in("ann")
@@ -88,7 +88,7 @@ async def test_requests_of_the_console_need_no_more_than_its_socket_and_a_token(
                     assert response.status == 401
 
 
-async def test_a_second_worker_of_the_store_accepts_the_session(tmp_path: Path) -> None:
+async def test_console_session_is_shared_by_workers_of_one_store(tmp_path: Path) -> None:
     """And the sign-out: both stand in the store, where no id of a session can be read."""
     keys = (key("ann"),)
     async with served(tmp_path, *keys) as browser, served(tmp_path, *keys) as second:
@@ -111,9 +111,7 @@ async def test_sessions_survive_a_restart(tmp_path: Path) -> None:
         assert (await there.get("/console/runs", follow=False)).status == 200
 
 
-async def test_a_console_that_cannot_be_built_is_built_by_a_later_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_console_is_rebuilt_by_a_later_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full folder of temporary files must not take the console until the next restart."""
     folder = tempfile.gettempdir()
     async with served(tmp_path, key("ann")) as browser:

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(name)
 
 
-def test_a_folder_is_for_its_user_only_and_removed_with_its_sockets(folder: Path) -> None:
+def test_socket_folder_is_private_and_removed_with_its_sockets(folder: Path) -> None:
     made = SocketFolder.create()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(made.socket(0))

@@ -135,7 +135,7 @@ async def test_prompts_come_from_texts_and_files(tmp_path: Path) -> None:
     assert [await made.prompts.text(name, tenant="local") for name in "ab"] == ["A.", "你好"]
 
 
-async def test_models_choose_among_the_upstreams(tmp_path: Path) -> None:
+async def test_upstream_is_chosen_by_model_patterns_or_configuration(tmp_path: Path) -> None:
     """By `models`, and by `context.upstream`."""
     upstreams = [
         {"name": "one", "base_url": "http://127.0.0.1:1"},
@@ -171,7 +171,7 @@ async def test_build_problems_are_reported_together_with_their_places(tmp_path: 
 
 
 @pytest.mark.parametrize("section", ["rules", "assessors"])
-async def test_rules_and_assessors_are_for_tools_that_plugins_have(tmp_path: Path, section: str) -> None:
+async def test_rule_for_an_unknown_tool_is_a_configuration_problem(tmp_path: Path, section: str) -> None:
     """A slip of the pen would leave a tool without its guard; what was built is closed again."""
     value = {"rules": "deny", "assessors": {"use": "command"}}[section]
     tools = {"mine": toolbox("look", "find")}
@@ -187,7 +187,7 @@ async def test_rules_and_assessors_are_for_tools_that_plugins_have(tmp_path: Pat
     assert all(one.closed == 1 for one in Toolbox.built)
 
 
-async def test_a_rule_is_not_blamed_for_a_tool_that_cannot_be_built(tmp_path: Path) -> None:
+async def test_rule_is_not_reported_when_a_tool_cannot_be_built(tmp_path: Path) -> None:
     """Nobody knows what its tools are called: only the tool itself is told of."""
     tools = {"mine": toolbox("look"), "odd": {"use": "tools.toolbox", "with": {"x": 1}}}
     (told,) = await problems(tmp_path, tools=tools, risk={"rules": {"find": "deny"}})
@@ -202,7 +202,7 @@ async def test_two_tools_of_one_name_are_a_problem(tmp_path: Path, tools: dict[s
     assert all(one.closed for one in Toolbox.built)
 
 
-async def test_a_service_among_the_tools_is_a_problem(tmp_path: Path) -> None:
+async def test_mcp_server_in_the_tools_section_is_a_configuration_problem(tmp_path: Path) -> None:
     """Nobody would start it there."""
     (told,) = await problems(tmp_path, tools={"time": {"use": "mcp", "with": {"command": "mcp-server-time"}}})
     assert told.startswith("tools.time: ") and "mcp.servers" in told
@@ -226,7 +226,7 @@ async def test_the_store_is_opened(tmp_path: Path) -> None:
     assert (tmp_path / "gateway.db").exists()
 
 
-async def test_a_store_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+async def test_unusable_store_prevents_the_start_and_hides_its_password(tmp_path: Path) -> None:
     """A damaged one must not look empty; another database is not there yet; no password in the text."""
     (tmp_path / "gateway.db").write_bytes(b"this is no database" * 1000)
     for url in ("sqlite:///gateway.db", "postgresql://user:hunter2@h/db"):
@@ -275,7 +275,7 @@ async def test_a_repeated_request_finds_its_run(tmp_path: Path, store: SqliteSto
     await made.lane.retire()
 
 
-async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: SqliteStore) -> None:
+async def test_old_run_is_found_by_its_idempotency_key_only(tmp_path: Path, store: SqliteStore) -> None:
     """Who says that it repeats something means what happened just now; a key holds for as long as the run is kept."""
     made = await assembled(tmp_path, store)
     whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
@@ -285,7 +285,7 @@ async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: Sqli
     await made.lane.retire()
 
 
-async def test_chains_say_where_a_run_goes_on(tmp_path: Path) -> None:
+async def test_chain_resumes_runs_at_its_agent_loop(tmp_path: Path) -> None:
     """At their agent loop; one without runs no tools."""
     made = await assembled(tmp_path, chains={"tools": [{"use": "memory"}, {"use": "agent_loop"}], "none": []})
     assert made.lane.chains["tools"].find_resume_handler() is made.lane.chains["tools"].handlers[1]

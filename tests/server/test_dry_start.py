@@ -55,7 +55,7 @@ async def started(configuration: LoadedConfig) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_the_start_refuses_is_refused(name: str) -> None:
+async def test_dry_start_refuses_configurations_that_the_start_refuses(name: str) -> None:
     """Each at its key, in words that say what to do; the start says it of the same key."""
     text, path = REFUSED[name]
     configuration = loaded(text)
@@ -83,7 +83,7 @@ async def test_missing_database_driver_is_reported_with_the_install_command(monk
         await rehearse(loaded("tools: {execute_sql: {url: postgresql://me@db/shop}}"))
 
 
-async def test_servers_that_cannot_start_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unstartable_mcp_server_is_reported_as_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gateway starts without them: no SDK, no such program; those that are off are left out."""
     configuration = loaded(
         "mcp: {servers: {a: {command: no-such-program}, b: {command: ./work},\n"
@@ -107,7 +107,9 @@ async def test_an_endpoint_without_the_sdk_is_refused(monkeypatch: pytest.Monkey
         await rehearse(configuration)
 
 
-async def test_what_the_machine_cannot_do_is_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_unavailable_confinement_is_reported_as_a_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Every call of the tool would be refused: the operator reads it before the first one is."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert await rehearse(loaded("tools: {execute_command: {cwd: ./work, sandbox: bubblewrap}}")) == [
@@ -117,7 +119,7 @@ async def test_what_the_machine_cannot_do_is_warned_of(monkeypatch: pytest.Monke
     assert await rehearse(loaded("tools: {execute_command: {cwd: ./work, sandbox: none}}")) == []
 
 
-async def test_nothing_is_made_and_nothing_is_left() -> None:
+async def test_dry_start_creates_and_changes_nothing() -> None:
     """No store, no process, no file; what is there stays as it is, and so does the log."""
     configuration = loaded("tools: {http_request: {}, file_operations: {roots: [./work]}}")
     assert await rehearse(configuration) == []
@@ -127,7 +129,7 @@ async def test_nothing_is_made_and_nothing_is_left() -> None:
     assert Path("gateway.db").read_bytes() == b""
 
 
-async def test_a_rule_that_holds_for_no_tool_is_warned_of() -> None:
+async def test_rule_that_matches_no_tool_is_reported_as_a_warning() -> None:
     """A name that no tool has is refused; a glob may be there before its tools are."""
     rules = "risk: {rules: {'exec_*': deny, 'execute_*': confirm, 'time.*': deny}}\n"
     (warning,) = await rehearse(loaded(rules + "mcp: {servers: {time: {command: 'true'}}}"))

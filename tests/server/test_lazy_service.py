@@ -39,7 +39,7 @@ class Maker:
         return self.made[-1]
 
 
-async def test_all_get_the_part_that_the_first_one_has_made() -> None:
+async def test_lazy_part_is_made_once_for_concurrent_callers() -> None:
     """Also those who ask while it is made."""
     maker = Maker()
     part = FirstUse(maker.make, end=Part.end)
@@ -61,7 +61,7 @@ async def test_cancelled_waiter_does_not_cancel_creation_for_others() -> None:
     assert await staying is maker.made[0] and leaving.cancelled()
 
 
-async def test_a_part_that_failed_is_made_again() -> None:
+async def test_failed_lazy_part_is_made_again() -> None:
     """For the next one who asks."""
     maker = Maker()
     maker.gate.set()
@@ -74,7 +74,7 @@ async def test_a_part_that_failed_is_made_again() -> None:
     assert await part.get() is part.part is not None
 
 
-async def test_the_end() -> None:
+async def test_closed_lazy_part_is_cancelled_or_ended() -> None:
     """Of a part that is made, of one that is being made, and of one that nobody asked for."""
     maker = Maker()
     unused, under_way, made = (FirstUse(maker.make, end=Part.end) for _ in range(3))
@@ -91,12 +91,12 @@ async def test_the_end() -> None:
     assert part.n_ended == 1
 
 
-async def test_an_import_leaves_the_loop_to_others() -> None:
+async def test_import_in_thread_runs_off_the_event_loop() -> None:
     """It runs in a thread."""
     assert await import_in_thread(threading.current_thread) is not threading.current_thread()
 
 
-async def test_what_a_worker_imports_is_kept_from_the_collector(
+async def test_lazily_imported_objects_are_frozen_from_garbage_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As what it built at its start."""

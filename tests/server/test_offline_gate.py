@@ -23,7 +23,7 @@ async def decision(settings: Json, tool: str, arguments: Json, *, risk_level: st
     return gate.judge(specs.get(tool), claim, tainted=False).decision
 
 
-async def test_built_in_tools_are_known_and_nothing_is_made(tmp_path: Path) -> None:
+async def test_offline_gate_knows_built_in_tools_and_creates_nothing(tmp_path: Path) -> None:
     """Although none is enabled; no file, no folder, no database."""
     _, specs = await offline_gate(Settings())
     assert set(specs) == BUILT_IN
@@ -32,7 +32,7 @@ async def test_built_in_tools_are_known_and_nothing_is_made(tmp_path: Path) -> N
     assert set((await offline_gate(Settings()))[1]) == BUILT_IN
 
 
-async def test_the_risk_section_counts() -> None:
+async def test_risk_settings_change_offline_decisions() -> None:
     """Default, trust in the model, profile, assessors of the operator's own."""
     drop, values = {"sql": "DROP TABLE x"}, {"sql": "VALUES (1)"}
     assert await decision({}, "execute_sql", drop) == "confirm"
@@ -45,7 +45,7 @@ async def test_the_risk_section_counts() -> None:
     assert await decision(own, "execute_sql", {"sql": "SELECT 1"}) == "confirm"
 
 
-async def test_the_operators_flag_counts() -> None:
+async def test_requires_approval_flag_forces_confirmation() -> None:
     """`requires_approval` of a tool that is enabled."""
     flagged = {"tools": {"execute_sql": {"requires_approval": True}, "http_request": {}}}
     assert await decision(flagged, "execute_sql", {"sql": "SELECT 1"}) == "confirm"
@@ -123,7 +123,7 @@ def look(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("look")
-async def test_a_tool_of_the_operators_is_judged_as_the_gateway_judges_it() -> None:
+async def test_plugin_tool_is_judged_offline_as_online() -> None:
     """By the name of the tool: with its assessor, its settings and its flag; one that is not configured is unknown."""
     verb = {"verb": "top"}
     assert await decision({}, "look", verb) == "error"

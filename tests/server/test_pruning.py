@@ -62,14 +62,14 @@ async def left(store: Counting) -> set[str]:
     return {found.id for found in (await store.runs(tenant="acme", limit=99)).runs}
 
 
-async def test_all_that_is_old_goes_in_small_steps(store: Counting, clock: Clock) -> None:
+async def test_pruning_deletes_old_rows_in_small_steps(store: Counting, clock: Clock) -> None:
     """None of them has more rows than it may have, so whoever writes waits for one at most."""
     assert await Pruner(store, owner="w1", clock=clock).prune() == RUNS * 10
     assert await left(store) == {"young", "alive"}
     assert len(store.limits) > 2 and max(store.limits) <= module.MOST_ROWS
 
 
-async def test_a_step_has_as_many_rows_as_fit_its_time(
+async def test_pruning_step_size_adapts_to_its_time_limit(
     store: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One at least, whatever it takes."""
@@ -78,7 +78,7 @@ async def test_a_step_has_as_many_rows_as_fit_its_time(
     assert set(store.limits[1:]) == {1}
 
 
-async def test_one_process_deletes(store: Counting, clock: Clock, manual: ManualClock) -> None:
+async def test_pruning_is_done_by_one_process_at_a_time(store: Counting, clock: Clock, manual: ManualClock) -> None:
     """The others do once it has not been heard of."""
     now_s = clock.time()
     assert await store.take_duty(DUTY, owner="other", now_s=now_s, until_s=now_s + DUTY_S)
@@ -88,7 +88,7 @@ async def test_one_process_deletes(store: Counting, clock: Clock, manual: Manual
     assert await pruner.prune() == RUNS * 10
 
 
-async def test_a_start_deletes_nothing_and_a_failure_ends_nothing(
+async def test_pruning_starts_later_and_continues_after_a_failure(
     store: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is asked later, and again."""

@@ -16,7 +16,7 @@ def loaded(tmp_path: Path, count: int) -> LoadedConfig:
     return load(place, environ={}, flags={})
 
 
-def test_what_was_given_last_is_taken_by_another_process(tmp_path: Path) -> None:
+def test_last_handed_over_configuration_is_readable_by_another_process(tmp_path: Path) -> None:
     """Whole, with its secrets, also where it is shorter than the one before."""
     handover = Handover(workers=2)
     for count in (50, 2):
@@ -28,7 +28,7 @@ def test_what_was_given_last_is_taken_by_another_process(tmp_path: Path) -> None
         assert handover.take().settings.upstreams[1].api_key == given.settings.upstreams[1].api_key
 
 
-def test_a_refusal_is_handed_over_as_well() -> None:
+def test_config_error_is_handed_over_to_workers() -> None:
     """Each worker logs and counts it."""
     handover = Handover(workers=2)
     handover.give(ConfigError((Problem("gateway.yaml", "keys", "none"),)))
@@ -36,7 +36,7 @@ def test_a_refusal_is_handed_over_as_well() -> None:
         handover.take()
 
 
-def test_a_half_written_one_is_not_used() -> None:
+def test_missing_or_partial_handover_is_refused() -> None:
     """Nor is none at all."""
     with pytest.raises(ConfigError, match="another one is being read"):
         Handover(workers=2).take()
@@ -67,7 +67,7 @@ def test_handover_is_unused_if_one_worker_fails_to_build_it(tmp_path: Path) -> N
         assert handover.is_used() is False and handover.settle() is False
 
 
-def test_what_is_settled_stays_so(tmp_path: Path) -> None:
+def test_settled_reload_vote_stays_settled(tmp_path: Path) -> None:
     """What was open when a worker was started, or nobody waited longer, is refused: who is late finds that."""
     handover = Handover(workers=2)
     handover.give(loaded(tmp_path, 1))
@@ -92,7 +92,7 @@ def test_newer_handover_does_not_change_the_result_of_the_previous(tmp_path: Pat
     assert handover.is_used() is None
 
 
-def test_the_same_configuration_once_more_is_voted_on_anew(tmp_path: Path) -> None:
+def test_repeated_configuration_starts_a_new_vote(tmp_path: Path) -> None:
     """Two SIGHUPs in a row: who waits for the first vote hears of its end, and not of the second one's."""
     handover = Handover(workers=2)
     handover.give(loaded(tmp_path, 1))
@@ -106,6 +106,6 @@ def test_the_same_configuration_once_more_is_voted_on_anew(tmp_path: Path) -> No
     assert handover.is_used() is True
 
 
-def test_before_the_first_reload_nothing_is_open() -> None:
+def test_handover_has_no_open_vote_before_the_first_reload() -> None:
     """A worker that is started then begins with what there is."""
     assert Handover(workers=3).settle() is False

@@ -8,7 +8,7 @@ from gateways import until_read
 from gateway.testing.local_gateway import LocalGateway
 
 
-async def test_a_response_of_the_background_goes_on_in_the_next_process(tmp_path: Path) -> None:
+async def test_background_response_continues_in_the_next_process(tmp_path: Path) -> None:
     """Its run is taken up, and its answer recorded, before anybody asks for it there."""
     config = {"upstreams": [], "store": f"sqlite:///{tmp_path / 'gateway.db'}"}
     body = {"model": "demo", "input": "slow 1", "background": True}

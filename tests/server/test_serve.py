@@ -9,7 +9,7 @@ from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
 
-async def test_the_banner_says_where_to_point_a_client(tmp_path: Path) -> None:
+async def test_banner_shows_addresses_and_hides_keys(tmp_path: Path) -> None:
     """Both base URLs, file, upstreams, tools, store, metrics, how to stop; the key of an upstream is not shown."""
     async with FakeUpstream() as upstream:
         more = {"tools": {"http_request": {}}, "store": f"sqlite:///{tmp_path}/kept.db"}
@@ -65,7 +65,7 @@ async def test_unusable_tls_file_is_reported_in_one_line(tmp_path: Path) -> None
     assert "upstreams[0].tls" in err and "Traceback" not in err
 
 
-async def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path) -> None:
+async def test_temporary_folder_is_empty_after_shutdown(tmp_path: Path) -> None:
     """What workers exchange their metrics through is gone with them."""
     async with FakeUpstream() as upstream:
         running = GatewayProcess(config(upstream.base_url, workers=2), env={"TMPDIR": str(tmp_path)})

@@ -46,7 +46,7 @@ def test_a_port_in_use_is_refused() -> None:
         assert "\n" not in str(found.value)
 
 
-def test_a_successor_may_join() -> None:
+def test_successor_gateway_may_join_the_port() -> None:
     """If both say so."""
     with listening() as old:
         old.sockets[0].listen()
@@ -75,13 +75,13 @@ def test_unavailable_listen_address_is_reported_with_its_reason(host: str, reaso
         listen(host, 1234, workers=1, join=False)
 
 
-def test_a_failure_leaves_no_socket_behind() -> None:
+def test_failed_listen_closes_its_sockets() -> None:
     """The sockets opened until then are closed (ResourceWarning is an error)."""
     with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(ListenError):
         listen("127.0.0.1", stranger.getsockname()[1], workers=2, join=True)
 
 
-def test_ipv6() -> None:
+def test_ipv6_address_has_brackets_in_its_url() -> None:
     """Its URL has brackets."""
     with listening(host="::1") as address:
         assert address.url == f"http://[::1]:{address.port}"
@@ -129,7 +129,7 @@ def test_connections_are_steered_to_a_successor() -> None:
             old = new
 
 
-def test_without_a_successor_nothing_is_steered() -> None:
+def test_connections_are_not_steered_without_a_successor() -> None:
     """Whoever is told to stop goes on taking connections until its sockets are closed."""
     with listening(workers=2) as alone:
         for sock in alone.sockets:

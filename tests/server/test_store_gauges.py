@@ -26,7 +26,7 @@ async def page(backlog: Backlog) -> dict[str, float]:
     }
 
 
-async def test_what_waits_and_since_when() -> None:
+async def test_store_gauges_report_pending_approvals_and_runs() -> None:
     """Approvals with the age of the oldest, runs by state, and those that nobody drives."""
     manual = ManualClock()
     clock = Clock(manual)
@@ -58,7 +58,7 @@ async def test_what_waits_and_since_when() -> None:
     assert (await page(backlog))["gateway_store_up"] == 0
 
 
-async def test_looks_are_not_made_too_often() -> None:
+async def test_store_gauges_are_read_at_a_limited_rate() -> None:
     """However often it is asked to."""
     manual = ManualClock()
     store, backlog = Counting(":memory:"), Backlog(Clock(manual))

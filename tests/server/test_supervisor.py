@@ -61,7 +61,7 @@ async def test_metrics_of_every_worker_sum_the_counts_of_all() -> None:
     assert len(upstream.connections) == 2, "both workers answered"
 
 
-async def test_a_worker_that_is_killed_under_load_has_counted() -> None:
+async def test_counts_of_a_killed_worker_survive_under_load() -> None:
     """No count runs backwards while it dies and comes back, and at the end hardly one of them lacks."""
     answered, asked, counts = 0, 4000, 0.0
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
@@ -102,7 +102,7 @@ def _is_count(name: str) -> bool:
     return name.partition("{")[0].endswith(("_total", "_bucket", "_count", "_sum"))
 
 
-async def test_a_worker_that_is_killed_comes_back() -> None:
+async def test_killed_worker_is_restarted_without_refusing_clients() -> None:
     """No client is refused: connections wait for it. The other worker's streams go on, its own are cut."""
     streams = Streams()
     async with (
@@ -126,7 +126,7 @@ async def test_a_worker_that_is_killed_comes_back() -> None:
         assert record["level"] == "error" and "signal 9" in record["event"]
 
 
-async def test_a_worker_that_comes_back_uses_the_reloaded_configuration() -> None:
+async def test_restarted_worker_uses_the_reloaded_configuration() -> None:
     """A key that was revoked does not open again because a process died."""
     revoked, kept = b"X-Gateway-Key: revoked", b"X-Gateway-Key: kept"
     async with FakeUpstream() as upstream:
@@ -143,7 +143,7 @@ async def test_a_worker_that_comes_back_uses_the_reloaded_configuration() -> Non
             assert {(await fetch(gateway, b"/v1/x", kept)).status for _ in range(10)} == {200}
 
 
-async def test_a_worker_that_comes_back_serves_where_the_others_do() -> None:
+async def test_restarted_worker_serves_on_the_original_admin_address() -> None:
     """`admin.listen` needs a restart of the gateway; that a worker died is none."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
         await all_workers(gateway)
@@ -156,7 +156,7 @@ async def test_a_worker_that_comes_back_serves_where_the_others_do() -> None:
         assert {(await fetch(gateway, b"/health/ready")).status for _ in range(10)} == {200}
 
 
-async def test_a_reload_while_a_worker_comes_back() -> None:
+async def test_reload_during_a_worker_restart_reaches_every_worker() -> None:
     """SIGHUP is never a death, however early it comes; afterwards every worker has the new configuration."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
         first, _ = await all_workers(gateway)
@@ -209,7 +209,7 @@ async def test_streams_finish_before_the_workers_end(how: str) -> None:
         assert await gateway.wait() == 0
 
 
-async def test_streams_are_cut_at_the_limit_and_a_second_signal_does_not_wait() -> None:
+async def test_streams_are_cut_at_the_drain_limit_or_second_signal() -> None:
     """Exit code 0 either way, and the cut is an RST, never an end."""
     for drain_s, signals in ((0.3, 1), (600, 2)):
         async with (
@@ -254,7 +254,7 @@ def begun(gateway: GatewayProcess) -> bool:
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("later_s", [0.0, 0.2, 0.4, 0.6])
-async def test_a_worker_that_is_killed_while_it_starts_is_started_again(which: int, later_s: float) -> None:
+async def test_worker_killed_during_startup_is_restarted(which: int, later_s: float) -> None:
     """Whatever the other one does: the gateway gets ready, both serve, and it ends when it is told to."""
     async with FakeUpstream() as upstream:
         async with starting(config(upstream.base_url, workers=2)) as gateway:
@@ -267,7 +267,7 @@ async def test_a_worker_that_is_killed_while_it_starts_is_started_again(which: i
         assert gateway.stdout_text().count("is ready") == 1 and gateway.stderr_text().count("unexpectedly") == 1
 
 
-async def test_a_worker_that_hangs_while_it_starts_holds_no_signal_up() -> None:
+async def test_worker_hanging_during_startup_does_not_block_signals() -> None:
     """One is frozen: SIGTERM ends the gateway all the same, a second one at once, and nobody is left."""
     async with FakeUpstream() as upstream, AsyncExitStack() as stack:
         gateway = GatewayProcess(config(upstream.base_url, workers=2, limits={"drain": "30s"}))

@@ -41,7 +41,7 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
     made.close()
 
 
-def test_a_state_is_one_datagram(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_state_is_sent_as_one_datagram(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
     """As sd_notify sends it."""
     monkeypatch.setenv("NOTIFY_SOCKET", ear.path)
     notify("READY=1")
@@ -49,7 +49,7 @@ def test_a_state_is_one_datagram(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> N
     assert ear.heard() == ["READY=1", "STOPPING=1"]
 
 
-def test_an_abstract_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notify_supports_abstract_socket_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """`@` stands for the zero byte."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind("\0gateway-test-notify")
@@ -60,7 +60,7 @@ def test_an_abstract_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "/no/such/socket", "relative", "/" + "x" * 200, "@\udcff"])
-def test_it_never_fails(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notify_never_raises(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the address is, and without one."""
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     notify("READY=1")

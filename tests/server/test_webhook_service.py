@@ -37,7 +37,7 @@ async def receiving() -> AsyncIterator[tuple[str, "asyncio.Queue[dict[str, objec
         yield str(server.make_url("/hook")), heard
 
 
-async def test_links_follow_the_configuration(tmp_path: Path) -> None:
+async def test_webhook_links_follow_the_console_configuration(tmp_path: Path) -> None:
     """A pending approval is reported again when its link changes: its receiver gets the one that leads somewhere."""
     async with (
         receiving() as (url, heard),
@@ -54,7 +54,7 @@ async def test_links_follow_the_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
-async def test_a_worker_that_stands_still_keeps_no_notice_back(tmp_path: Path, stopped: int) -> None:
+async def test_stopped_worker_does_not_block_webhook_notices(tmp_path: Path, stopped: int) -> None:
     """Whichever of them had the duty to send them: the other one takes over."""
     async with receiving() as (url, heard), Model(*[asks()] * 2) as model:
         settings = config(

@@ -29,7 +29,7 @@ async def streaming(peer: Peer) -> None:
     await peer.wait_end(timeout_s=None)
 
 
-async def test_draining() -> None:
+async def test_drain_finishes_streams_and_refuses_new_connections() -> None:
     """SIGTERM: not ready any more, for who is connected; no new connections; streams finish; then code 0."""
     finish = asyncio.Event()
 
@@ -66,7 +66,7 @@ async def test_draining() -> None:
         assert stream.received.endswith(chunk(b"done") + LAST_CHUNK)
 
 
-async def test_the_end_of_draining() -> None:
+async def test_drain_limit_cuts_remaining_streams_visibly() -> None:
     """At `limits.drain` what is left is cut so that it shows; then code 0."""
     async with (
         FakeUpstream(streaming) as upstream,
@@ -85,7 +85,7 @@ async def test_the_end_of_draining() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_at_once(number: signal.Signals) -> None:
+async def test_second_signal_ends_the_worker_at_once(number: signal.Signals) -> None:
     """Long before `limits.drain`, with code 0, and what was open is cut visibly."""
     async with (
         FakeUpstream(streaming) as upstream,
@@ -101,7 +101,7 @@ async def test_a_second_signal_ends_at_once(number: signal.Signals) -> None:
         assert await client.wait_end() == "reset"
 
 
-async def test_a_reload() -> None:
+async def test_reload_applies_to_new_requests_and_ignores_bad_files() -> None:
     """Used from the next request on; a stream under way ends where it began; a bad file changes nothing but a count."""
     success, failure = (f'gateway_config_reloads_total{{result="{result}"}}' for result in ("success", "failure"))
     finish = asyncio.Event()
@@ -170,7 +170,7 @@ async def test_reloads_lose_no_request() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_start_hears_of_the_ends_of_its_trials(tmp_path: Path, workers: int) -> None:
+async def test_start_receives_the_exits_of_its_confinement_trials(tmp_path: Path, workers: int) -> None:
     """Tools try the machine with processes of their own before the gateway is ready, while other signals wait."""
     tools = {"execute_command": {"cwd": str(tmp_path)}}
     async with GatewayProcess(config(None, tools=tools, workers=workers)) as gateway:
@@ -218,7 +218,7 @@ PLUGIN = Plugin(Config, lambda config, host: Stuck())
 
 
 @pytest.mark.parametrize("how", ["asyncio.sleep(3600)", "asyncio.to_thread(threading.Event().wait)"])
-async def test_a_plugin_that_never_ends_does_not_hold_up_the_end(tmp_path: Path, how: str) -> None:
+async def test_stuck_plugin_does_not_block_shutdown(tmp_path: Path, how: str) -> None:
     """Neither a task that goes on in spite of its cancellation, nor a thread. A person is asked what came of it."""
     file = tmp_path / "plugins/tools/stuck.py"
     file.parent.mkdir(parents=True)

@@ -23,7 +23,9 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "output.txt"
 
 
-async def test_it_has_the_askers_folder_environment_and_streams(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forked_gateway_has_the_callers_environment_and_streams(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And its exit code comes back."""
     monkeypatch.chdir(output.parent)
     (output.parent / "gateway.yaml").write_text('upstreams: [{name: up, base_url: "${UP_URL}"}]')
@@ -52,7 +54,7 @@ async def test_forked_gateway_leads_its_own_session(output: Path) -> None:
     assert processes.still_living([*processes.family(leader), leader]) == []
 
 
-async def test_many_at_once(output: Path) -> None:
+async def test_concurrent_forks_return_their_own_exit_codes(output: Path) -> None:
     """Each has its own exit code."""
     with output.open("wb") as stream:
         commands = [["version"] if n % 2 else ["no-such-command"] for n in range(10)]
@@ -61,7 +63,7 @@ async def test_many_at_once(output: Path) -> None:
     assert codes[0::2] == [2] * 5
 
 
-async def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
+async def test_fork_server_ends_with_its_owner(tmp_path: Path) -> None:
     """Nothing of it is left, and the next owner starts another."""
     code = (
         "import asyncio, os, sys; from tests.support.forkserver import OWNER, forked\n"

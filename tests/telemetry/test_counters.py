@@ -8,12 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.telemetry.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, ContextCounters
 
 
-def test_nothing_counted_is_nothing_shown() -> None:
+def test_context_counters_without_counts_expose_no_series() -> None:
     """A gateway without context requests has no series of them."""
     assert list(ContextCounters().collect_counts()) == []
 
 
-def test_every_metric_comes_out_by_its_name_and_labels() -> None:
+def test_every_context_metric_is_exposed_with_name_and_labels() -> None:
     """The page is valid for the parser and for promtool, and holds each metric of the tables, explained."""
     text = page_of(busy_context().collect_counts()).decode()
     check_by_promtool(text.encode())
@@ -50,7 +50,7 @@ def test_counts_add_up_by_label() -> None:
         ("prompt_truncations", {"tool": "a"}),
     ],
 )
-def test_a_count_that_the_table_does_not_know_fails_where_it_is_made(name: str, labels: dict[str, str]) -> None:
+def test_unknown_metric_or_label_fails_at_the_call(name: str, labels: dict[str, str]) -> None:
     """Not later, when the page of all metrics is asked for."""
     counters = ContextCounters()
     with pytest.raises(KeyError):
@@ -60,7 +60,7 @@ def test_a_count_that_the_table_does_not_know_fails_where_it_is_made(name: str, 
     assert list(counters.collect_counts()) == []
 
 
-def test_too_many_label_values_share_one() -> None:
+def test_excess_label_values_share_the_other_series() -> None:
     """However many tools there are: the first have series of their own, all are counted."""
     counters = ContextCounters()
     for i in range(500):
@@ -75,7 +75,7 @@ def test_too_many_label_values_share_one() -> None:
     assert skips["s0",] == 2 and skips["other",] == 500 - COUNTER_LIMIT
 
 
-def test_several_values_count_as_one_by_one() -> None:
+def test_observing_several_values_equals_observing_each() -> None:
     counters = ContextCounters()
     counters.observe_all("model_duration_seconds", [0.5, 1.5], lane="context", model="m")
     counters.observe("model_duration_seconds", 3.0, lane="context", model="m")
@@ -84,7 +84,7 @@ def test_several_values_count_as_one_by_one() -> None:
     assert found["gateway_model_duration_seconds_count", ("context", "m")] == 3
 
 
-def test_bounds_rise() -> None:
+def test_histogram_bounds_are_strictly_increasing() -> None:
     """As Prometheus wants them."""
     for facts in HISTOGRAMS.values():
         assert list(facts.bounds) == sorted(set(facts.bounds)) and facts.bounds

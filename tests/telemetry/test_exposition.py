@@ -34,7 +34,7 @@ def summed(*workers: Metrics) -> bytes:
 # One worker.
 
 
-async def test_the_page_of_one_worker() -> None:
+async def test_single_worker_metrics_page_is_valid_and_names_the_build() -> None:
     """Our numbers, the process's, and which build this is; valid for the parser and promtool."""
     text = await page(busy())
     check_by_promtool(text)
@@ -45,7 +45,7 @@ async def test_the_page_of_one_worker() -> None:
     assert dict(labels)["version"] == __version__ and dict(labels).keys() == {"version", "python", "aiohttp"}
 
 
-async def test_the_page_as_openmetrics() -> None:
+async def test_metrics_page_passes_the_strict_openmetrics_parser() -> None:
     """All that a busy worker counts passes the strict parser of that format."""
     text = await Exposition(busy()).page(openmetrics=True)
     families = {family.name: family for family in parse_openmetrics(text.decode())}
@@ -63,7 +63,7 @@ async def test_a_worker_alone_needs_no_socket() -> None:
     await exposition.close()
 
 
-async def test_others_add_their_numbers_at_each_scrape() -> None:
+async def test_metric_sources_are_collected_at_each_scrape() -> None:
     """Pools and connections are looked at, not counted along."""
     metrics, open_connections = Metrics(), 0
 
@@ -112,7 +112,7 @@ def test_counters_and_histograms_are_summed() -> None:
     assert found["gateway_client_disconnects_total", ()] == 8
 
 
-def test_a_reload_counts_once_however_many_workers_did_it() -> None:
+def test_reload_counts_once_for_all_workers() -> None:
     """Each worker reloads at the same signal."""
     behind = busy()
     behind.reloads["failure"] += 1
@@ -121,7 +121,7 @@ def test_a_reload_counts_once_however_many_workers_did_it() -> None:
     assert found["gateway_config_reloads_total", (("result", "success"),)] == 0
 
 
-def test_four_workers_have_the_series_of_one() -> None:
+def test_merged_page_of_four_workers_has_the_series_of_one() -> None:
     """The bound on series holds for the merged page."""
     assert samples(summed(*[busy()] * 4)).keys() == samples(page_of(busy().collect_counts())).keys()
 
@@ -140,7 +140,7 @@ def test_four_workers_have_the_series_of_one() -> None:
         ("process_start_time_seconds", (5, 3, 4), 3),
     ],
 )
-def test_gauges(name: str, values: tuple[float, ...], merged: float) -> None:
+def test_gauges_of_workers_merge_by_sum_max_or_min(name: str, values: tuple[float, ...], merged: float) -> None:
     """A sum where it means something; else the largest, or the smallest where one bad worker must show."""
     for order in (values, values[::-1]):
         gauges: list[list[Gauge]] = [[(name, "Text", [("a", "b")], one), (name, "Text", [], 1.0)] for one in order]
@@ -191,7 +191,7 @@ async def test_every_worker_exposes_the_numbers_of_all_workers(workers: Workers)
         assert found["process_resident_memory_bytes", ()] > 1_000_000
 
 
-async def test_a_worker_that_ended_has_counted_all_the_same(workers: Workers, tmp_path: Path) -> None:
+async def test_closed_worker_keeps_its_counts_on_the_page(workers: Workers, tmp_path: Path) -> None:
     """Also what it counted last; its socket is gone; closing twice is fine."""
     workers.metrics[2].route("/v1/", "passthrough").codes("POST")[200] += 1
     await workers.each[2].close()
@@ -200,7 +200,7 @@ async def test_a_worker_that_ended_has_counted_all_the_same(workers: Workers, tm
     assert samples(await workers.each[0].page())["gateway_http_requests_total", OK] == 10
 
 
-async def test_nothing_runs_backwards_when_a_worker_is_replaced(workers: Workers) -> None:
+async def test_counters_never_decrease_when_a_worker_is_replaced(workers: Workers) -> None:
     """What a page has shown stays, for counters, histograms and the CPU time of processes."""
     before = samples(await workers.each[0].page())
     for round_ in range(1, 4):
@@ -215,14 +215,14 @@ async def test_nothing_runs_backwards_when_a_worker_is_replaced(workers: Workers
         before = after
 
 
-async def test_what_was_counted_is_written_down_by_and_by(workers: Workers) -> None:
+async def test_worker_counts_are_saved_to_shared_memory_periodically(workers: Workers) -> None:
     """So that a worker that is killed takes only a moment's counts with it."""
     workers.metrics[1].route("/v1/", "passthrough").codes("POST")[200] += 5
     key = (REQUESTS, ("/v1/", "POST", "200", "passthrough"))
     await until(lambda: workers.shared[1].read()[key] == (8,))
 
 
-async def test_more_series_than_there_is_room_for(
+async def test_series_beyond_shared_memory_are_omitted_and_logged_once(
     workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those that are there go on, and the log of each worker says it once."""
@@ -238,7 +238,7 @@ async def test_more_series_than_there_is_room_for(
 @pytest.mark.parametrize(
     "answer", [b"", b"[", b"gateway_x\n", b"\xff\xfe\n", b"{}", b"[1]", b'[["a", "b", 3, 4]]', b"null"]
 )
-async def test_a_worker_that_breaks_off_costs_its_gauges_only(workers: Workers, tmp_path: Path, answer: bytes) -> None:
+async def test_worker_with_broken_answer_loses_only_its_gauges(workers: Workers, tmp_path: Path, answer: bytes) -> None:
     """Killed while it wrote, or no worker at all."""
 
     async def break_off(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -249,7 +249,7 @@ async def test_a_worker_that_breaks_off_costs_its_gauges_only(workers: Workers, 
         assert samples(await workers.each[0].page())["gateway_http_requests_total", OK] == 9
 
 
-async def test_a_worker_that_stands_still_costs_its_gauges_only(
+async def test_hung_worker_loses_only_its_gauges(
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a moment."""

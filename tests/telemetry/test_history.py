@@ -36,7 +36,7 @@ class Watched:
         self.history.look()
 
 
-def test_a_fresh_gateway_has_a_point_at_once() -> None:
+def test_history_of_a_fresh_gateway_has_a_point_immediately() -> None:
     """The time since its start; without requests there is no mean of anything."""
     watched = Watched()
     watched.history.look()
@@ -46,7 +46,7 @@ def test_a_fresh_gateway_has_a_point_at_once() -> None:
     assert watched.history.points() == [nothing], "reading changes nothing"
 
 
-def test_a_point_has_the_figures_of_its_minute() -> None:
+def test_history_point_holds_the_figures_of_its_minute() -> None:
     """Not those of the time before it."""
     watched = Watched()
     watched.history.look()
@@ -66,7 +66,7 @@ def test_a_point_has_the_figures_of_its_minute() -> None:
     assert now.overhead_ms is not None and abs(now.overhead_ms - 10.0) < 1e-9
 
 
-def test_a_look_in_between_adds_nothing() -> None:
+def test_early_history_sample_adds_no_point() -> None:
     """And a late one adds a point that says how long it is."""
     watched = Watched()
     watched.history.look()
@@ -77,7 +77,7 @@ def test_a_look_in_between_adds_nothing() -> None:
     assert [point.span_s for point in watched.history.points()] == [75.0, 0.0]
 
 
-def test_the_clock_may_be_set_back() -> None:
+def test_history_survives_a_clock_set_back() -> None:
     """A point without a length, and the history goes on."""
     watched = Watched()
     watched.history.look()
@@ -86,7 +86,7 @@ def test_the_clock_may_be_set_back() -> None:
     assert [point.span_s for point in watched.history.points()] == [0.0, 60.0, 0.0]
 
 
-def test_old_points_are_forgotten() -> None:
+def test_old_history_points_are_dropped() -> None:
     """Six hours stay."""
     watched = Watched()
     for _ in range(POINTS + 20):
@@ -95,7 +95,7 @@ def test_old_points_are_forgotten() -> None:
     assert len(points) == POINTS and points[-1].at_s - points[0].at_s == (POINTS - 2) * STEP_S
 
 
-def test_the_counts_of_other_workers_are_in_it(tmp_path: Path) -> None:
+def test_history_includes_the_counts_of_other_workers(tmp_path: Path) -> None:
     """Also those of one that ended: its place has them."""
     shared = [SharedCounts(), SharedCounts()]
     watched, other = Watched(), Metrics()

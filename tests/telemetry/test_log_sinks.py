@@ -38,7 +38,7 @@ def test_threads_may_log_at_once(log: Log) -> None:
     assert log.records() == [FACTS] * 1000 and log.dropped == 0
 
 
-def test_a_record_that_cannot_be_written_does_not_end_the_log(log: Log) -> None:
+def test_unwritable_log_record_does_not_stop_the_log(log: Log) -> None:
     """The next one is written, whatever that one was."""
 
     class Odd:
@@ -82,7 +82,7 @@ def broken_pipe() -> Iterator[TextIO]:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_stream_that_fails_costs_its_lines_and_nothing_else(broken_pipe: TextIO, closed: bool) -> None:
+def test_failing_log_stream_counts_each_dropped_line(broken_pipe: TextIO, closed: bool) -> None:
     """Each lost line is counted."""
     if closed:
         broken_pipe.close()
@@ -94,7 +94,7 @@ def test_a_stream_that_fails_costs_its_lines_and_nothing_else(broken_pipe: TextI
     assert log.dropped == 500
 
 
-def test_closing_twice_is_fine(log: Log) -> None:
+def test_closing_a_log_sink_twice_is_harmless(log: Log) -> None:
     """And what is put afterwards disturbs nobody."""
     log.sink.close()
     log.sink.close(0.01)
@@ -103,7 +103,7 @@ def test_closing_twice_is_fine(log: Log) -> None:
 
 
 @BOTH
-def test_the_parent_of_workers_writes_at_once(as_json: bool) -> None:
+def test_parent_process_sink_writes_log_lines_synchronously(as_json: bool) -> None:
     """It forks, so it has no thread; its lines are the same, without secrets."""
     stream = io.StringIO()
     sink = DirectSink(stream, as_json=as_json, secrets=(SECRET,))
@@ -111,12 +111,12 @@ def test_the_parent_of_workers_writes_at_once(as_json: bool) -> None:
     assert stream.getvalue().count("\n") == 1 and "worker *** left" in stream.getvalue()
 
 
-def test_the_parent_outlives_its_reader(broken_pipe: TextIO) -> None:
+def test_parent_process_survives_a_broken_log_pipe(broken_pipe: TextIO) -> None:
     """A log that cannot be written must not end the workers."""
     logger_to(DirectSink(broken_pipe, as_json=True, secrets=())).warning("x")
 
 
-def test_a_line_names_the_trace_that_it_belongs_to(log: Log) -> None:
+def test_log_line_carries_its_trace_id(log: Log) -> None:
     """Where there is one."""
     logger = logger_to(log.sink)
     token = CURRENT.set(TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True))

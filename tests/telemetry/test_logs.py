@@ -33,7 +33,7 @@ def test_a_record_is_one_line_of_json() -> None:
     assert list(json.loads(text)) == [*FACTS, "status", "duration_ms", "path", "stream"]
 
 
-def test_a_record_for_a_person() -> None:
+def test_text_log_line_shows_time_level_event_and_facts() -> None:
     """Time, level, event, facts."""
     assert line(as_json=False, status=200, path=b"/v1/x") == "03:04:05 info    request status=200 path=/v1/x"
 
@@ -59,7 +59,7 @@ def test_an_access_record_has_a_time_a_level_and_an_event() -> None:
         "%0a%s{}",
     ],
 )
-def test_no_control_character_gets_out(as_json: bool, text: str) -> None:
+def test_log_line_contains_no_control_characters(as_json: bool, text: str) -> None:
     """K14: line ends, ANSI (also its 8-bit form), separators: one record stays one line of printable text."""
     for facts in ({"path": text}, {"path": text.encode("latin-1", "replace")}, {"event": text}):
         written = line(as_json=as_json, **facts)
@@ -92,7 +92,7 @@ def test_long_values_are_capped(as_json: bool) -> None:
         {1, 2},
     ],
 )
-def test_any_value_makes_a_line(value: object) -> None:
+def test_any_value_produces_a_log_line(value: object) -> None:
     """Whatever is logged: bytes, errors, huge numbers, half a surrogate pair (of an undecodable file name)."""
     assert json.loads(line(value=value))["event"] == "request"
     assert line(as_json=False, value=value).encode()
@@ -102,7 +102,7 @@ def test_any_value_makes_a_line(value: object) -> None:
 
 
 @BOTH
-def test_known_secrets_are_cut_out_wherever_they_stand(as_json: bool) -> None:
+def test_known_secrets_are_redacted_anywhere_in_a_log_line(as_json: bool) -> None:
     """K13: in any fact, in bytes, inside other text, in an exception; not a piece of one is left."""
     for value in (SECRET, f"x{SECRET}y", SECRET.encode(), ValueError(f"bad {SECRET}"), [SECRET, {"a": SECRET}]):
         for facts in ({"path": value}, {"event": value}, {"traceback": f"Traceback\n  {value}\nE: {value}"}):
@@ -119,7 +119,7 @@ def test_a_secret_is_found_in_its_escaped_form_too(as_json: bool, secret: str) -
 
 
 @BOTH
-def test_of_two_secrets_the_longer_is_cut_out_whole(as_json: bool) -> None:
+def test_longer_of_two_overlapping_secrets_is_redacted_whole(as_json: bool) -> None:
     """One may begin like the other."""
     written = line(as_json=as_json, secrets=("gw-abcd", "gw-abcd-efgh-s3cret"), path="/x?gw-abcd-efgh-s3cret")
     assert "s3cret" not in written
@@ -151,13 +151,13 @@ def test_capping_a_text_leaves_no_piece_of_a_secret(as_json: bool, before: int) 
         *("sk-tok3n-abc_def", "key=sk-proj-tok3nxyz,", '"sk-tok3nabc"', "x sk-ant-api03-tok3n", "SK-TOK3Nabcdef"),
     ],
 )
-def test_what_looks_like_a_credential_is_cut_out(as_json: bool, text: str) -> None:
+def test_credential_patterns_are_redacted_from_log_lines(as_json: bool, text: str) -> None:
     """By pattern, for secrets that nobody told us: bearer tokens and keys that begin with `sk-`."""
     written = line(as_json=as_json, path=text, event=f"failed: {text}", traceback=f"T\n{text}")
     assert "tok3n" not in written.lower() and "***" in written
 
 
-def test_ordinary_words_stay() -> None:
+def test_words_resembling_credentials_are_not_redacted() -> None:
     """A bearer of news, a task-list, a short sk-x."""
     for text in ("bearer of news", "/v1/task-list-entries", "disk-usage-report", "sk-x"):
         assert json.loads(line(path=text))["path"] == text
@@ -166,7 +166,7 @@ def test_ordinary_words_stay() -> None:
 # The handler of `logging`.
 
 
-def test_what_libraries_log_becomes_a_record(log: Log) -> None:
+def test_library_log_records_become_json_records(log: Log) -> None:
     """Time, level and message."""
     logger = logger_to(log.sink)
     record = logger.makeRecord("x", logging.WARNING, "f", 1, "slow: %s %d", ("a", 2), None)
@@ -175,7 +175,7 @@ def test_what_libraries_log_becomes_a_record(log: Log) -> None:
     assert log.records() == [{"ts": "2001-09-09T01:46:40.250Z", "level": "warning", "event": "slow: a 2"}]
 
 
-def test_a_traceback_stays_in_its_line(log: Log) -> None:
+def test_traceback_is_logged_within_a_single_redacted_line(log: Log) -> None:
     """All of it, in one fact, its secrets cut out."""
     logger = logger_to(log.sink)
     try:
@@ -196,7 +196,7 @@ def test_a_long_traceback_is_kept_whole() -> None:
     assert json.loads(line(traceback=trace))["traceback"] == trace
 
 
-def test_a_traceback_for_a_person_cannot_pose_as_a_record() -> None:
+def test_text_traceback_cannot_forge_a_log_record() -> None:
     """Its lines are indented, and its control characters escaped (K14)."""
     first, *rest = line(as_json=False, traceback="Traceback:\n  at x\nE: a\r\n03:04:05 info    FAKE\x1b[31m\x9b").split(
         "\n"
@@ -206,7 +206,7 @@ def test_a_traceback_for_a_person_cannot_pose_as_a_record() -> None:
         assert CONTROL.search(text) is None and text.startswith((" ", "Traceback")), text
 
 
-def test_a_mistake_in_a_log_call_does_not_reach_its_caller(log: Log) -> None:
+def test_bad_format_string_in_a_log_call_does_not_raise(log: Log) -> None:
     """As with the handlers of the standard library: a bad format string must not fail a request."""
     logger = logger_to(log.sink)
     logger.info("%d apples", "no")
@@ -214,7 +214,7 @@ def test_a_mistake_in_a_log_call_does_not_reach_its_caller(log: Log) -> None:
     assert log.records()[-1]["event"] == "still here"
 
 
-def test_a_level_without_traceback_has_none(log: Log) -> None:
+def test_exc_info_without_an_exception_logs_no_traceback(log: Log) -> None:
     """`exc_info=True` outside an exception says nothing."""
     logger_to(log.sink).error("x", exc_info=True)
     assert "traceback" not in log.records()[0]

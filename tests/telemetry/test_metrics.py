@@ -27,7 +27,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
     return samples(page_of(metrics.collect_counts()))[name, tuple(sorted(labels.items()))]
 
 
-def test_everything_that_is_counted_comes_out() -> None:
+def test_all_counted_metrics_are_exposed_with_their_labels() -> None:
     """By the names and labels of the catalogue."""
     metrics = busy()
     requests = {"route": "/v1/", "method": "POST", "code": "200", "mode": "passthrough"}
@@ -49,7 +49,7 @@ def test_everything_that_is_counted_comes_out() -> None:
 
 
 @pytest.mark.parametrize("metrics", [Metrics(), busy()], ids=["idle", "busy"])
-def test_the_page_is_valid(metrics: Metrics) -> None:
+def test_metrics_page_passes_parser_and_promtool(metrics: Metrics) -> None:
     """For the parser and for promtool; every metric is ours by name and explained, no `_created` doubles the series."""
     text = page_of(metrics.collect_counts())
     check_by_promtool(text)
@@ -72,7 +72,7 @@ def test_labels_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("bounds", [DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, LAG_BUCKETS_S])
-def test_bounds_rise(bounds: tuple[float, ...]) -> None:
+def test_histogram_bounds_are_strictly_increasing(bounds: tuple[float, ...]) -> None:
     """As Prometheus wants them."""
     assert list(bounds) == sorted(set(bounds)) and bounds[0] > 0
 
@@ -116,7 +116,7 @@ def test_each_upstream_adds_a_bounded_number_of_series() -> None:
     assert len(samples(page_of(metrics.collect_counts()))) - few <= 200 * 27
 
 
-def test_a_tally_is_bound_once() -> None:
+def test_tally_lookup_returns_the_same_object() -> None:
     """The same object for the same route and mode: the hot path keeps it."""
     metrics = Metrics()
     assert metrics.route("/v1/", "passthrough") is metrics.route("/v1/", "passthrough")
@@ -163,7 +163,7 @@ def test_routes_beyond_the_limit_share_a_label() -> None:
     assert routes["other"] == 1000 - (len(routes) - 1) and routes["/r0/"] == 1
 
 
-def test_the_series_are_bounded_whatever_is_thrown_at_them() -> None:
+def test_number_of_metric_series_is_bounded() -> None:
     """L16: 50,000 distinct combinations of route, method and status: at most 4,500 series and 1 MB, none uncounted."""
     rng = Random(16)
     metrics = busy()

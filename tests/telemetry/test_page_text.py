@@ -9,7 +9,7 @@ from gateway.telemetry.page_text import PageText
 FACTS = {"a": MetricFacts("A: \\ and\nline", ("x",)), "h": MetricFacts("H", ("x",), (0.5, 1)), "z": MetricFacts("Z")}
 
 
-def test_counters_and_histograms() -> None:
+def test_counters_and_histograms_render_as_prometheus_text() -> None:
     """Buckets are cumulative; names come as they are counted, without those that nothing was counted of."""
     odd = 'q"\\\n'
     text = PageText(FACTS).render({("a", (odd,)): (3,), ("h", ("v",)): (1, 2, 4, 9.5)}, ())

@@ -10,7 +10,7 @@ from gateway.telemetry.shared_counts import SharedCounts
 KEY = ("requests", ("/v1/", "200"))
 
 
-def test_what_one_process_writes_others_read() -> None:
+def test_shared_counts_of_one_process_are_readable_by_others() -> None:
     """Also names that come later, and after it was killed."""
     counts = SharedCounts()
     if (child := os.fork()) == 0:
@@ -34,7 +34,7 @@ def test_successor_process_adds_to_existing_counts() -> None:
     assert set(counts.read().values()) == {(6,), (1,)}
 
 
-def test_a_name_without_room_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_count_without_room_is_omitted_and_marked_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """And said so; the others go on."""
     counts = SharedCounts()
     counts.write([(KEY, (1,))])

@@ -102,7 +102,7 @@ class Typeless(Short):
         (Typeless, "asks about odd arguments"),
     ],
 )
-def test_each_rule(assessor: type[Short], rule: str) -> None:
+def test_broken_assessor_rule_is_reported_with_place_and_fix(assessor: type[Short], rule: str) -> None:
     """With the place, and what to do."""
     told = rf"(?s)at {re.escape(__file__)}:\d+, {assessor.__name__} breaks the rule '{rule}': .+ To fix it: "
     with pytest.raises(ContractError, match=told):

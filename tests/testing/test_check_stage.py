@@ -147,7 +147,7 @@ class Mixes(PassOn):
         (Mixes, "keeps requests apart"),
     ],
 )
-def test_each_rule(stage: type[PassOn], rule: str) -> None:
+def test_broken_stage_rule_is_reported_with_place_and_fix(stage: type[PassOn], rule: str) -> None:
     """With the place, and what to do."""
     told = rf"at {re.escape(__file__)}:\d+, {stage.__name__} breaks the rule '{rule}': .+ To fix it: .+docs/plugins.md"
     with pytest.raises(ContractError, match=told):

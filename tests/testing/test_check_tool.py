@@ -204,7 +204,7 @@ class LeavesSocket(Words):
         (LeavesSocket, "close closes what it opened", "close"),
     ],
 )
-def test_each_rule(tool: type[Words], rule: str, place: str) -> None:
+def test_broken_tool_rule_is_reported_with_place_and_fix(tool: type[Words], rule: str, place: str) -> None:
     """With the place, and what to do."""
     told = rf"(?s)breaks the rule \"?'?{re.escape(rule)}'?\"?: .+ To fix it: .+docs/plugins.md"
     with pytest.raises(ContractError, match=told) as error:
@@ -229,7 +229,7 @@ def test_a_tool_that_keeps_the_rules_passes() -> None:
     [{"txet": "a"}, {"text": 1}, ToolCall(id="c", tool="other", arguments=RUNS)],
     ids=["unknown argument", "another type", "another tool"],
 )
-def test_calls_of_a_test_must_reach_the_tool(call: Any) -> None:
+def test_contract_check_refuses_calls_invalid_by_schema(call: Any) -> None:
     """What the gateway refuses by the schema tests nothing."""
     with pytest.raises(ContractError, match=r"never reaches the tool: .*: correct its arguments"):
         check_tool(plugin_of(Words), calls=[call])

@@ -61,7 +61,7 @@ class Dropping(Good):
         (dict, "Config is a pydantic model", "it is <class 'dict'>"),
     ],
 )
-def test_each_rule_of_a_config(config: type, rule: str, found: str) -> None:
+def test_broken_config_rule_is_reported_with_place_and_fix(config: type, rule: str, found: str) -> None:
     """With the place and the next step."""
     plugin = Plugin(config, lambda config, host: PassOn())
     with pytest.raises(ContractError, match=f"(?s){rule}.*{re.escape(found)}.*To fix it: ") as told:
@@ -88,7 +88,7 @@ PLUGIN = Plugin(Config, lambda config, host: pass_on)
 """
 
 
-def test_plugins_are_found_as_the_gateway_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contract_check_finds_plugins_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A built-in one, a file or a folder of the operator's, an installed module, a Plugin."""
     (tmp_path / "stages" / "mine").mkdir(parents=True, mode=0o755)
     (tmp_path / "stages" / "mine" / "__init__.py").write_text(PLUGIN_TEXT)
@@ -119,13 +119,13 @@ def test_failing_build_raises_contract_error() -> None:
         subject("stages", Plugin(Good, build), {}, None).build(None)  # type: ignore[arg-type]
 
 
-async def test_checks_want_no_running_loop() -> None:
+async def test_contract_check_refuses_a_running_event_loop() -> None:
     """They have one of their own."""
     with pytest.raises(RuntimeError, match="call it in a plain `def`"):
         check_stage("intent")
 
 
-def test_the_kit_needs_the_gateway_alone() -> None:
+def test_testing_kit_imports_only_gateway_dependencies() -> None:
     """No pytest, nothing of the developers'; and no configuration before a check needs it."""
     code = "import sys, gateway.testing; print('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

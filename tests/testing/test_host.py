@@ -15,7 +15,7 @@ def spec(name: str) -> ToolSpec:
     return ToolSpec(name=name, description="Does it.", parameters={"type": "object"})
 
 
-async def test_it_is_a_host() -> None:
+async def test_fake_host_has_a_working_store() -> None:
     """With a store that stores."""
     async with FakeHost() as fake:
         host: Host = fake
@@ -36,7 +36,7 @@ def test_fake_host_offers_tools_allowed_by_the_request() -> None:
     assert len(host.tools.get_offered(make_exchange())) == 3 and host.tools.n_asked == 2
 
 
-async def test_prompts_wait_for_their_gate() -> None:
+async def test_fake_host_prompts_wait_for_their_gate() -> None:
     """And are the same for every tenant."""
     host = FakeHost(prompts={"p": "Hi."})
     assert await host.prompts.text("p", tenant="a") == "Hi." == await host.prompts.text("p", tenant="b")
@@ -49,7 +49,7 @@ async def test_prompts_wait_for_their_gate() -> None:
     assert await reading == "Hi."
 
 
-def test_counters_can_be_read() -> None:
+def test_fake_host_counters_record_calls() -> None:
     """By label values, in order, and as distributions."""
     counters = FakeHost().counters
     counters.count("stage_skips", stage="a")
@@ -70,14 +70,14 @@ def test_fake_counters_reject_unknown_names_and_labels(name: str, labels: dict[s
             counters.observe(name, 1.0, **labels)
 
 
-async def test_loops_pass_on() -> None:
+async def test_fake_host_loop_stage_passes_through() -> None:
     """And their limits can be read."""
     host = FakeHost()
     reply = await host.runs.stage(LoopLimits(max_tool_calls=3))(make_exchange(), ScriptedModel("Hi."))
     assert isinstance(reply, Reply) and host.runs.limits == [LoopLimits(max_tool_calls=3)]
 
 
-async def test_a_copy_begins_anew() -> None:
+async def test_copied_fake_host_starts_with_empty_state() -> None:
     """With the same tools, prompts and time."""
     async with FakeHost(tools=[spec("now")], prompts={"p": "Hi."}) as host:
         host.counters.count("stage_skips", stage="a")

@@ -7,7 +7,7 @@ from gateway.testing.upstream import FakeUpstream
 ASK = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-async def test_it_serves_logs_and_counts() -> None:
+async def test_local_gateway_serves_logs_and_counts_requests() -> None:
     """A request goes through to the upstream, is logged when asked for, and counted."""
     async with FakeUpstream() as upstream:
         config = {"upstreams": [{"name": "u", "base_url": upstream.base_url}], "logging": {"access": True}}
@@ -18,7 +18,7 @@ async def test_it_serves_logs_and_counts() -> None:
             assert gateway.metrics.upstream("u").outcomes == {"ok": 1}
 
 
-async def test_it_reloads() -> None:
+async def test_local_gateway_applies_a_reload() -> None:
     """After `reload` the next request goes where the new configuration says."""
     async with (
         FakeUpstream() as one,

@@ -8,7 +8,7 @@ CHUNKED = b"5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n"
 MESSAGE = b"POST /a?b= HTTP/1.1\r\nHost: h\r\nX-a:  1 \r\nX-A: 2\r\n\r\nbody"
 
 
-def test_a_request_tells_its_words_and_headers_as_sent() -> None:
+def test_request_keeps_words_and_headers_as_sent() -> None:
     """Names keep their case, values lose only the white space around them, order and repeats stay."""
     request = Request(b"POST /a?b= HTTP/1.1\r\nHost: h\r\nX-a:  1 \r\nX-A: 2\r\n\r\n", b"body")
     assert (request.method, request.target, request.version) == (b"POST", b"/a?b=", b"HTTP/1.1")
@@ -17,7 +17,7 @@ def test_a_request_tells_its_words_and_headers_as_sent() -> None:
     assert request.payload == b"body" and request.trailers == () and request.raw == MESSAGE
 
 
-def test_a_response_tells_status_reason_payload_and_trailers() -> None:
+def test_response_parses_status_reason_payload_and_trailers() -> None:
     """A chunked body shows as its payload, and raw."""
     head = b"HTTP/1.1 207 Many Parts\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n"
     response = Response(head, CHUNKED, (b"HTTP/1.1 103 Early Hints\r\n\r\n",))

@@ -14,7 +14,7 @@ async def pass_on(exchange, call_next):  # type: ignore[no-untyped-def]
     return await call_next(exchange)
 
 
-async def test_it_answers_in_turn() -> None:
+async def test_scripted_model_answers_in_order() -> None:
     """Texts, chunks, errors; it shows what it got and how many replies were released."""
     model = ScriptedModel("one", ["t", "wo"], ValueError("three"))
     assert await collect_answer(pass_on, make_exchange("a"), model) == ["one"]
@@ -44,7 +44,7 @@ def test_make_exchange_fills_in_defaults() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_it_is_an_upstream(stream: bool) -> None:
+async def test_scripted_model_serves_as_an_upstream(stream: bool) -> None:
     """Of a whole gateway, for both ways to answer."""
     async with (
         ScriptedModel(["Hel", "lo.", USED], RuntimeError("busy")) as model,

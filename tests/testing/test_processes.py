@@ -21,7 +21,7 @@ sys.stdin.readline()
 """
 
 
-async def test_a_family_is_found_while_the_parent_lives_and_after_it_ended() -> None:
+async def test_process_family_is_found_before_and_after_the_parent_ends() -> None:
     """Afterwards only the session tells: what had left it must have been looked at before."""
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PARENT, stdin=PIPE, stdout=PIPE, start_new_session=True

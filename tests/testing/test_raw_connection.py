@@ -161,7 +161,7 @@ async def test_reset_is_distinguished_from_eof() -> None:
         assert client.ended == "reset" and await client.wait_end() == "reset"
 
 
-async def test_sending_to_a_connection_that_was_reset_tells_so() -> None:
+async def test_sending_on_a_reset_connection_raises_connection_error() -> None:
     """ConnectionError, and `ended` is reset."""
 
     async def script(peer: Peer) -> None:
@@ -218,7 +218,7 @@ async def test_closing_wakes_a_task_that_reads() -> None:
         assert client.ended == "closed" and repr(client) == "<Peer closed, 0 bytes received, 0 sent>"
 
 
-async def test_one_task_reads_while_another_sends() -> None:
+async def test_concurrent_read_and_send_are_supported() -> None:
     """Full duplex: an echo of 8 MiB through small buffers."""
 
     async def echo(peer: Peer) -> None:

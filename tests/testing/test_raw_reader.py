@@ -54,7 +54,7 @@ async def test_bytes_can_be_dropped(pair: Pair) -> None:
     assert incoming.at_eof and incoming.n_received == 10 and await incoming.take_rest() == b""
 
 
-async def test_bytes_due_at_a_fin_are_an_error(pair: Pair) -> None:
+async def test_connection_end_before_expected_bytes_raises_eof_error(pair: Pair) -> None:
     """It names what was due and what there was."""
     sender, incoming = pair
     await sender.send(b"012")

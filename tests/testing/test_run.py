@@ -16,7 +16,7 @@ from gateway.testing.run import GatewayProcess
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
 
 
-async def test_it_is_ready_when_entered_and_gone_when_left() -> None:
+async def test_gateway_process_is_ready_on_entry_and_gone_on_exit() -> None:
     """With its configuration, arguments and environment; what it wrote can be read afterwards."""
     gateway = GatewayProcess("listen: here\n", command=STAND_IN, env={"GREETING": "hello", "NOT_READY": "2"})
     async with gateway:
@@ -31,7 +31,7 @@ async def test_it_is_ready_when_entered_and_gone_when_left() -> None:
         await connect("127.0.0.1", gateway.port)
 
 
-async def test_signals_reach_it() -> None:
+async def test_signals_reach_the_gateway_process() -> None:
     """SIGHUP is answered, SIGTERM awaited."""
     async with GatewayProcess("", command=STAND_IN) as gateway:
         gateway.signal(signal.SIGHUP)
@@ -40,7 +40,7 @@ async def test_signals_reach_it() -> None:
         assert await gateway.wait(5) == 0
 
 
-async def test_it_can_be_started_again_after_it_was_killed() -> None:
+async def test_killed_gateway_process_can_be_restarted() -> None:
     """On the same port, with the same file."""
     async with GatewayProcess("", command=STAND_IN) as gateway:
         first = gateway.pid
@@ -67,7 +67,7 @@ async def test_a_process_that_never_gets_ready_is_stopped() -> None:
     assert gateway.returncode in (0, -signal.SIGTERM)
 
 
-async def test_waiting_in_vain_says_for_whom() -> None:
+async def test_wait_timeout_names_the_process() -> None:
     """With what it wrote."""
     async with GatewayProcess("", command=STAND_IN) as gateway:
         with pytest.raises(TimeoutError, match=f"process {gateway.pid} still runs after 0.01 s"):
@@ -83,7 +83,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_and_an_error() -> None:
     assert gateway.returncode == -signal.SIGKILL
 
 
-async def test_a_child_that_outlives_it_is_killed_and_an_error() -> None:
+async def test_surviving_child_process_is_killed_and_reported() -> None:
     """Even one that left its session."""
     gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "child"], leftovers_grace_s=0.1)
     await gateway.__aenter__()
@@ -116,7 +116,7 @@ def test_gateway_process_outside_async_with_raises_runtime_error() -> None:
         _ = gateway.folder
 
 
-def test_it_listens_on_loopback_only() -> None:
+def test_gateway_process_refuses_non_loopback_host() -> None:
     """Other addresses are refused before anything starts."""
     with pytest.raises(ValueError, match="loopback only"):
         GatewayProcess("", host="0.0.0.0")

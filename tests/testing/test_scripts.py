@@ -30,7 +30,7 @@ def test_answers_without_a_body_get_no_framing(code: int) -> None:
     assert b"content-length" not in answer(code).lower()
 
 
-def test_framing_among_the_headers_is_believed() -> None:
+def test_given_framing_headers_override_the_default() -> None:
     """So that an answer can lie."""
     lying = answer(200, b"hi", [("content-length", "10")])
     assert lying == b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhi"
@@ -55,7 +55,7 @@ def test_an_event_without_its_blank_line_is_refused() -> None:
         sse([b"1"])
 
 
-def test_an_empty_chunk_is_nothing() -> None:
+def test_empty_chunk_produces_no_bytes() -> None:
     """It would end the body."""
     assert chunk(b"") == b""
 

@@ -7,7 +7,7 @@ from gateway.testing.selftest import CHECKS, Check, report
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=[check.subject for check in CHECKS])
-async def test_every_check_holds(check: Check) -> None:
+async def test_selftest_checks_pass(check: Check) -> None:
     """Passthrough is unchanged, on both event loops."""
     assert await check.run() == ""
 
@@ -28,7 +28,7 @@ async def test_failed_selftest_check_is_reported_with_its_finding(capsys: pytest
     assert "1 of 3 checks hold." in out
 
 
-async def test_the_command_prints_the_table() -> None:
+async def test_selftest_command_prints_a_line_per_check() -> None:
     """`gateway selftest` ends with 0 and a line for each check."""
     code, out, err = await ended("selftest")
     assert code == 0, out + err

@@ -28,7 +28,7 @@ def contexts(request: pytest.FixtureRequest) -> tuple[ssl.SSLContext | None, ssl
 Contexts = tuple[ssl.SSLContext | None, ssl.SSLContext | None]
 
 
-async def test_requests_and_answers_go_both_ways(contexts: Contexts) -> None:
+async def test_requests_and_answers_pass_over_tcp_and_tls(contexts: Contexts) -> None:
     """The same script, the same calls."""
     server, client_side = contexts
     async with FakeUpstream(serve(ok()), ssl=server) as upstream:
@@ -45,7 +45,7 @@ async def send_in_pieces(peer: Peer) -> None:
         await peer.send(bytes(PIECE), timeout_s=0.3)
 
 
-async def test_a_side_that_does_not_read_holds_the_other_back(contexts: Contexts) -> None:
+async def test_unread_stream_applies_backpressure_to_the_sender(contexts: Contexts) -> None:
     """Back-pressure is the kernel's, no transport reads ahead."""
     server, client_side = contexts
     sent = asyncio.Event()
@@ -104,7 +104,7 @@ async def test_half_close_leaves_the_other_direction_open(contexts: Contexts) ->
         assert await client.read_rest() == b"still here"
 
 
-async def test_a_reset_is_seen_as_one(contexts: Contexts) -> None:
+async def test_connection_reset_is_reported_as_reset(contexts: Contexts) -> None:
     """Not as an end."""
     server, client_side = contexts
 
@@ -147,7 +147,7 @@ async def test_closing_sends_a_close_notify_and_cutting_does_not(certificates: C
                 await reading
 
 
-async def test_the_tls_session_can_be_looked_at(certificates: Certificates) -> None:
+async def test_tls_session_details_are_available(certificates: Certificates) -> None:
     """Protocol negotiated, and certificates asked for."""
     server, client_side = (
         certificates.server_context(require_client=True),

@@ -21,7 +21,7 @@ async def ask(upstream: FakeUpstream, request: bytes = GET) -> bytes:
         return (await client.read_response()).payload
 
 
-async def test_without_scripts_every_request_is_answered() -> None:
+async def test_fake_upstream_answers_every_request_by_default() -> None:
     """200, JSON, and the address to ask."""
     async with FakeUpstream() as upstream:
         assert upstream.base_url == f"http://127.0.0.1:{upstream.port}"

@@ -54,11 +54,11 @@ def test_ask_before_request_is_detected(text: str) -> None:
         "ask your mother before dinner",
     ],
 )
-def test_the_opposite_and_other_sentences_are_not(text: str) -> None:
+def test_negated_requests_do_not_enable_ask_before(text: str) -> None:
     """A user who does not want to be asked is not asked."""
     assert find_ask_request(fold(text).text, shown=NOTHING) is None
 
 
-def test_a_quoted_wish_is_none() -> None:
+def test_quoted_requests_do_not_enable_ask_before() -> None:
     """Only what the message itself says counts."""
     assert find_ask_request("ask me first", shown=Spans([(0, 12)])) is None

@@ -26,7 +26,7 @@ NOTHING = Spans(())
         "無需先請示我",
     ],
 )
-def test_it_is_found(text: str) -> None:
+def test_ask_cancellation_phrases_are_recognised(text: str) -> None:
     """In both languages, with what else a short message says."""
     assert is_ask_cancellation(fold(text).text, shown=NOTHING)
 
@@ -58,11 +58,11 @@ def test_it_is_found(text: str) -> None:
         f"stop asking me. {'x' * UNASK_CHARS}",
     ],
 )
-def test_the_opposite_conditions_and_documents_are_not(text: str) -> None:
+def test_opposite_or_conditional_phrases_do_not_cancel_asking(text: str) -> None:
     """What is not certain loosens nothing."""
     assert not is_ask_cancellation(fold(text).text, shown=NOTHING)
 
 
-def test_a_quotation_is_none() -> None:
+def test_quoted_phrase_does_not_cancel_asking() -> None:
     """Only what the message itself says counts."""
     assert not is_ask_cancellation("stop asking me", shown=Spans([(0, 14)]))

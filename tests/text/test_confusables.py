@@ -25,7 +25,7 @@ from gateway.text.confusables import skeleton
         ("file__operations", "file.operations"),
     ],
 )
-def test_spellings_of_a_name(spelling: str, name: str) -> None:
+def test_confusable_spellings_share_a_skeleton(spelling: str, name: str) -> None:
     """A person may take each for the name."""
     assert skeleton(spelling) == skeleton(name) != spelling
 
@@ -33,6 +33,6 @@ def test_spellings_of_a_name(spelling: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [("C++", "C#"), ("\u304c", "\u304b"), ("\U0001f525", "\U0001f389"), ("-", "_"), ("时间", "天气")]
 )
-def test_names_that_differ(one: str, other: str) -> None:
+def test_distinct_names_have_distinct_skeletons(one: str, other: str) -> None:
     """Also those of which no letter is left."""
     assert skeleton(one) != skeleton(other)

@@ -47,7 +47,7 @@ def kept(text: str) -> bool:
         "记住用户名是 bob",
     ],
 )
-def test_what_lasts_is_kept(text: str) -> None:
+def test_lasting_facts_and_wishes_are_kept_in_memory(text: str) -> None:
     """Facts about somebody, and wishes that hold from now on."""
     assert kept(text)
 

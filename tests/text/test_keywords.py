@@ -16,6 +16,6 @@ from gateway.text.keywords import extract_keywords
         ("a\ud800b \x00", {"b"}),
     ],
 )
-def test_words(text: str, found: set[str]) -> None:
+def test_keywords_are_extracted_without_stop_words(text: str, found: set[str]) -> None:
     """Words, and pairs of characters of CJK, without what says nothing."""
     assert extract_keywords(text) == found

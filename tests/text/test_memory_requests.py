@@ -25,7 +25,7 @@ NOTHING = Spans(())
         ("你好，请记住我叫李四", "我叫李四"),
     ],
 )
-def test_remember(text: str, about: str) -> None:
+def test_remember_requests_are_recognised_with_their_text(text: str, about: str) -> None:
     """The sentence without the words that ask for it; behind a colon, all the rest."""
     folded = fold(text).text
     request = memory_request(folded, shown=NOTHING)
@@ -49,7 +49,7 @@ def test_remember(text: str, about: str) -> None:
         "列出所有记忆",
     ],
 )
-def test_recall(text: str) -> None:
+def test_recall_requests_are_recognised(text: str) -> None:
     """Questions about what is known."""
     request = memory_request(fold(text).text, shown=NOTHING)
     assert request is not None and request.action == "recall"
@@ -73,7 +73,7 @@ def test_recall(text: str) -> None:
         ("把我的生日和地址忘掉", "我的生日和地址", False),
     ],
 )
-def test_forget(text: str, about: str, everything: bool) -> None:
+def test_forget_requests_are_recognised_with_their_text(text: str, about: str, everything: bool) -> None:
     """The text to be forgotten, or all of it."""
     folded = fold(text).text
     request = memory_request(folded, shown=NOTHING)
@@ -97,7 +97,7 @@ def test_forget(text: str, about: str, everything: bool) -> None:
         ("把关于我的狗的事情都忘了", "我的狗"),
     ],
 )
-def test_forget_all_about_something(text: str, about: str) -> None:
+def test_forget_all_about_a_topic_is_recognised(text: str, about: str) -> None:
     """Not only the memory that is most like it."""
     folded = fold(text).text
     request = memory_request(folded, shown=NOTHING)
@@ -140,7 +140,7 @@ def test_other_delete_requests_are_not_memory_requests(text: str) -> None:
         "他记住了",
     ],
 )
-def test_the_same_words_in_other_sentences_ask_for_nothing(text: str) -> None:
+def test_unrelated_sentences_are_not_memory_requests(text: str) -> None:
     """Who remembers or forgets is somebody else, or it is an idiom or a question."""
     assert memory_request(fold(text).text, shown=NOTHING) is None
 

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     return Folder(tmp_path)
 
 
-def test_names_of_one_script_are_fit() -> None:
+def test_single_script_names_are_accepted() -> None:
     """Of any script; several words may be of several scripts."""
     assert [unfit(name) for name in GOOD] == [None] * len(GOOD)
 
@@ -48,7 +48,7 @@ def test_names_of_one_script_are_fit() -> None:
     ("name", "other"),
     [("Admin", "admin"), ("r00t", "root"), ("ce\u0301line", "celine"), ("modern", "modem"), ("al1ce", "alice")],
 )
-def test_a_name_imitates_one_that_looks_like_it(name: str, other: str) -> None:
+def test_lookalike_name_is_recognised_as_an_imitation(name: str, other: str) -> None:
     """What joins the words is a part of how a name looks."""
     assert find_imitated_name(name, ["x", other]) == other
     assert find_imitated_name(name, [name]) is None and find_imitated_name("ci-1", ["ci_1", "ci.1", "ci 1"]) is None
@@ -71,14 +71,14 @@ def test_deceptive_name_in_the_configuration_is_refused(folder: Folder, name: st
 
 
 @pytest.mark.parametrize("name", [*RESERVED_FOR_CALLERS, "Local", "0ther", "L\xf3cal"])
-def test_no_key_of_a_configuration_has_a_name_of_the_gateways_own(folder: Folder, name: str) -> None:
+def test_configured_key_with_reserved_name_is_refused(folder: Folder, name: str) -> None:
     """In any spelling. A tenant may: `tenant: local` keeps what was made while there were no keys."""
     (problem,) = folder.problems(f"keys:\n  - {key(name)}\n")
     assert "keys[0].name: the name " in problem and "the gateway's own in lists" in problem
     folder.load(f"keys:\n  - {key('ann', name)}\n")
 
 
-def test_no_name_of_a_configuration_looks_like_another_one(folder: Folder) -> None:
+def test_configured_name_that_looks_like_another_is_refused(folder: Folder) -> None:
     """Keys and tenants, each among themselves, with the place of the other one."""
     text = f"keys:\n  - {key('ann', 'acme')}\n  - {key('Ann', 'acme', digit='b')}\n"
     (problem,) = folder.problems(text)
@@ -112,7 +112,7 @@ async def test_deceptive_name_of_a_new_key_is_refused() -> None:
             assert (await ring.made(name))["name"] == name
 
 
-async def test_no_key_made_at_run_time_looks_like_another_one() -> None:
+async def test_runtime_key_that_looks_like_another_is_refused() -> None:
     """Neither like one of the configuration nor like one that is valid; the other name is not told."""
     async with keyring() as ring:
         made = await ring.made("deploy-1")
@@ -124,7 +124,7 @@ async def test_no_key_made_at_run_time_looks_like_another_one() -> None:
         await ring.made("deploy-l")
 
 
-async def test_the_id_of_a_prompt_is_ascii() -> None:
+async def test_prompt_id_with_non_ascii_lookalike_is_refused() -> None:
     """A look-alike is refused."""
     async with keyring() as ring:
         for name in ("def\u0430ult", "a\u200bb", "\u202ea"):

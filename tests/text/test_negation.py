@@ -32,7 +32,7 @@ from gateway.text.negation import is_refused
         "不要使用或",
     ],
 )
-def test_a_negation_before_the_verb_refuses(before: str) -> None:
+def test_negation_before_the_verb_counts_as_refusal(before: str) -> None:
     """In both languages, with what people put between."""
     assert is_refused(before + "use", len(before))
 
@@ -65,6 +65,6 @@ def test_a_negation_before_the_verb_refuses(before: str) -> None:
         "我不知道几点",
     ],
 )
-def test_questions_and_other_sentences_do_not(before: str) -> None:
+def test_questions_and_other_sentences_do_not_count_as_refusal(before: str) -> None:
     """Suggestions are requests, and a comma ends what is refused."""
     assert not is_refused(before + "use", len(before))

@@ -23,7 +23,7 @@ FULL_WIDTH = "ＵＳＥ　ｇｉｔ：！"
         ([{"role": "system", "content": "one"}], ""),
     ],
 )
-def test_the_last_user_message_counts(messages: object, text: str) -> None:
+def test_last_user_message_text_is_returned(messages: object, text: str) -> None:
     """Its text parts, and nothing of other roles or kinds."""
     assert last_user_text(messages) == text
 
@@ -31,7 +31,7 @@ def test_the_last_user_message_counts(messages: object, text: str) -> None:
 @pytest.mark.parametrize(
     "messages", [None, 1, "x", {}, [None], [{"role": "user"}], [{"role": "user", "content": [1, {"type": "text"}]}]]
 )
-def test_odd_messages_say_nothing(messages: object) -> None:
+def test_malformed_messages_yield_no_user_text(messages: object) -> None:
     """Whatever JSON the client sends."""
     assert last_user_text(messages) == ""
 
@@ -59,7 +59,7 @@ def test_only_the_first_20_000_characters_count() -> None:
         ("", ""),
     ],
 )
-def test_text_is_folded(text: str, folded: str) -> None:
+def test_text_folding_applies_nfkc_and_casefold(text: str, folded: str) -> None:
     """NFKC and casefold, without what cannot be seen; a typed apostrophe is an apostrophe."""
     assert fold(text).text == folded
 
@@ -81,7 +81,7 @@ def test_phrase_hit_maps_back_to_the_original_text(text: str, phrase: str, origi
 
 
 @given(st.text(max_size=200))
-def test_any_text_folds_with_positions_inside_it(text: str) -> None:
+def test_folded_positions_lie_inside_the_original_text(text: str) -> None:
     """One origin for each folded character, in order, none outside the text."""
     folded = fold(text)
     assert len(folded.text) <= len(folded.starts) == len(folded.ends)
@@ -90,7 +90,7 @@ def test_any_text_folds_with_positions_inside_it(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=0xFFEF, categories=["Lu", "Ll", "Nd", "Zs"]), max_size=100))
-def test_letters_fold_as_the_standard_says(text: str) -> None:
+def test_letter_folding_matches_the_unicode_standard(text: str) -> None:
     """As NFKC, casefold, NFKC of the whole text."""
     narrow = unicodedata.normalize("NFKC", text)
     assert fold(text).text == unicodedata.normalize("NFKC", narrow.casefold())

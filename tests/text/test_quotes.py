@@ -20,7 +20,7 @@ from gateway.text.quotes import code_blocks, shown_text
         "> X\nwhat is that",
     ],
 )
-def test_quoted_text_is_shown(text: str) -> None:
+def test_quoted_text_is_detected(text: str) -> None:
     """Quotes of both worlds, inline code, blocks and quoted lines."""
     at = text.index("X")
     assert shown_text(text.lower()).cover(at, at + 1)

@@ -49,13 +49,13 @@ def test_the_gateways_own_names_are_reserved() -> None:
         (("git__hub", "git"), "tools of 'git' may have the names of tools of the service 'git__hub', because"),
     ],
 )
-def test_names_that_are_refused(folder: Folder, names: tuple[str, ...], problem: str) -> None:
+def test_mcp_servers_with_reserved_names_are_refused(folder: Folder, names: tuple[str, ...], problem: str) -> None:
     """With the line, the reason and the way out."""
     (found,) = folder.problems(servers(*names))
     assert problem in found and found.endswith(": choose another name")
 
 
-def test_names_that_services_have(folder: Folder) -> None:
+def test_common_mcp_server_names_are_accepted(folder: Folder) -> None:
     """Words of a name may be those of another."""
     names = ("git", "github", "git_lab", "my gateway", "http", "time", "时间", "天气", "a.b", "a.c", "@a/b", "Services")
     assert list(folder.load(servers(*names)).settings.mcp.servers) == list(names)

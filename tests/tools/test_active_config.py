@@ -30,7 +30,7 @@ async def equipment(rule: Literal["deny", "confirm"], *, description: str = "x")
     )
 
 
-async def test_a_reload_changes_bindings_and_verdicts_at_once() -> None:
+async def test_reload_changes_bindings_and_verdicts_immediately() -> None:
     """Of whoever asked before, too: policy and definition are those of this moment."""
     current = [await equipment("confirm")]
     in_use = ActiveEquipment(lambda: current[0])

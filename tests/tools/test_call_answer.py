@@ -25,7 +25,7 @@ def test_answer_fully_shown_as_text_is_not_stored(parts: list[dict[str, Any]] | 
     assert dump_answer(ToolResult("a", True, parts), shown="a", whole="a") is None
 
 
-def test_blocks_and_structured_content_come_back() -> None:
+def test_answer_round_trip_keeps_blocks_and_structured_content() -> None:
     parts = [text("a", annotations={"priority": 1}), IMAGE]
     answer = dump_answer(ToolResult("a", True, parts, {"n": 1}), shown="a", whole="a")
     assert load_result(answer, "a", ok=True) == ToolResult("a", True, parts, {"n": 1})
@@ -34,7 +34,7 @@ def test_blocks_and_structured_content_come_back() -> None:
     assert load_result(dump_answer(unfit, shown="a", whole="a"), "a", ok=True) == unfit
 
 
-def test_text_that_is_shortened_is_shortened_in_its_blocks() -> None:
+def test_shortened_result_shortens_its_text_blocks() -> None:
     """Blocks that are no text stay, and so does the structured content, which a client may demand."""
     inside = {"type": "resource", "resource": {"uri": "file:///a", "text": "b" * 99}}
     result = ToolResult("a" * 99, True, [text("a" * 99), IMAGE, inside], {"n": 1})
@@ -50,7 +50,7 @@ def test_control_and_invisible_characters_are_taken_out() -> None:
     assert load_result(answer, "", ok=True).structured == {clean: [clean]}
 
 
-def test_what_is_too_large_or_unreadable_is_left_out() -> None:
+def test_oversized_or_unreadable_content_is_left_out() -> None:
     """The text has a note about it."""
     large = {**IMAGE, "data": "A" * ANSWER_BYTES}
     assert dump_answer(ToolResult("[image]", True, [large]), shown="[image]", whole="[image]") is None

@@ -57,7 +57,7 @@ def plan(
 # Found.
 
 
-async def test_a_call_is_planned_without_the_models_word_about_its_risk() -> None:
+async def test_planned_call_omits_the_risk_level() -> None:
     """The tool never sees it."""
     planned = plan(await judge(), x=1, risk_level="low")
     assert (planned.call.id, planned.call.tool, planned.call.arguments) == ("call_7", "look", {"x": 1})
@@ -75,7 +75,7 @@ async def test_unknown_tool_is_refused_with_the_nearest_name() -> None:
     assert not planned.needs_approval
 
 
-async def test_a_tool_that_this_request_does_not_offer_is_none() -> None:
+async def test_tool_not_offered_by_the_request_is_unknown() -> None:
     """Nor is it named as the nearest."""
     planned = plan(await judge(), x=1, only=("other",))
     assert planned.refusal == "Error: there is no tool 'look'."
@@ -118,7 +118,7 @@ async def test_verdict_depends_on_risk_level_taint_and_requested_approval(
     assert planned.needs_approval is (decision == "confirm")
 
 
-async def test_a_request_wants_a_person_for_some_tools_only() -> None:
+async def test_request_can_require_approval_for_some_tools() -> None:
     """At the first look at a call, and at each later one."""
     made = await judge(LOOK, spec("peek", parameters=SCHEMA))
     asks = replace(exchange(), steering=replace(exchange().steering, ask_first=("look",)))
@@ -138,13 +138,13 @@ async def test_policy_refusal_is_returned_to_the_model() -> None:
     assert planned.refusal == "Not run: refused by policy. nobody knows" and not planned.needs_approval
 
 
-async def test_the_operators_word_is_above_the_models() -> None:
+async def test_operator_approval_requirement_overrides_model_risk_level() -> None:
     """`requires_approval`."""
     planned = plan(await judge(requires_approval=True), x=1, risk_level="low")
     assert (planned.verdict.basis, planned.needs_approval) == ("operator", True)
 
 
-async def test_a_tool_that_has_changed_needs_a_person_until_it_is_accepted() -> None:
+async def test_changed_tool_needs_approval_until_accepted() -> None:
     """Whatever the model says of its risk; no other tool does, and policy still refuses what it refuses."""
     service = Managed("time")
     service.becomes("running", look="2", listen="1")
@@ -188,7 +188,7 @@ async def examining(engine: Doubts, *, policy: Policy = TRUSTING) -> tuple[Judge
     return Judge(await load_catalog({"look": ConfiguredSource(source)}), Gate(policy, {"look": Whitelist()})), source
 
 
-async def test_an_engine_that_agrees_changes_nothing() -> None:
+async def test_agreeing_policy_engine_leaves_the_call_unchanged() -> None:
     """Nor does a source that has no engine."""
     made, source = await examining(agrees)
     planned = plan(made, x=1)
@@ -266,7 +266,7 @@ async def test_extraction_doubt_requires_confirmation_and_lifts_no_refusal(doubt
     assert made.plan(found, "call_7", exchange(), tainted=False, asked_for=False).verdict.decision == "error"
 
 
-async def test_a_doubt_is_not_forgotten_at_the_last_look() -> None:
+async def test_doubted_call_still_asks_when_judged_again() -> None:
     """A call that asked because of one still asks when it is looked at again."""
     made = await judge()
     found = FoundCall("look", {"x": 1, "risk_level": "low"}, terminate=True, doubt="quoted")

@@ -69,7 +69,7 @@ async def test_a_request_narrows_the_tools(only: tuple[str, ...], offered: list[
     assert found == offered
 
 
-async def test_a_tool_is_found_by_the_name_that_the_model_knows_and_by_its_own() -> None:
+async def test_tool_is_found_by_model_name_and_own_name() -> None:
     """`service.tool` is `service__tool` towards models; globs are about its own name."""
     tools = await catalog("files.read", "now")
     assert [tool.name for tool in tools.get_offered(exchange("files.*"))] == ["files__read"]
@@ -101,7 +101,7 @@ async def test_a_tool_without_a_name_is_refused() -> None:
         await catalog("")
 
 
-async def test_the_version_changes_with_any_definition() -> None:
+async def test_catalog_version_changes_with_any_definition() -> None:
     """And with nothing else: what is cached by it stays right."""
     same = [await catalog("a", "b") for _ in range(2)]
     assert same[0].version == same[1].version
@@ -140,7 +140,7 @@ class Come:
         return [ConfiguredSource(service, untrusted=True) for service in self.now]
 
 
-async def test_services_come_and_go() -> None:
+async def test_services_can_be_added_and_removed_at_runtime() -> None:
     """Without another catalog; their tools are found as long as they run, and never offered."""
     come = Come()
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=come)
@@ -167,7 +167,7 @@ class Counted(Managed):
         return super().service()
 
 
-async def test_services_are_read_once_as_long_as_nothing_changes() -> None:
+async def test_service_list_is_read_once_until_it_changes() -> None:
     """However often a request asks for them; a change is another sequence."""
     service = Counted("time")
     service.becomes("running", look="1")
@@ -183,7 +183,7 @@ async def test_services_are_read_once_as_long_as_nothing_changes() -> None:
     assert tools.find_by_name("time.listen") is not None and service.reads == 2
 
 
-async def test_a_service_that_has_not_reported_its_end_yet() -> None:
+async def test_ended_service_is_detected_before_it_reports() -> None:
     """A call of it finds that out, and the next question gets the truth."""
     service = running("time", "look")
     now = [ConfiguredSource(service, untrusted=True)]
@@ -202,7 +202,7 @@ class Steady(Managed):
         return self.looks if tool in self.definitions() else None
 
 
-async def test_a_tool_of_a_service_is_made_once() -> None:
+async def test_service_tool_entry_is_built_once_per_definition() -> None:
     """However often a call is looked at; a definition that has changed counts at once, reported or not."""
     service = Steady("time")
     service.becomes("running", look="1")
@@ -215,7 +215,7 @@ async def test_a_tool_of_a_service_is_made_once() -> None:
     assert second is not None and second.spec.requires_approval and not first.spec.requires_approval
 
 
-async def test_a_changed_definition_is_known() -> None:
+async def test_changed_service_tool_definition_is_flagged() -> None:
     """From the service itself."""
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
@@ -224,7 +224,7 @@ async def test_a_changed_definition_is_known() -> None:
     assert changed == {"look": True, "listen": False}
 
 
-async def test_a_changed_definition_says_nothing_to_a_model() -> None:
+async def test_changed_definition_hides_its_description_from_models() -> None:
     """Its text is a stranger's until somebody accepts it."""
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
@@ -233,7 +233,7 @@ async def test_a_changed_definition_says_nothing_to_a_model() -> None:
     assert "has changed" in look.description and "has changed" not in listen.description
 
 
-async def test_services_that_a_request_names_are_offered() -> None:
+async def test_services_named_by_a_request_are_offered() -> None:
     """Whole, behind ours; as far as they run and the request allows their tools."""
     git = running("git", "log", "push")
     further = Come(running("time", "look", "listen"), git, running("other", "x"))
@@ -256,7 +256,7 @@ async def test_services_that_a_request_names_are_offered() -> None:
     assert names("git", "gone") == ["now", "git__log"]
 
 
-async def test_tools_of_services_are_not_copied_for_a_request() -> None:
+async def test_offered_service_tools_are_not_copied_per_request() -> None:
     """As long as no service changes."""
     service = running("time", "look", "listen")
     now = [ConfiguredSource(service, untrusted=True)]
@@ -269,7 +269,7 @@ async def test_tools_of_services_are_not_copied_for_a_request() -> None:
     assert [tool.name for tool in tools.get_offered(asked)] == ["time__look"]
 
 
-async def test_a_request_may_have_no_tools() -> None:
+async def test_request_without_tools_is_offered_none() -> None:
     """None is offered, found or named as the nearest."""
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=Come(running("time", "look")))
     none = replace(exchange(), steering=replace(exchange().steering, no_tools=True, services=("time",)))
@@ -279,7 +279,7 @@ async def test_a_request_may_have_no_tools() -> None:
     assert not tools.get_intended(intended)
 
 
-async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
+async def test_offered_tools_are_listed_by_internal_name() -> None:
     """With its service; a definition that nobody accepted says nothing here either."""
     service = running("time", "look", "listen")
     service.accept({"look": "other", "listen": "1"})
@@ -307,7 +307,7 @@ async def test_service_of_a_tool_is_its_longest_name_prefix() -> None:
     assert tools.own_names() == ["my.own"]
 
 
-async def test_the_nearest_name_may_be_a_services() -> None:
+async def test_nearest_tool_name_includes_service_tools() -> None:
     """With its prefix or without; what does not run, or is not offered, is not named."""
     tools = Catalog((), further=Come(running("weather", "get_weather", "x"), running("my.server", "a.b")))
     for wanted in ("get_weather", "weather.get_wether", "weather_get_weather", "other.get_weather"):
@@ -318,7 +318,7 @@ async def test_the_nearest_name_may_be_a_services() -> None:
     assert Catalog((), further=Come(stopped)).nearest("get_weather", exchange()) == []
 
 
-async def test_a_bare_name_means_the_one_tool_of_this_prompt_that_has_it() -> None:
+async def test_bare_tool_name_resolves_to_a_single_tool_in_the_prompt() -> None:
     """Several have it, or none that the prompt names: there is no such tool."""
     services = Come(running("weather", "look", "x"), running("time", "look", "now"), running("far", "away"))
     tools = Catalog((), further=services)
@@ -356,7 +356,7 @@ async def test_a_bare_name_means_the_one_tool_of_this_prompt_that_has_it() -> No
     )
 
 
-async def test_names_with_dots_are_whole() -> None:
+async def test_dotted_tool_names_resolve_completely() -> None:
     """Where a service's name ends is known from its name."""
     tools = Catalog((), further=Come(running("my.server", "a.b"), running("my", "x")))
     for name in ("my.server.a.b", "my__server__a__b"):
@@ -365,7 +365,7 @@ async def test_names_with_dots_are_whole() -> None:
     assert tools.find("my.x", exchange()) is not None and tools.find("my.server", exchange()) is None
 
 
-async def test_one_name_towards_models_is_one_tool() -> None:
+async def test_colliding_model_names_resolve_to_the_first_tool() -> None:
     """Tools of the configuration win, then the first service; what is in their shadow cannot be reached at all."""
     further = Come(running("a__b", "c"), running("a", "b__c", "d"), running("now", "x"), running("a", "e"))
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now__x"), spec("a.d")))}, further=further)
@@ -378,7 +378,7 @@ async def test_one_name_towards_models_is_one_tool() -> None:
     assert type(tools.find_by_name("a.d").source) is Source  # type: ignore[union-attr]
 
 
-async def test_services_of_the_configuration_come_first() -> None:
+async def test_configured_sources_take_precedence_over_services() -> None:
     """They are this catalog's own: it is asked who is to be closed."""
     own, other = running("time", "look"), running("time", "listen")
     tools = await load_catalog({"s": ConfiguredSource(own)}, further=Come(other))
@@ -386,7 +386,7 @@ async def test_services_of_the_configuration_come_first() -> None:
     assert tools.sources == [own]
 
 
-async def test_tools_beside_services_are_offered_with_them() -> None:
+async def test_companion_tools_are_offered_only_with_services() -> None:
     """And known by another version, so that no prompt without them is taken for one with them."""
     come = Come()
     tools = await load_catalog({}, further=come, beside={"r": ConfiguredSource(Source(spec("read")))})
@@ -412,7 +412,7 @@ async def test_tools_beside_services_are_offered_with_them() -> None:
         ("BOX", "Delete", "box.delete"),
     ],
 )
-async def test_a_tool_of_a_service_imitates_no_other(
+async def test_service_tool_with_a_lookalike_name_is_left_out(
     caplog: pytest.LogCaptureFixture, service: str, tool: str, other: str
 ) -> None:
     """Of the gateway, of the operator, or of an earlier service; the log says so once."""
@@ -429,7 +429,7 @@ async def test_a_tool_of_a_service_imitates_no_other(
 
 
 @pytest.mark.parametrize("service", ["time", "my box", "a.b", "时间", "x" * 60])
-async def test_the_service_of_a_tool_is_known_before_it_runs(service: str) -> None:
+async def test_service_of_a_tool_is_known_before_the_service_runs(service: str) -> None:
     """By the name that models have for its tools once it runs, whatever the service is called."""
     one = running(service, "look")
     tools = Catalog((), further=Come(one))

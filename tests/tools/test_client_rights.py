@@ -64,17 +64,17 @@ def test_refusal_applies_current_scope_tenant_and_tool_rights(made: ClientRights
         (rights(caller("tools", "context"), workflows=False), False),
     ],
 )
-def test_a_workflow_needs_all_of_its_tools(made: ClientRights, may: bool) -> None:
+def test_workflow_call_requires_rights_to_all_its_tools(made: ClientRights, may: bool) -> None:
     """And the scope of workflows."""
     assert (made.refusal(FLOW) is None) == may
 
 
-def test_chats_are_not_calls_of_mcp_clients() -> None:
+def test_chat_requests_are_not_limited_by_mcp_client_rights() -> None:
     """Their keys are looked at where they come in."""
     assert rights(caller(), served=("nothing",)).refusal(exchange("here.echo")) is None
 
 
-def test_names_and_globs_mean_tools() -> None:
+def test_tool_rights_match_names_and_globs() -> None:
     """A name means itself, whatever it looks like."""
     assert all_allowed(("a.*",), ["a.b"]) and all_allowed(("a[1]",), ["a[1]"]) and not all_allowed(("a.*",), ["b.a"])
     assert all_allowed((), ["a.b"]) and not all_allowed(("a.*",), ["a.b", "b.a"])

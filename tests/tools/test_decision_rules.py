@@ -27,12 +27,12 @@ RULES = DecisionRules(
         ("http_request", "medium", 2),
     ],
 )
-def test_the_highest_number_that_fits_counts(tool: str, level: str | None, required: int) -> None:
+def test_strictest_matching_rule_sets_required_approvals(tool: str, level: str | None, required: int) -> None:
     """A level in any spelling; one that is none counts as the highest."""
     assert RULES.count_required(tool, level) == required
 
 
-def test_what_the_rules_say_of_a_tool_is_a_part_of_its_policy() -> None:
+def test_tool_policy_hash_includes_its_decision_rules() -> None:
     """So that an approval by other rules ends. Without rules it is nothing: stored approvals stay as they are."""
     assert DecisionRules().policy("execute_sql") == ""
     assert RULES.policy("http_request") == "+2:high,medium"
@@ -44,9 +44,7 @@ def test_what_the_rules_say_of_a_tool_is_a_part_of_its_policy() -> None:
     ("key", "user", "is_refused"),
     [("ann", None, True), ("bob", "eve", True), ("bob", None, False), ("bob", "x", False)],
 )
-def test_a_call_is_of_the_key_that_began_its_run_and_of_its_end_user(
-    key: str, user: str | None, is_refused: bool
-) -> None:
+def test_self_approval_is_refused_for_requesting_key_and_end_user(key: str, user: str | None, is_refused: bool) -> None:
     asked = approval(user="eve")
     assert DecisionRules(refuses_self=True).refuses(asked, key=key, user=user) is is_refused
     assert not DecisionRules().refuses(asked, key=key, user=user)

@@ -26,19 +26,19 @@ def asking(profile: str) -> list[Json]:
     return [call for call in CALLS if judges[call["tool"]].assess(call["arguments"]).decision != "auto"]
 
 
-def test_at_most_ten_of_the_everyday_calls_ask() -> None:
+def test_standard_profile_asks_for_at_most_ten_everyday_calls() -> None:
     """Under `standard`, all tools together."""
     assert len(CALLS) == 188
     assert len(asking("standard")) <= 10
 
 
-def test_the_everyday_commands_that_ask_are_known() -> None:
+def test_standard_profile_asks_only_for_listed_everyday_commands() -> None:
     """One by one."""
     found = {call["arguments"]["command"] for call in asking("standard") if call["tool"] == "execute_command"}
     assert found == COMMANDS_THAT_ASK
 
 
-def test_hardened_stays_bearable() -> None:
+def test_hardened_profile_asks_for_at_most_a_fifth_of_commands() -> None:
     """A profile that asks at every turn would be switched off: four of five commands run by themselves."""
     commands = [call for call in CALLS if call["tool"] == "execute_command"]
     found = [call for call in asking("hardened") if call["tool"] == "execute_command"]
@@ -53,7 +53,7 @@ def test_at_most_ten_percent_of_everyday_commands_require_confirmation() -> None
     assert len(asking) <= 20, asking
 
 
-def test_hardened_lets_most_of_the_everyday_commands_run() -> None:
+def test_hardened_profile_runs_most_everyday_commands() -> None:
     """Three of four: it asks for names that nobody knows, histories and searches for secrets."""
     judge = ASSESSORS["hardened"]["execute_command"]
     asking = [command for command in COMMANDS if judge.assess({"command": command}).decision != "auto"]

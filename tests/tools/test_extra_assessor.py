@@ -31,14 +31,14 @@ class Says:
         ("confirm", "deny", "deny", "own"),
     ],
 )
-def test_which_of_both_decides(built_in: Action, own: Action, decision: Action, rule: str) -> None:
+def test_added_assessor_combines_both_verdicts(built_in: Action, own: Action, decision: Action, rule: str) -> None:
     """Harmless is what either holds harmless; a deny counts."""
     verdict = AddedAssessor(Says("built_in", built_in), Says("own", own)).assess({})
     assert (verdict.decision, verdict.rule) == (decision, rule)
 
 
 @pytest.mark.parametrize(("built_in", "own"), [("auto", None), (None, "auto")])
-def test_one_that_raises_makes_nothing_harmless(built_in: Action | None, own: Action | None) -> None:
+def test_added_assessor_propagates_an_exception(built_in: Action | None, own: Action | None) -> None:
     """The gate takes it for confirm."""
     with pytest.raises(RuntimeError):
         AddedAssessor(Says("built_in", built_in), Says("own", own)).assess({})

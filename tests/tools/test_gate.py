@@ -116,7 +116,7 @@ def test_risk_level_outside_the_enum_requires_confirmation(level: object) -> Non
         assert judged({**SELECT, "risk_level": level}, trust_llm=trust) == ("confirm", "invalid")
 
 
-def test_the_operator_comes_before_the_model_and_the_whitelist() -> None:
+def test_operator_approval_precedes_model_and_whitelist() -> None:
     """requires_approval is not cancelled by low."""
     assert judged({**SELECT, "risk_level": "low"}, spec=GUARDED) == ("confirm", "operator")
     assert judged(SELECT, spec=GUARDED) == ("confirm", "operator")
@@ -139,14 +139,14 @@ def test_an_unknown_tool_never_runs() -> None:
         ("never", True, ("confirm", "default")),
     ],
 )
-def test_low_counts_as_far_as_the_policy_trusts(trust: str, tainted: bool, expected: tuple[str, str]) -> None:
+def test_low_risk_level_counts_only_as_far_as_trusted(trust: str, tainted: bool, expected: tuple[str, str]) -> None:
     """Where it does not count, the whitelist decides."""
     assert judged({**DROP, "risk_level": "low"}, trust_llm=trust, tainted=tainted) == expected
     if expected[1] == "default":
         assert judged({**SELECT, "risk_level": "low"}, trust_llm=trust, tainted=tainted) == ("auto", "whitelist")
 
 
-def test_the_default_may_refuse() -> None:
+def test_default_deny_refuses_unknown_operations() -> None:
     """`default: deny` refuses what no rule knows, and nothing else."""
     assert judged(DROP, default="deny") == ("deny", "default")
     assert judged(SELECT, default="deny") == ("auto", "whitelist")
@@ -169,12 +169,12 @@ class OnlyTrue:
         return True
 
 
-def test_an_assessor_may_refuse() -> None:
+def test_assessor_deny_verdict_is_kept() -> None:
     """A deny of its own stays one."""
     assert judged(SELECT, assessor=Refuses()) == ("deny", "default")
 
 
-def test_risk_level_is_taken_out() -> None:
+def test_risk_level_is_removed_from_the_arguments() -> None:
     """What runs has no risk_level; the model's arguments stay as they were."""
     sent = {**SELECT, "risk_level": "low"}
     assert take_risk_level(sent, SQL) == RiskClaim(SELECT, "low")
@@ -208,14 +208,14 @@ def test_a_tool_keeps_its_own_risk_level() -> None:
         (ABSENT, 3, 3),
     ],
 )
-def test_a_level_beside_the_arguments_only_raises(inside: object, beside: object, expected: object) -> None:
+def test_risk_level_beside_the_arguments_only_raises(inside: object, beside: object, expected: object) -> None:
     """The highest word counts; low counts in its own place only."""
     arguments = SELECT if inside is ABSENT else {**SELECT, "risk_level": inside}
     assert take_risk_level(arguments, SQL, beside=beside) == RiskClaim(SELECT, expected)
 
 
 @pytest.mark.parametrize("name", ["riskLevel", "risk-level", "RISK_LEVEL", "risk level", "risk", "r\u0131sk_level"])
-def test_a_name_that_resembles_risk_level_only_raises(name: str) -> None:
+def test_name_resembling_risk_level_only_raises(name: str) -> None:
     """It stays an argument; high under it asks, low under it does not lower."""
     assert judged({**SELECT, name: "high"}) == ("confirm", "llm")
     assert judged({**DROP, name: "low"}) == ("confirm", "default")
@@ -236,7 +236,7 @@ def test_a_name_that_resembles_risk_level_only_raises(name: str) -> None:
         {"parameters": {"parameters": [{"risk_level": "medium"}]}},
     ],
 )
-def test_a_low_stands_beside_no_other_level(stated: Json) -> None:
+def test_low_risk_level_is_ignored_beside_another_level(stated: Json) -> None:
     """A model that says both is asked about; where the tool has such an argument, that is the tool's own."""
     assert judged({**DROP, **stated, "risk_level": "low"})[0] == "confirm"
     (name, value), *_ = stated.items()
@@ -245,7 +245,7 @@ def test_a_low_stands_beside_no_other_level(stated: Json) -> None:
     assert judged({**DROP, name: value, "risk_level": "low"}, spec=owner) == ("auto", "llm")
 
 
-def test_a_level_deeper_in_the_arguments_is_the_tools_own_without_a_low() -> None:
+def test_nested_risk_level_without_low_is_left_to_the_tool() -> None:
     """The whitelist decides, as if it were not there."""
     assert judged({**SELECT, "options": {"risk_level": "high"}}) == ("auto", "whitelist")
 
@@ -261,7 +261,7 @@ LEVELS = st.sampled_from(["low", "medium", "high", "", None]) | VALUES
     st.sampled_from(["always", "until_tainted", "never"]),
     st.booleans(),
 )
-def test_no_call_makes_it_raise_and_only_low_lowers(arguments: Json, beside: object, trust: str, tainted: bool) -> None:
+def test_gate_returns_a_verdict_for_every_call(arguments: Json, beside: object, trust: str, tainted: bool) -> None:
     """Whatever is sent: a verdict, and auto only by the whitelist or by a trusted `low` in its own place."""
     claim = take_risk_level(arguments, SQL, beside=beside)
     verdict = gate(trust_llm=trust).judge(SQL, claim, tainted=tainted)
@@ -271,7 +271,7 @@ def test_no_call_makes_it_raise_and_only_low_lowers(arguments: Json, beside: obj
         assert trust == "always" or (trust == "until_tainted" and not tainted)
 
 
-def test_an_operators_rules_come_first() -> None:
+def test_operator_rules_precede_model_and_whitelist() -> None:
     """deny refuses, confirm asks, whatever the model says; floor leaves the whitelist alone but ignores low (A7)."""
 
     def ruled(rule: Rule, arguments: Json) -> tuple[str, str, str]:
@@ -309,7 +309,7 @@ def test_user_request_for_approval_turns_auto_into_confirm(claim: RiskClaim) -> 
 
 
 @pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low")])
-def test_a_request_that_wants_approvals_of_a_tool_gets_them(claim: RiskClaim) -> None:
+def test_client_approval_requirement_tightens_the_verdict(claim: RiskClaim) -> None:
     """It only tightens: what asks anyway says why it does, and what is refused stays refused."""
     verdict = gate().judge(SQL, claim, tainted=False, client_asks=True)
     assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "client_asks")
@@ -328,7 +328,7 @@ def test_changed_definition_requires_confirmation(claim: RiskClaim) -> None:
     assert denying.judge(None, claim, tainted=False, definition_changed=True).decision == "error"
 
 
-def test_the_hash_of_a_policy_changes_with_all_that_decides() -> None:
+def test_policy_hash_changes_with_every_deciding_setting() -> None:
     """Policy, rules and the assessor's configuration count; those of other tools do not."""
     plain = Gate(POLICY, {"execute_sql": OnlySelects()})
     same = Gate(
@@ -358,7 +358,7 @@ def test_llm_sets_high_risk_for_uncertain_operation(command: str) -> None:
     assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "llm", "risk_level_high")
 
 
-def test_risk_assessor_interface() -> None:
+def test_risk_assessor_is_called_only_without_a_model_risk_level() -> None:
     """Each tool has its own assessor, which sees the arguments alone, and only where the model has not decided."""
     seen: list[tuple[str, Json]] = []
 

@@ -6,7 +6,7 @@ from measuring import Effort
 from gateway.tools.near_names import LONGEST, near_names
 
 
-def test_the_nearest_come_first() -> None:
+def test_near_names_lists_the_closest_first() -> None:
     """Those that are far are left out."""
     names = ["github__create_issue", "github__close_issue", "files__read", "clock__now"]
     assert near_names("create_issue", names, most=3)[:1] == ["github__create_issue"]
@@ -15,7 +15,7 @@ def test_the_nearest_come_first() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["abc" * 66, "abc" * 21, "a" * LONGEST, "a" * 1_000_000])
-def test_names_that_are_slow_to_compare_take_no_time(wanted: str) -> None:
+def test_near_names_time_is_bounded(wanted: str) -> None:
     """500 names of one server took 36 s, for one call of a tool that there is not."""
     effort = Effort()
     near_names(wanted, [f"{'acb' * length}{n}" for n in range(500) for length in (19, 40)], most=3)

@@ -20,7 +20,7 @@ async def catalog(*sources: Source) -> Catalog:
     return await load_catalog({f"s{i}": ConfiguredSource(source) for i, source in enumerate(sources)})
 
 
-async def test_each_tool_has_the_parameter_of_its_risk() -> None:
+async def test_native_tool_gets_an_optional_risk_level_parameter() -> None:
     """Which is not required, and not kept: the tool's own schema stays as it is."""
     look = spec(parameters=SCHEMA)
     before = orjson.dumps(look.parameters)
@@ -40,7 +40,7 @@ async def test_each_tool_has_the_parameter_of_its_risk() -> None:
     assert orjson.dumps(look.parameters) == before
 
 
-async def test_a_tool_without_parameters_has_just_that_one() -> None:
+async def test_tool_without_parameters_gets_only_risk_level() -> None:
     """Whatever its schema says of none."""
     for parameters in (
         {"type": "object"},
@@ -51,14 +51,14 @@ async def test_a_tool_without_parameters_has_just_that_one() -> None:
         assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": schema()}}
 
 
-async def test_a_parameter_of_that_name_is_the_tools_own() -> None:
+async def test_tool_with_its_own_risk_level_keeps_it() -> None:
     """It means what the tool says."""
     own: Json = {"type": "object", "properties": {"risk_level": {"type": "number"}}}
     (told,) = native_tools(await catalog(Source(spec(parameters=own))), exchange(), besides=())
     assert told["function"]["parameters"] == own
 
 
-async def test_a_clients_tool_wins_a_clash_of_names() -> None:
+async def test_client_tool_overrides_a_gateway_tool_of_the_same_name() -> None:
     """Ours is left out; so is what this request does not offer."""
     made = await catalog(Source(spec("look"), spec("peek")), Source(spec("read")))
 
@@ -70,7 +70,7 @@ async def test_a_clients_tool_wins_a_clash_of_names() -> None:
     assert names("re*") == ["read"] and names("nothing") == []
 
 
-async def test_tools_of_services_come_once() -> None:
+async def test_service_tools_are_listed_once() -> None:
     """Whole if the request names the service; without their schema if only the user's message is about them."""
     service = Managed("time")
     service.becomes("running", look="1")
@@ -83,7 +83,7 @@ async def test_tools_of_services_come_once() -> None:
     assert native_tools(made, replace(both, steering=replace(both.steering, no_tools=True)), besides=()) == []
 
 
-async def test_a_manual_in_place_of_a_description_is_cut() -> None:
+async def test_long_service_tool_description_is_cut() -> None:
     """Of a service's tool, that only the user's message is about: each request would pay for it."""
     service = Managed("time")
     service.becomes("running", look="1")

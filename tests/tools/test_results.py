@@ -88,7 +88,7 @@ async def test_a_result_of_another_tenant_key_or_end_user_does_not_exist() -> No
     assert await results.call(call(READ_RESULT, id=name), other) == unknown
 
 
-async def test_the_oldest_results_go_first() -> None:
+async def test_oldest_results_are_evicted_first() -> None:
     """What is kept has a bound, over all runs; the newest is kept even if it is larger."""
     results = Results(kept_chars=1000)
     first, second, third = (id_in(results.shorten(letter * 400, owner=OURS, limit_chars=10)) for letter in "abc")
@@ -99,7 +99,7 @@ async def test_the_oldest_results_go_first() -> None:
     assert not (await read(results, id=third)).ok
 
 
-async def test_the_results_of_one_key_push_out_no_others() -> None:
+async def test_results_of_one_key_evict_no_other_keys_results() -> None:
     """Whatever end users it names: a flood of long results is at the cost of the key that they are of."""
     results, other = Results(kept_chars=1000), replace(exchange(tenant="other"), user=None)
     theirs = id_in(results.shorten("a" * 300, owner=get_owner(other), limit_chars=10))
@@ -110,7 +110,7 @@ async def test_the_results_of_one_key_push_out_no_others() -> None:
     assert found == [False] * 17 + [True] * 3
 
 
-async def test_a_closed_configuration_takes_no_result_with_it() -> None:
+async def test_closing_a_configuration_keeps_stored_results() -> None:
     """Twice is once."""
     results = Results(kept_chars=1000)
     name = id_in(results.shorten("a" * 900, owner=OURS, limit_chars=10))
@@ -121,7 +121,7 @@ async def test_a_closed_configuration_takes_no_result_with_it() -> None:
     assert all([(await read(results, id=one)).ok for one in kept])
 
 
-async def test_reading_more_is_a_tool_that_is_always_harmless() -> None:
+async def test_read_result_tool_is_always_harmless() -> None:
     """It shows what the run was shown; its definition says what it takes."""
     (tool,) = await Results().list_tools()
     assert tool.name == READ_RESULT and tool.idempotent and not tool.untrusted

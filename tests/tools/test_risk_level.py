@@ -24,7 +24,7 @@ from gateway.tools.risk_level import declared_names, find_outer_level, raised_wi
         *((name, False) for name in ("", "asterisk", "level", "sql", "brisk", "risk_" + "x" * 40)),
     ],
 )
-def test_a_name_is_risk_level_in_all_of_its_spellings(name: str, does: bool) -> None:
+def test_risk_level_name_is_recognised_in_every_spelling(name: str, does: bool) -> None:
     """Case, joints, letters that look alike, invisible characters; not within another word."""
     assert resembles(name) is does
 
@@ -37,7 +37,7 @@ def test_a_name_is_risk_level_in_all_of_its_spellings(name: str, does: bool) -> 
         *((value, False) for value in ("low", "", "none", None, 3, True, [], {}, "high water", "x" * 50)),
     ],
 )
-def test_a_level_raises_in_every_spelling_and_wrapping(value: object, does: bool) -> None:
+def test_raised_risk_level_is_recognised_in_every_spelling(value: object, does: bool) -> None:
     """Words that are no levels do not."""
     assert raises(value) is does
 
@@ -52,12 +52,12 @@ def test_a_level_raises_in_every_spelling_and_wrapping(value: object, does: bool
         ({"options": {"appetite": {"risk": "high"}}, "risk_limit": "high"}, "high"),
     ],
 )
-def test_a_level_is_found_at_any_depth(arguments: Json, found: object) -> None:
+def test_raised_risk_level_is_found_at_any_depth(arguments: Json, found: object) -> None:
     """In objects and lists."""
     assert raised_within(arguments, frozenset()) == found
 
 
-def test_what_the_schema_declares_is_the_tools_own() -> None:
+def test_parameters_declared_in_the_schema_are_not_risk_levels() -> None:
     """Wherever it declares it."""
     item = {"type": "object", "properties": {"risk": {"type": "string"}}}
     own = declared_names({"properties": {"rows": {"type": "array", "items": item}, "x": True}, "anyOf": [True]})
@@ -88,6 +88,6 @@ def test_deep_arguments_are_read_to_their_end() -> None:
         ([{"risk_level": "low"}, {"r\u0131sk_level": "critical"}], "critical"),
     ],
 )
-def test_the_strictest_level_beside_the_arguments(holders: list[dict[str, object]], level: object) -> None:
+def test_strictest_level_beside_the_arguments_is_returned(holders: list[dict[str, object]], level: object) -> None:
     """Raised ones first, then those that are none; one that would lower is no word at all."""
     assert find_outer_level(*holders) == level

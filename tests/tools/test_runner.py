@@ -41,7 +41,7 @@ def says(content: str, *, ok: bool = True) -> Does:
     return does
 
 
-async def test_a_result_is_shown_clean() -> None:
+async def test_tool_result_is_shown_without_control_characters() -> None:
     """The tool gets the call as it was judged; what it says comes back without control characters."""
     bench = Bench(says("a\x00b\r\n"))
     assert await bench.run() == CallOutcome("ab\n", "ab\n")
@@ -49,14 +49,14 @@ async def test_a_result_is_shown_clean() -> None:
     assert bench.outcomes() == {"ok": 1}
 
 
-async def test_a_failure_is_a_result_that_says_so() -> None:
+async def test_failed_tool_result_is_shown_as_an_error() -> None:
     """The model reads it and goes on."""
     bench = Bench(says("No such file.", ok=False))
     assert (await bench.run()).shown == "Error: No such file."
     assert bench.outcomes() == {"failed": 1}
 
 
-async def test_a_tool_that_raises_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tool_exception_is_logged_and_hidden_from_the_model(caplog: pytest.LogCaptureFixture) -> None:
     """The log says why, the model does not learn it: it may be anything."""
 
     async def breaks(_call: ToolCall) -> ToolResult:

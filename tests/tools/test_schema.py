@@ -61,7 +61,7 @@ def test_invalid_schema_definition_rejects_every_call(schema: Json) -> None:
     assert problem is not None and problem.startswith("the definition of 'odd' is broken")
 
 
-async def test_a_definition_fetches_nothing() -> None:
+async def test_schema_references_are_never_fetched() -> None:
     """What it refers to elsewhere, in the network or on disk, makes it broken."""
     async with FakeUpstream(serve(ok(b"{}"))) as upstream:
         for reference in (f"{upstream.base_url}/schema", "file:///etc/hostname"):
@@ -85,7 +85,7 @@ def test_only_the_first_of_many_schema_problems_is_reported() -> None:
     assert problem == 'rows.0: "a" is a required property'
 
 
-def test_a_changed_definition_is_used_at_once() -> None:
+def test_changed_schema_applies_immediately() -> None:
     """The name alone does not decide."""
     schemas = Schemas()
     assert schemas.problem(spec(parameters=PATH), {}) is not None
@@ -93,7 +93,7 @@ def test_a_changed_definition_is_used_at_once() -> None:
     assert schemas.problem(spec(parameters=PATH), {}) is not None
 
 
-def test_arguments_are_looked_at_however_deep() -> None:
+def test_deeply_nested_arguments_are_validated() -> None:
     """A hundred levels are as good as one."""
     deep: Json = {}
     for _ in range(100):

@@ -42,7 +42,7 @@ def test_schema_problems_report_paths_up_to_the_limit() -> None:
     ],
     ids=["parts", "references", "anchors"],
 )
-def test_of_many_errors_only_the_first_is_built(schema: Any) -> None:
+def test_schema_check_builds_only_the_first_of_many_errors(schema: Any) -> None:
     """400 numbers were 200,000 errors and 0.3 GB, before the first of them was told."""
     found, effort, before_kib = check(schema), Effort(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert len(found.problems([1] * 400, most=5)) == 1
@@ -50,7 +50,7 @@ def test_of_many_errors_only_the_first_is_built(schema: Any) -> None:
     assert effort.cpu_s < 1
 
 
-def test_of_a_long_value_that_many_errors_would_repeat_there_is_one() -> None:
+def test_repeated_errors_about_a_long_value_are_reported_once() -> None:
     """500 errors, each with a text of 100,000 characters."""
     problems = check({"allOf": [{"type": "null"}] * 500}).problems("x" * 100_000, most=5)
     assert len(problems) == 1 and "is not of type" in problems[0]
@@ -66,7 +66,7 @@ def test_of_a_long_value_that_many_errors_would_repeat_there_is_one() -> None:
     ],
     ids=["patterns", "patterns of names", "references", "parts"],
 )
-def test_what_could_take_too_long_is_not_checked(schema: Any, value: Any) -> None:
+def test_expensive_schema_check_is_refused(schema: Any, value: Any) -> None:
     """It counts as a value that does not fit."""
     found, effort = check(schema), Effort()
     (problem,) = found.problems(value, most=5)
@@ -85,6 +85,6 @@ def test_what_could_take_too_long_is_not_checked(schema: Any, value: Any) -> Non
     ],
     ids=["patterns", "a large pattern", "rows", "a schema that refers to itself", "parts"],
 )
-def test_what_people_send_is_checked(schema: Any, value: Any) -> None:
+def test_ordinary_large_values_are_checked(schema: Any, value: Any) -> None:
     """Long texts beside patterns, many rows, and schemas that plugins bring."""
     assert check(schema).problems(value, most=5) == []

@@ -40,7 +40,7 @@ def names_if(of: Group, *, failing: str, first: str) -> str:
     return found
 
 
-def test_another_endpoint_is_next_until_the_tries_are_used_up() -> None:
+def test_retries_use_other_endpoints_until_tries_are_used_up() -> None:
     """Each once, while there are others."""
     assert names(group("abcd", ManualClock(), retry=RETRY), ["reset"] * 9) == "abc"
 
@@ -78,12 +78,12 @@ def test_only_unprocessed_or_idempotent_requests_are_retried(reason: str, twice:
     assert names(group("ab", ManualClock(), retry=RETRY), [reason, "501"], twice=twice) == seen
 
 
-def test_an_upstream_that_says_no_is_believed() -> None:
+def test_should_retry_false_header_prevents_a_retry() -> None:
     """`x-should-retry: false`."""
     assert names(group("ab", ManualClock(), retry=RETRY), ["503", "503"], told_not=True) == "a"
 
 
-def test_without_rules_nothing_is_sent_again() -> None:
+def test_request_is_not_retried_without_retry_rules() -> None:
     """Not even what was never sent."""
     assert names(group("ab", ManualClock()), ["connect", "connect"]) == "a"
 
@@ -130,7 +130,7 @@ def test_retry_after_pauses_endpoint_except_for_client_key_429(reason: str, own_
     assert len(list(of.candidates(None))) == 2
 
 
-def test_when_all_pause_the_client_hears_how_long() -> None:
+def test_client_gets_429_with_the_pause_when_all_endpoints_pause() -> None:
     """As a 429, which clients understand."""
     of = group_of(member("a", clock := ManualClock(), api_key=b"k"), clock=clock, retry=RETRY)
     assert names(of, ["429", "429"], pause_s=20.0) == "a"
@@ -184,7 +184,7 @@ def test_upstream_limits_are_reserved_once_per_upstream_tried() -> None:
     assert (found, rooms.taken) == ("aby", ["up", "second"])
 
 
-def test_an_upstream_without_room_is_left_to_its_fallbacks() -> None:
+def test_upstream_without_room_passes_requests_to_its_fallbacks() -> None:
     """The answer of its limits is the one that the client gets if they have none either, or are out."""
     clock = ManualClock()
     of, rooms = with_fallbacks(clock), Rooms(up=0, first=1, second=0)
@@ -196,7 +196,7 @@ def test_an_upstream_without_room_is_left_to_its_fallbacks() -> None:
     assert of.queue_length == 0
 
 
-def test_what_is_not_sent_again_takes_no_place() -> None:
+def test_fallback_place_is_taken_only_within_the_retry_budget() -> None:
     """The budget of retries is asked before the limits of a fallback."""
     of, rooms = group("a", ManualClock(), retry=RETRY), Rooms(up=99, first=99)
     of.fallbacks = (group("x", ManualClock(), name="first"),)
@@ -208,7 +208,7 @@ def test_what_is_not_sent_again_takes_no_place() -> None:
     assert rooms.taken.count("first") == of.tally.retries["fallback"] == ALWAYS
 
 
-def test_a_request_that_a_fallback_has_is_not_hedged() -> None:
+def test_request_at_a_fallback_is_not_hedged() -> None:
     """Its own upstream had no room for it."""
     of, rooms = with_fallbacks(ManualClock()), Rooms(up=0, first=1)
     tries = Tries(of, twice=True, enter=rooms.enter)
@@ -223,7 +223,7 @@ def test_stale_connection_does_not_open_the_breaker() -> None:
     assert len(list(of.candidates(None))) == 2
 
 
-def test_a_second_try_beside_the_first_is_within_tries_and_budget() -> None:
+def test_hedged_request_stays_within_tries_and_budget() -> None:
     """At another endpoint, and only for what may happen twice."""
     of = group("ab", ManualClock(), retry=RetryRules(tries=2))
     first = Tries(of, twice=True)
@@ -261,7 +261,7 @@ async def test_a_retry_waits_for_an_endpoint_that_is_busy() -> None:
     assert [one.inflight for one in of.members] == [0, 0]
 
 
-async def test_a_retry_that_waited_for_nothing_goes_on() -> None:
+async def test_waiting_retry_returns_to_the_failed_endpoint_when_others_go_out() -> None:
     """The endpoint that it waited for goes out, so it asks the one that failed again."""
     of = with_queue(ManualClock(), b=1)
     of.take(of.members[1])
@@ -308,7 +308,7 @@ def test_a_retry_without_room_in_the_queue_goes_to_a_fallback() -> None:
 # Tries without a connection.
 
 
-def test_a_try_without_a_connection_does_not_count() -> None:
+def test_failed_connection_does_not_count_as_a_try() -> None:
     """As long as each endpoint was asked once at most; the same one is asked again within the number of tries only."""
     assert names(group("abcdef", ManualClock(), retry=RETRY), ["connect"] * 99) == "abcdef"
     assert names(group("abcdef", ManualClock(), retry=RETRY), ["connect"] * 2 + ["reset"] * 9) == "abcde"
@@ -316,7 +316,7 @@ def test_a_try_without_a_connection_does_not_count() -> None:
     assert names(group("a", ManualClock(), retry=RETRY), ["connect"] * 99) == "aaa"
 
 
-def test_a_second_try_that_found_no_connection_does_not_count_either() -> None:
+def test_hedge_without_a_connection_does_not_count_as_a_try() -> None:
     """The tries of both are counted together."""
     of = group("abcd", ManualClock(), retry=RetryRules(tries=2))
     first = Tries(of, twice=True)
@@ -357,7 +357,7 @@ SUSPECT = ["401", "402", "403", "404", "408", "429", "500"]
 
 @pytest.mark.parametrize("balance", ["weighted", "least_loaded", "sticky"])
 @pytest.mark.parametrize("status", SUSPECT)
-def test_an_endpoint_has_failed_where_another_answers_well(status: str, balance: str) -> None:
+def test_endpoint_counts_as_failed_where_another_answers_well(status: str, balance: str) -> None:
     """It is out after so many, and each client has a good answer."""
     of = keyed("ab", ManualClock(), balance=balance)
     asked = [ask(of, {"a": status, "b": "200"}) for _ in range(40)]
@@ -367,7 +367,7 @@ def test_an_endpoint_has_failed_where_another_answers_well(status: str, balance:
 
 
 @pytest.mark.parametrize("status", SUSPECT)
-def test_a_request_that_all_refuse_counts_against_none(status: str) -> None:
+def test_request_refused_by_all_endpoints_counts_against_none(status: str) -> None:
     """A client's bad requests take no endpoint out, and neither does a key that all refuse."""
     of = keyed("ab", ManualClock(), failures=1)
     for _ in range(9):
@@ -376,7 +376,7 @@ def test_a_request_that_all_refuse_counts_against_none(status: str) -> None:
 
 
 @pytest.mark.parametrize(("status", "own_key", "facts"), [("401", False, {}), ("404", True, {"computes": False})])
-def test_what_is_the_clients_affair_goes_nowhere_else(status: str, own_key: bool, facts: dict[str, bool]) -> None:
+def test_client_caused_refusal_is_not_retried_elsewhere(status: str, own_key: bool, facts: dict[str, bool]) -> None:
     """Its own key, and a file that is not there."""
     clock, key = ManualClock(), b"k" if own_key else None
     members = [member(name, clock, api_key=key, breaker=BreakerRules(failures=1)) for name in "ab"]
@@ -398,7 +398,7 @@ def test_key_error_is_retried_elsewhere_for_non_idempotent_requests() -> None:
         assert {ask(of, {"a": status, "b": "200"}, twice=False) for _ in range(2)} == seen, status
 
 
-def test_without_another_try_others_good_answers_tell() -> None:
+def test_failures_count_without_retries_if_other_endpoints_answer_well() -> None:
     """One between each two failures, and none at the endpoint itself."""
     of = keyed("ab", ManualClock(), retry=None)
     asked = "".join(ask(of, {"a": "500", "b": "200"}) for _ in range(40))
@@ -409,7 +409,7 @@ def test_without_another_try_others_good_answers_tell() -> None:
     assert not of.tally.ejections
 
 
-def test_a_fallback_is_another_endpoint() -> None:
+def test_refused_key_sends_requests_to_the_fallback() -> None:
     """A single one whose key is refused leaves its requests to it."""
     clock = ManualClock()
     of, other = keyed("a", clock), keyed("x", clock)
@@ -417,7 +417,7 @@ def test_a_fallback_is_another_endpoint() -> None:
     assert [ask(of, {"a": "401", "x": "200"}) for _ in range(5)] == ["ax", "ax", "ax", "x", "x"]
 
 
-def test_a_probe_that_is_refused_leaves_the_breaker_open() -> None:
+def test_refused_probe_leaves_the_breaker_open() -> None:
     """While another endpoint answers well; a good answer closes it."""
     clock = ManualClock()
     of = keyed("ab", clock, failures=1)
@@ -432,7 +432,7 @@ def test_a_probe_that_is_refused_leaves_the_breaker_open() -> None:
     assert "".join(ask(of, answers) for _ in range(9)).count("a") > 1
 
 
-def test_an_endpoint_without_a_model_has_others() -> None:
+def test_endpoint_is_passed_over_for_a_missing_model() -> None:
     """It is passed over for that model, and asked for it where no other one can be."""
     clock = ManualClock()
     of = keyed("ab", clock, failures=1)
@@ -446,7 +446,7 @@ def test_an_endpoint_without_a_model_has_others() -> None:
     assert "a" in "".join(ask(of, {"a": "200", "b": "200"}, model="m") for _ in range(2))
 
 
-def test_a_rival_under_way_may_still_answer_well() -> None:
+def test_refusing_endpoint_fails_when_its_hedge_answers_well() -> None:
     """Then the endpoint that refused has failed."""
     of = keyed("ab", ManualClock(), failures=1)
     tries = Tries(of, twice=True)
@@ -475,7 +475,7 @@ def states(of: Group, clock: ManualClock) -> list[str]:
     return [member.breaker.state(clock()) for member in of.members]
 
 
-def test_one_caller_takes_no_endpoint_from_others() -> None:
+def test_failures_of_one_caller_do_not_open_breakers() -> None:
     """A server may fail because of what one caller asks for, such as a model that is down."""
     clock = ManualClock()
     of = group("ab", clock, retry=RETRY, breaker=BreakerRules())
@@ -488,7 +488,7 @@ def test_one_caller_takes_no_endpoint_from_others() -> None:
     assert states(of, clock) == ["open", "open"]
 
 
-def test_a_caller_that_is_alone_is_believed() -> None:
+def test_failures_of_the_only_recent_caller_open_breakers() -> None:
     clock = ManualClock()
     of = group("ab", clock, retry=RETRY, breaker=BreakerRules())
     tried(of, "ann", "200", clock=clock)
@@ -498,7 +498,7 @@ def test_a_caller_that_is_alone_is_believed() -> None:
     assert states(of, clock) == ["open", "open"]
 
 
-def test_one_caller_keeps_no_endpoint_out() -> None:
+def test_failed_probe_of_one_caller_does_not_keep_the_breaker_open() -> None:
     """Its request was the probe; the next one is another caller's."""
     clock = ManualClock()
     of = group("a", clock, breaker=BreakerRules(failures=1))

@@ -11,13 +11,13 @@ from gateway.upstream.breaker import BreakerRules
 CLOCK = ManualClock()
 
 
-def test_weights_are_shares_and_evenly_mixed() -> None:
+def test_weighted_balance_interleaves_endpoints_by_weight() -> None:
     """No endpoint gets its share in one go."""
     members = [member("a", CLOCK, weight=5), member("b", CLOCK), member("c", CLOCK)]
     assert "".join(choose(members, "weighted", b"").name for _ in range(14)) == "aabacaa" * 2
 
 
-def test_the_least_loaded_is_the_one_with_the_fewest_requests_for_its_weight() -> None:
+def test_least_loaded_balance_chooses_fewest_requests_per_weight() -> None:
     """Equal ones take turns."""
     one, two = member("a", CLOCK, weight=2), member("b", CLOCK)
     one.inflight, two.inflight = 3, 2
@@ -39,13 +39,13 @@ def test_sticky_conversation_keeps_its_endpoint_when_others_are_removed() -> Non
     assert {choose(left, "sticky", key).name for key in keys if before[key] is members[2]} == {"a", "b"}
 
 
-def test_without_a_conversation_sticky_ones_take_turns() -> None:
+def test_sticky_balance_without_a_conversation_takes_turns() -> None:
     """A request of nobody belongs nowhere."""
     members = [member("a", CLOCK), member("b", CLOCK)]
     assert "".join(choose(members, "sticky", b"").name for _ in range(4)) == "abab"
 
 
-def test_failures_count_as_requests_under_way() -> None:
+def test_endpoint_failures_count_as_load() -> None:
     """An endpoint that fails fast is not idle. A good answer, or a breaker that lets one through, ends that."""
     one, two = member("a", CLOCK, breaker=BreakerRules(failures=1)), member("b", CLOCK)
     one.answers.strikes = 2

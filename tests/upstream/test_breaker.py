@@ -23,7 +23,7 @@ def test_breaker_opens_at_the_configured_number_of_consecutive_failures() -> Non
     assert (breaker.state(0.0), breaker.admits(9.9), breaker.waits_s(4.0)) == ("open", False, 6.0)
 
 
-def test_an_endpoint_that_flaps_is_ejected_too() -> None:
+def test_flapping_endpoint_opens_the_breaker() -> None:
     """Half of its last answers failed, although never so many in a row."""
     breaker = Breaker(RULES)
     opens = []
@@ -35,7 +35,7 @@ def test_an_endpoint_that_flaps_is_ejected_too() -> None:
     assert opens == [False] * (len(opens) - 1) + [True]
 
 
-def test_half_open_it_lets_one_request_through_at_a_time() -> None:
+def test_half_open_breaker_admits_one_probe_at_a_time() -> None:
     """The next one only when the probe has ended, however it did."""
     breaker = opened()
     assert breaker.admits(10.0) and breaker.state(10.0) == "half-open"
@@ -46,7 +46,7 @@ def test_half_open_it_lets_one_request_through_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["its-head", "all-of-it"])
-def test_a_good_answer_to_the_probe_closes_it(whole: bool) -> None:
+def test_successful_probe_closes_the_breaker(whole: bool) -> None:
     """A head is enough, but then one failure opens it again; a whole answer begins anew."""
     breaker = opened()
     probe = breaker.begin(10.0)
@@ -57,7 +57,7 @@ def test_a_good_answer_to_the_probe_closes_it(whole: bool) -> None:
     assert breaker.record_failure(11.0, breaker.begin(11.0)) is not whole
 
 
-def test_each_failed_probe_doubles_the_time_up_to_the_longest() -> None:
+def test_failed_probes_double_the_open_time_up_to_a_maximum() -> None:
     """10 s, 20 s, and then 25 s each time."""
     breaker, now_s, lengths = opened(), 10.0, []
     for _ in range(3):
@@ -67,7 +67,7 @@ def test_each_failed_probe_doubles_the_time_up_to_the_longest() -> None:
     assert lengths == [20.0, 25.0, 25.0]
 
 
-def test_what_began_before_it_opened_changes_nothing() -> None:
+def test_requests_begun_before_opening_do_not_change_the_breaker() -> None:
     """Neither a late failure nor a late success."""
     breaker = opened()
     assert not breaker.record_failure(9.0, None)
@@ -75,7 +75,7 @@ def test_what_began_before_it_opened_changes_nothing() -> None:
     assert breaker.waits_s(0.0) == 10.0
 
 
-def test_a_probe_without_an_outcome_gives_its_turn_away() -> None:
+def test_probe_without_an_outcome_gives_up_its_turn() -> None:
     """After the time of a first ejection. Its own failure, which comes late, changes nothing more."""
     breaker = opened()
     silent = breaker.begin(10.0)
@@ -86,7 +86,7 @@ def test_a_probe_without_an_outcome_gives_its_turn_away() -> None:
     assert [breaker.record_failure(23.0, silent) for _ in range(9)] == [False] * 9
 
 
-def test_the_answer_of_a_probe_counts_however_late_it_is() -> None:
+def test_late_probe_answer_still_closes_the_breaker() -> None:
     """Else an endpoint that takes longer than its breaker waits would never be back. Not after a new opening."""
     breaker = opened()
     slow, second = breaker.begin(10.0), breaker.begin(20.0)
@@ -97,7 +97,7 @@ def test_the_answer_of_a_probe_counts_however_late_it_is() -> None:
     assert not breaker.record_failure(60.0, slow) and breaker.state(60.0) == "half-open"
 
 
-def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
+def test_probe_takes_its_turn_once_its_request_is_fully_sent() -> None:
     """Until then whole ones may begin, but its failure opens the breaker unless another has the turn."""
     breaker = opened()
     slow, other = breaker.begin(10.0, whole=False), breaker.begin(10.0, whole=False)
@@ -109,7 +109,7 @@ def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
     assert breaker.record_failure(40.0, breaker.begin(40.0, whole=False))
 
 
-def test_one_probe_a_second_is_not_whole() -> None:
+def test_incomplete_probes_are_admitted_once_per_second() -> None:
     """The next one begins at once if its client leaves."""
     breaker = opened()
     assert breaker.admits(10.0, whole=False)
@@ -123,7 +123,7 @@ def test_one_probe_a_second_is_not_whole() -> None:
     assert breaker.admits(40.0, whole=False)
 
 
-def test_without_rules_it_never_opens() -> None:
+def test_breaker_without_rules_never_opens() -> None:
     """And health checks can close one at any time."""
     breaker = Breaker(None)
     assert not any(breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(100))

@@ -6,7 +6,7 @@ from gateway.testing.clock import ManualClock
 from gateway.upstream.budget import ALWAYS, HALVED_EVERY_S, RetryBudget
 
 
-def test_when_everything_fails_the_upstream_sees_a_fifth_more() -> None:
+def test_retry_budget_caps_retries_at_a_fifth_when_every_request_fails() -> None:
     """3,000 requests within 30 s, each of which wants to be sent again twice."""
     clock = ManualClock()
     budget, again = RetryBudget(0.2, clock=clock), 0
@@ -17,7 +17,7 @@ def test_when_everything_fails_the_upstream_sees_a_fifth_more() -> None:
     assert 590 <= again <= 600
 
 
-def test_failures_after_a_good_time_stay_within_the_part_of_all() -> None:
+def test_retry_budget_stays_within_its_ratio_of_requests() -> None:
     """Whatever the rate of requests does, while a part of it is more than the few that are always allowed."""
     rng, clock = random.Random(3), ManualClock()
     budget, again = RetryBudget(0.2, clock=clock), 0
@@ -29,7 +29,7 @@ def test_failures_after_a_good_time_stay_within_the_part_of_all() -> None:
             assert again <= max(0.2 * requests, ALWAYS) + ALWAYS
 
 
-def test_a_few_may_always_be_sent_again() -> None:
+def test_retry_budget_always_allows_a_few_retries() -> None:
     """A part of one request would be none. They come back with the time."""
     clock = ManualClock()
     budget = RetryBudget(0.2, clock=clock)
@@ -39,14 +39,14 @@ def test_a_few_may_always_be_sent_again() -> None:
     assert budget.take()
 
 
-def test_a_budget_of_nothing_is_none() -> None:
+def test_zero_retry_budget_allows_no_retries() -> None:
     """Also for the first few."""
     budget = RetryBudget(0.0, clock=ManualClock())
     budget.record_request()
     assert not budget.take() and not budget.take(apart=True)
 
 
-def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
+def test_hedged_requests_leave_half_of_the_retry_budget() -> None:
     """They save time; a retry saves the request."""
     budget = RetryBudget(0.2, clock=ManualClock())
     assert [budget.take_hedge() for _ in range(ALWAYS)] == [True] * (ALWAYS // 2) + [False] * (ALWAYS // 2)
@@ -54,7 +54,7 @@ def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
     assert not budget.take_hedge()
 
 
-def test_requests_that_fail_because_of_their_clients_count_apart() -> None:
+def test_retries_of_client_caused_failures_have_a_separate_budget() -> None:
     """Within the same bound, and they come back with the time, too."""
     clock = ManualClock()
     budget = RetryBudget(0.2, clock=clock)

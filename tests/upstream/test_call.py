@@ -46,7 +46,7 @@ async def stops(peer: Peer) -> None:
     await peer.wait_end()
 
 
-async def test_an_answer_is_read_whole_and_the_connection_used_again() -> None:
+async def test_upstream_answer_is_read_whole_and_its_connection_reused() -> None:
     """With a length, and in chunks, whose framing is taken off."""
     answers = iter(
         (answer(200, b"one"), CHUNKED + chunk(b"t") + chunk(b"wo") + b"0\r\nX: y\r\n\r\n", answer(404, b"no"))
@@ -57,7 +57,7 @@ async def test_an_answer_is_read_whole_and_the_connection_used_again() -> None:
         assert len(upstream.connections) == 1
 
 
-async def test_pieces_come_as_they_are_sent() -> None:
+async def test_answer_pieces_are_returned_on_arrival() -> None:
     """Nothing waits for more; interim answers are not the answer."""
     go = asyncio.Event()
 
@@ -88,7 +88,7 @@ async def test_pieces_come_as_they_are_sent() -> None:
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     ],
 )
-async def test_a_broken_answer_is_an_error(raw: bytes) -> None:
+async def test_broken_upstream_answer_raises_an_error(raw: bytes) -> None:
     """Cut anywhere, malformed, or of another protocol: never a whole answer; the connection is not used again."""
 
     async def script(peer: Peer) -> None:
@@ -102,7 +102,7 @@ async def test_a_broken_answer_is_an_error(raw: bytes) -> None:
         assert not pool.idle
 
 
-async def test_a_stale_connection_costs_nothing() -> None:
+async def test_stale_connection_is_replaced_and_the_request_resent() -> None:
     """It closed as the request came: the request goes over another one, once."""
 
     async def closes(peer: Peer) -> None:
@@ -116,7 +116,7 @@ async def test_a_stale_connection_costs_nothing() -> None:
         assert len(upstream.connections) == 2
 
 
-async def test_a_request_that_is_sent_once() -> None:
+async def test_send_once_request_is_not_resent_after_its_connection_closes() -> None:
     """It may have had an effect before its connection closed, so it does not go over another one."""
 
     async def closes(peer: Peer) -> None:
@@ -133,7 +133,7 @@ async def test_a_request_that_is_sent_once() -> None:
         assert await fetch(pool, is_once=True) == (200, b"again")
 
 
-async def test_connections_that_were_forgotten_cost_one_request() -> None:
+async def test_stale_idle_connections_fail_only_the_first_send_once_request() -> None:
     """Those that waited for as long are gone with the first, also for requests that are sent once."""
 
     async def closes(peer: Peer) -> None:
@@ -168,7 +168,7 @@ async def test_timed_out_request_on_a_reused_connection_is_not_repeated() -> Non
         assert len(upstream.connections) == 1
 
 
-async def test_a_call_that_is_closed_before_its_answer_is_not_sent_again() -> None:
+async def test_call_closed_before_its_answer_is_not_resent() -> None:
     """Also where its connection was used before."""
     async with pooled(answers_once, serve(answer(200, b"again"))) as (pool, upstream, _):
         await fetch(pool)
@@ -181,7 +181,7 @@ async def test_a_call_that_is_closed_before_its_answer_is_not_sent_again() -> No
         assert call.given_up and len(upstream.connections) == 1
 
 
-async def test_an_answer_on_accept_is_the_answer() -> None:
+async def test_answer_sent_on_accept_is_returned_to_the_call() -> None:
     """Before the request was read, or could be sent: the call has it, and the connection is not used again."""
 
     async def busy(peer: Peer) -> None:
@@ -193,7 +193,7 @@ async def test_an_answer_on_accept_is_the_answer() -> None:
         assert len(upstream.connections) == 10
 
 
-async def test_silence_has_a_limit() -> None:
+async def test_silent_upstream_times_out() -> None:
     """Before the head, and within the body."""
     for script, limits in ((silent, {"first_byte_s": 0.05}), (stops, {"idle_s": 0.05})):
         async with pooled(script, **limits) as (pool, upstream, _):
@@ -212,7 +212,9 @@ async def test_silence_has_a_limit() -> None:
         (stops, {"first_byte_s": 0.05, "idle_s": 0.15}, r"was silent for 0\.15 s"),
     ],
 )
-async def test_each_limit_counts_where_the_other_is_longer(script: Script, limits: dict[str, float], said: str) -> None:
+async def test_first_byte_and_idle_timeouts_apply_independently(
+    script: Script, limits: dict[str, float], said: str
+) -> None:
     """One timer serves both."""
     async with pooled(script, **limits) as (pool, _, _):
         with pytest.raises(GatewayError, match=said):
@@ -230,7 +232,7 @@ async def test_call_timeout_overrides_the_endpoint_timeout() -> None:
 
 
 @pytest.mark.parametrize(("before", "other"), [(b"", silent), (CHUNKED + chunk(b"x"), stops)])
-async def test_a_call_without_a_limit(before: bytes, other: Script) -> None:
+async def test_call_without_a_silence_limit_outlasts_the_endpoint_timeouts(before: bytes, other: Script) -> None:
     """It waits on, past the endpoint's limits, at which another call ends."""
     over = asyncio.Event()
 
@@ -249,7 +251,7 @@ async def test_a_call_without_a_limit(before: bytes, other: Script) -> None:
         assert await waiting == (200, b"x")
 
 
-async def test_a_call_that_is_closed_ends_its_connection() -> None:
+async def test_closed_call_closes_its_connection() -> None:
     """At once: the upstream need not go on."""
 
     async def endless(peer: Peer) -> None:
@@ -285,7 +287,7 @@ async def test_closing_a_call_raises_an_error_in_its_reader() -> None:
             await waiting
 
 
-async def test_as_much_of_a_body_as_is_wanted() -> None:
+async def test_bounded_body_read_stops_shortly_after_its_limit() -> None:
     """All of a short one; of a long one a little more than the limit, and its connection is not used again."""
     answers = iter((answer(200, b"x" * 1000), answer(200, b"y" * 5_000_000)))
     async with pooled(serve(lambda _: next(answers))) as (pool, _, _):
@@ -299,7 +301,7 @@ async def test_as_much_of_a_body_as_is_wanted() -> None:
         assert not pool.idle
 
 
-async def test_a_reader_that_waits_stops_the_upstream() -> None:
+async def test_paused_reader_stops_reading_from_the_upstream() -> None:
     """What is held stays small, and nothing of it is lost."""
     total = 20_000_000
 
@@ -331,7 +333,7 @@ async def each(call: UpstreamCall, take: Take) -> None:
         call.close()
 
 
-async def test_pieces_are_handed_over_as_they_come() -> None:
+async def test_pieces_are_handed_to_the_callback_on_arrival() -> None:
     """Those that were there before as well; it returns at the end, and the connection is used again."""
     taken: list[bytes] = []
     second = asyncio.Event()
@@ -355,7 +357,7 @@ async def test_pieces_are_handed_over_as_they_come() -> None:
         assert len(upstream.connections) == 1
 
 
-async def test_chunks_are_handed_over_however_they_arrive() -> None:
+async def test_chunks_are_handed_over_whatever_their_packet_boundaries() -> None:
     """Whole, several at once, cut anywhere, of any size, and an end that comes with the last of them or by itself."""
     texts = [b"a", b"bc" * 40, b"d" * 3000, b"e", b"f" * 17]
     body = b"".join(map(chunk, texts))
@@ -383,7 +385,7 @@ async def test_chunks_are_handed_over_however_they_arrive() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 9, 60_000])
-async def test_a_flood_of_tiny_events_leaves_others_their_turns(size: int) -> None:
+async def test_flood_of_tiny_events_yields_to_the_event_loop(size: int) -> None:
     """However they are cut into chunks, only so much is handed over in one turn of the event loop."""
     events = b"data:{}\n\n" * 60_000
     body = b"".join(chunk(events[at : at + size]) for at in range(0, len(events), size)) + b"0\r\n\r\n"
@@ -410,7 +412,7 @@ async def test_a_flood_of_tiny_events_leaves_others_their_turns(size: int) -> No
     assert max(taken.values()) <= 2 * TURN_BYTES  # the pieces that came before somebody took them come with the next
 
 
-async def test_what_takes_pieces_may_pause() -> None:
+async def test_piece_callback_may_pause_the_stream() -> None:
     """Nothing is handed over before the pause is over, and nothing is lost meanwhile."""
     taken: list[bytes] = []
     paused, go = asyncio.Event(), asyncio.Event()
@@ -466,7 +468,7 @@ async def test_consumer_error_ends_the_call_and_closes_its_connection() -> None:
             await upstream.wait_open(0)
 
 
-async def test_a_cut_answer_that_is_handed_over_is_an_error() -> None:
+async def test_truncated_streamed_answer_raises_an_error() -> None:
     """So is silence."""
 
     async def cut(peer: Peer) -> None:

@@ -29,7 +29,7 @@ async def test_turn_receives_data_and_end_of_stream() -> None:
         assert (bytes(turn.received), turn.events, turn.error) == (b"hello", ["data", "eof", "lost"], None)
 
 
-async def test_a_reset_is_an_error() -> None:
+async def test_connection_reset_is_reported_as_an_error() -> None:
     """It is not taken for an end."""
 
     async def dies(peer: Peer) -> None:
@@ -62,7 +62,7 @@ async def test_unsolicited_bytes_close_an_idle_connection(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_what_a_new_connection_says_first_is_for_its_first_turn(leaves: bool) -> None:
+async def test_data_sent_on_accept_goes_to_the_first_turn(leaves: bool) -> None:
     """An upstream at its limit answers when it accepts; the connection is not used again."""
 
     async def greets(peer: Peer) -> None:
@@ -88,7 +88,7 @@ async def test_what_a_new_connection_says_first_is_for_its_first_turn(leaves: bo
         assert not pool.idle
 
 
-async def test_a_fin_without_a_turn_ends_it() -> None:
+async def test_idle_connection_closes_on_fin() -> None:
     """Nothing is left to do with it."""
 
     async def leaves(peer: Peer) -> None:
@@ -101,7 +101,7 @@ async def test_a_fin_without_a_turn_ends_it() -> None:
                 await asyncio.sleep(0)
 
 
-async def test_a_turn_may_keep_its_side_open() -> None:
+async def test_turn_may_keep_the_connection_half_open_after_fin() -> None:
     """After FIN it can still write, as a tunnel does."""
 
     go = asyncio.Event()
@@ -142,7 +142,7 @@ async def test_turn_is_notified_of_full_and_drained_write_buffer() -> None:
         await turn.until("drained")
 
 
-async def test_pausing_stops_the_reading() -> None:
+async def test_paused_connection_stops_reading() -> None:
     """Whatever comes waits in the kernel; both may be called again, and on a connection that is closing."""
     go = asyncio.Event()
 
@@ -171,7 +171,7 @@ async def test_pausing_stops_the_reading() -> None:
         assert turn.events == ["data"]
 
 
-async def test_what_waits_unread_is_seen() -> None:
+async def test_connection_with_unread_data_or_end_is_stale() -> None:
     """A FIN, a byte or a reset in the kernel makes it stale, before the loop has told."""
     for end in ("close", "send", "reset"):
         async with pooled(listens) as (pool, upstream, _):
@@ -187,7 +187,7 @@ async def test_what_waits_unread_is_seen() -> None:
             assert connection in pool.open
 
 
-async def test_abort_forgets_the_turn() -> None:
+async def test_aborted_connection_sends_its_turn_no_further_events() -> None:
     """It hears nothing more; the peer sees the end at once, whatever was unsent."""
     async with pooled(listens, rcvbuf=4096) as (pool, _, _):
         turn = NotingTurn()
@@ -199,7 +199,7 @@ async def test_abort_forgets_the_turn() -> None:
         assert not pool.open
 
 
-async def test_reset_is_seen_as_an_error() -> None:
+async def test_peer_sees_a_connection_reset_error() -> None:
     """Not as FIN; also where bytes are unsent, and twice."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:

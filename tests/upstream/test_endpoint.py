@@ -7,13 +7,13 @@ import pytest
 from gateway.upstream.endpoint import Endpoint
 
 
-def test_the_key_is_not_shown() -> None:
+def test_endpoint_key_is_hidden_from_repr() -> None:
     """Neither by repr nor in a log line made of it."""
     endpoint = Endpoint(name="up", host="h", port=1, authority=b"h:1", api_key=b"sk-secret")
     assert "sk-secret" not in repr(endpoint) and "sk-secret" not in f"{endpoint}"
 
 
-def test_facts_do_not_change() -> None:
+def test_endpoint_is_immutable() -> None:
     """A reload makes new ones."""
     endpoint = Endpoint(name="up", host="h", port=1, authority=b"h:1")
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -29,14 +29,14 @@ def test_facts_do_not_change() -> None:
         (b"x-api-key", b"X-Api-Key: sk-secret\r\n"),
     ],
 )
-def test_its_key_goes_where_the_configuration_says(auth_header: bytes | None, line: bytes) -> None:
+def test_endpoint_key_is_sent_in_the_configured_header(auth_header: bytes | None, line: bytes) -> None:
     """Else into the header that is asked for; without a key there is no line."""
     facts = Endpoint(name="up", host="h", port=1, authority=b"h:1", auth_header=auth_header)
     assert facts.credential_line(b"authorization") == b""
     assert dataclasses.replace(facts, api_key=b"sk-secret").credential_line(b"authorization") == line
 
 
-def test_its_base_path_replaces_the_version() -> None:
+def test_endpoint_base_path_replaces_the_version_prefix() -> None:
     """That is `/v1` where its URL has no path."""
     facts = Endpoint(name="up", host="h", port=1, authority=b"h:1")
     assert facts.path(b"/models") == b"/v1/models"

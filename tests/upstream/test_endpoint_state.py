@@ -9,7 +9,7 @@ from gateway.upstream.endpoint_state import LONGEST_PAUSE_S
 CLOCK = ManualClock()
 
 
-def test_each_obstacle_is_named() -> None:
+def test_endpoint_reports_its_longest_lasting_obstacle() -> None:
     """The one that lasts longest first."""
     one = member("a", CLOCK, most=1, breaker=BreakerRules(failures=1))
     assert one.obstacle(0.0) is None

@@ -31,7 +31,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object, object
     return [(fact["cause"], fact["request_id"], fact["more"]) for fact in facts]
 
 
-def test_the_first_of_a_cause_is_logged_at_once(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
+def test_first_failure_of_each_cause_is_logged_at_once(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
     """With the upstream's name and address; each cause by itself."""
     failures.note(REFUSED, request_id="req_1")
     (record,) = caplog.records
@@ -42,7 +42,7 @@ def test_the_first_of_a_cause_is_logged_at_once(failures: Failures, caplog: pyte
     assert lines(caplog) == [(REFUSED, "req_1", None), ("Upstream 'up' answered 500.", None, None)]
 
 
-def test_further_ones_share_a_line_a_minute(
+def test_repeated_failures_share_one_log_line_per_minute(
     failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An upstream that stays down writes one line a minute, with the number and the last id; then it is forgotten."""
@@ -63,7 +63,7 @@ def test_further_ones_share_a_line_a_minute(
     assert lines(caplog) == [(REFUSED, "req_x", None)]
 
 
-def test_one_that_comes_before_the_sweep_loses_no_count(
+def test_failure_before_the_sweep_keeps_the_earlier_count(
     failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line about the last minute comes before the line of the new one."""
@@ -74,7 +74,7 @@ def test_one_that_comes_before_the_sweep_loses_no_count(
     assert lines(caplog) == [(REFUSED, "req_1", None), (REFUSED, "req_2", 1), (REFUSED, "req_3", None)]
 
 
-def test_causes_that_are_new_each_time_cannot_fill_the_log(
+def test_distinct_failure_causes_cannot_fill_the_log(
     failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An upstream's own words are a part of some causes: beyond a number of them they share a line."""
@@ -86,7 +86,7 @@ def test_causes_that_are_new_each_time_cannot_fill_the_log(
     assert lines(caplog) == [("several other causes", None, 10_000 - MOST_CAUSES - 1)]
 
 
-def test_what_was_only_counted_is_logged_at_the_end(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
+def test_unlogged_failure_counts_are_logged_on_flush(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
     """A reload, or the end of the process, loses no count."""
     failures.note(REFUSED)
     failures.note(REFUSED, request_id="req_2")

@@ -27,7 +27,7 @@ def test_error_for_all_endpoints_out_reports_reasons_and_shortest_wait() -> None
     assert of.tally.ejections == {("a", "breaker"): 1, ("b", "health"): 1}
 
 
-def test_health_brings_an_endpoint_back_whatever_its_breaker_says() -> None:
+def test_passing_health_check_restores_an_endpoint_with_an_open_breaker() -> None:
     """A check that works is as good as a probe."""
     of = group("a", CLOCK, breaker=BreakerRules(failures=1))
     of.apply_health_check(of.members[0], failing="it answered 500")
@@ -36,7 +36,7 @@ def test_health_brings_an_endpoint_back_whatever_its_breaker_says() -> None:
     assert of.members[0].obstacle(0.0) is None
 
 
-def test_an_upstream_without_rules_is_only_its_pool() -> None:
+def test_upstream_without_rules_is_plain() -> None:
     """Any rule makes it more."""
     assert group("a", CLOCK).plain
     assert not group("ab", CLOCK).plain

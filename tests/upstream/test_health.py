@@ -65,7 +65,7 @@ async def test_health_checks_eject_and_restore_an_endpoint_after_consecutive_res
         group.close()
 
 
-async def test_an_endpoint_that_does_not_answer_in_time_fails() -> None:
+async def test_unanswered_health_check_fails() -> None:
     """And one that nobody can connect to."""
     checked = Checked()
     async with FakeUpstream(checked.script) as upstream:
@@ -95,7 +95,9 @@ async def test_a_check_is_due_only_after_its_interval() -> None:
 
 
 @pytest.mark.parametrize(("status", "api_key"), [(401, b"k"), (403, b"k"), (404, None)])
-async def test_a_refusal_fails_a_check_while_another_endpoint_is_well(status: int, api_key: bytes | None) -> None:
+async def test_refused_health_check_fails_only_if_another_endpoint_is_healthy(
+    status: int, api_key: bytes | None
+) -> None:
     """Where none is, it says only that the server is at work: it may know no such page, and the key no right to it."""
     one, other = Checked(), Checked()
     one.status = status
@@ -119,7 +121,7 @@ async def test_a_refusal_fails_a_check_while_another_endpoint_is_well(status: in
         one.group.close()
 
 
-async def test_a_refusal_of_no_key_is_a_good_answer() -> None:
+async def test_health_check_without_a_key_accepts_an_unauthorized_answer() -> None:
     """The gateway has none to send."""
     one, other = Checked(), Checked()
     one.status = 401

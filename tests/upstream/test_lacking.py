@@ -3,7 +3,7 @@
 from gateway.upstream.endpoint_state import FIRST_LACK_S, LONGEST_LACK_S, MOST_LACKED, MissingModels
 
 
-def test_an_endpoint_is_passed_over_for_a_while_that_grows() -> None:
+def test_missing_model_is_passed_over_for_growing_periods() -> None:
     """One request asks it again, and the others wait for what it says."""
     lacking = MissingModels()
     assert (
@@ -19,7 +19,7 @@ def test_an_endpoint_is_passed_over_for_a_while_that_grows() -> None:
     assert lacking.is_missing("m", LONGEST_LACK_S - 1) and not lacking.is_missing("m", LONGEST_LACK_S)
 
 
-def test_other_models_and_one_that_came_back_are_not_passed_over() -> None:
+def test_other_and_restored_models_are_not_passed_over() -> None:
     """Nor is a request whose model is not lacking changed by being asked."""
     lacking = MissingModels()
     lacking.add("m", 0.0)
@@ -30,7 +30,7 @@ def test_other_models_and_one_that_came_back_are_not_passed_over() -> None:
     assert not lacking.is_missing("m", 0.0) and not lacking.models
 
 
-def test_the_latest_models_are_remembered() -> None:
+def test_missing_models_keep_only_the_latest_entries() -> None:
     """Clients may name any number."""
     lacking = MissingModels()
     for number in range(MOST_LACKED + 1):

@@ -43,7 +43,7 @@ async def test_an_empty_pool_gives_nothing() -> None:
         assert pool.take() is None
 
 
-async def test_the_youngest_is_taken_first() -> None:
+async def test_pool_returns_the_youngest_connection_first() -> None:
     """Each once, and marked as used before."""
     async with pooled(listens) as (pool, _, _):
         a, b, c = await given(pool, 3)
@@ -51,7 +51,7 @@ async def test_the_youngest_is_taken_first() -> None:
         assert c.reused
 
 
-async def test_a_given_connection_has_no_turn_and_reads() -> None:
+async def test_returned_connection_has_no_turn_and_resumes_reading() -> None:
     """What its turn had paused is read again: bytes that come now must be noticed."""
 
     async def talks_later(peer: Peer) -> None:
@@ -71,7 +71,7 @@ async def test_a_given_connection_has_no_turn_and_reads() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "reset", "send"])
-async def test_what_has_ended_is_not_given(end: str) -> None:
+async def test_ended_connection_is_not_returned_by_the_pool(end: str) -> None:
     """Although the loop has not told yet; the next one is."""
     async with pooled(listens) as (pool, upstream, _):
         good, bad = await given(pool, 2)
@@ -86,7 +86,7 @@ async def test_what_has_ended_is_not_given(end: str) -> None:
         assert pool.take() is None
 
 
-async def test_a_lost_connection_is_forgotten() -> None:
+async def test_lost_connection_is_removed_from_the_pool() -> None:
     """Idle or busy."""
 
     async def leaves(peer: Peer) -> None:
@@ -138,7 +138,7 @@ async def test_old_idle_connections_are_closed() -> None:
 @pytest.mark.parametrize(
     ("told_s", "kept_s"), [(5.0, 4.0), (1.0, 0.0), (0.0, 0.0), (3600.0, IDLE_LIMIT_S), (None, IDLE_LIMIT_S)]
 )
-async def test_the_upstreams_own_limit_is_kept_with_a_second_to_spare(told_s: float | None, kept_s: float) -> None:
+async def test_keep_alive_timeout_is_honored_with_a_second_to_spare(told_s: float | None, kept_s: float) -> None:
     """`Keep-Alive: timeout=5` is kept for four seconds: a request must not meet its FIN."""
     async with pooled(listens) as (pool, _, clock):
         (connection,) = await given(pool, idle_timeout_s=told_s)
@@ -176,7 +176,7 @@ async def test_a_refused_connect_is_an_upstream_error() -> None:
         await breathe(10)
 
 
-async def test_a_connect_that_hangs_is_an_upstream_timeout() -> None:
+async def test_hanging_connect_raises_an_upstream_timeout() -> None:
     """Within its time."""
     with silent_port() as port:
         pool = Pool(endpoint(port, connect_s=0.1), clock=asyncio.get_running_loop().time)
@@ -186,7 +186,7 @@ async def test_a_connect_that_hangs_is_an_upstream_timeout() -> None:
         assert not pool.open
 
 
-async def test_an_abandoned_connect_leaves_nothing() -> None:
+async def test_cancelled_connect_leaves_no_open_connection() -> None:
     """Cancelled at any moment: no connection stays open that nobody holds."""
     async with pooled(listens) as (pool, upstream, _):
         for turns in range(12):
@@ -202,7 +202,7 @@ async def test_an_abandoned_connect_leaves_nothing() -> None:
         assert not pool.open and not pool.idle
 
 
-async def test_what_is_still_unsent_is_not_put_before_the_next_request() -> None:
+async def test_connection_with_unsent_data_is_not_reused() -> None:
     """An upstream that answered without reading its request does not get another one behind it."""
 
     async def deaf(peer: Peer) -> None:
@@ -221,7 +221,7 @@ async def test_what_is_still_unsent_is_not_put_before_the_next_request() -> None
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_an_address_that_is_silent_is_passed_over(certificates: Certificates, tls: bool) -> None:
+async def test_silent_address_falls_through_to_the_next_address(certificates: Certificates, tls: bool) -> None:
     """The next one is tried while it is; the connection is like any other, and its server is known by its name."""
     server = certificates.server_context() if tls else None
     context = ResumingContext(certificates.ca) if tls else None
@@ -250,9 +250,7 @@ async def test_an_address_that_is_silent_is_passed_over(certificates: Certificat
         (["127.0.0.1", "255.255.255.255"], "none of its addresses accepts a connection"),
     ],
 )
-async def test_a_name_without_an_address_that_accepts_is_an_upstream_error(
-    addresses: Sequence[str], cause: str
-) -> None:
+async def test_host_without_an_accepting_address_raises_an_upstream_error(addresses: Sequence[str], cause: str) -> None:
     """With the cause, if all addresses have the same; without an address."""
     with refusing_port() as port, host_names({"up.example": addresses}):
         pool = Pool(endpoint(port, host="up.example"), clock=asyncio.get_running_loop().time)
@@ -270,7 +268,7 @@ async def test_silent_name_server_has_its_own_timeout_message() -> None:
         assert caught.value.code == "upstream_timeout" and pool.counts.connect_errors == 1
 
 
-async def test_an_abandoned_connect_to_several_addresses_leaves_nothing() -> None:
+async def test_cancelled_connect_to_several_addresses_leaves_no_open_connection() -> None:
     """At whichever moment."""
     with host_names({"up.example": ["127.0.0.1", "127.0.0.2"]}):
         async with pooled(listens, host="up.example") as (pool, upstream, _):

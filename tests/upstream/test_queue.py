@@ -57,7 +57,7 @@ async def test_cancelled_waiter_frees_its_place_in_the_queue() -> None:
     assert (of.members[0].inflight, of.queue_length) == (0, 0)
 
 
-async def test_the_wait_ends_with_an_error_that_names_the_setting() -> None:
+async def test_queue_wait_timeout_error_names_the_setting() -> None:
     """And gives up the place in the queue."""
     of = one_place(wait_s=0.01)
     Tries(of, twice=False).begin()

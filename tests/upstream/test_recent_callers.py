@@ -5,7 +5,7 @@ from gateway.upstream.recent_callers import LATELY_S, Callers
 ANN, BEN, EVE = ("t", "ann"), ("t", "ben"), ("u", "ann")
 
 
-def test_another_caller_counts_for_a_while() -> None:
+def test_recent_callers_remember_another_caller_for_a_while() -> None:
     """Whoever asks most often hides nobody."""
     callers = Callers()
     assert not callers.has_others(ANN, 0.0)

@@ -18,7 +18,7 @@ class Waiting:
         self.then()
 
 
-async def test_each_wait_is_over_in_its_turn_and_not_before() -> None:
+async def test_shared_timer_ends_each_wait_in_order_and_not_early() -> None:
     """Also those that begin while others wait, and after all were over."""
     waits, loop = Waits(0.03), asyncio.get_running_loop()
     for _ in range(2):
@@ -35,7 +35,7 @@ async def test_each_wait_is_over_in_its_turn_and_not_before() -> None:
         assert loop.time() - began_s >= 0.029
 
 
-async def test_a_wait_that_ended_is_never_over() -> None:
+async def test_cancelled_wait_never_fires() -> None:
     """A waiter that began after it is called."""
     waits, ended, last = Waits(0.01), Waiting(), Waiting()
     waits.begin(ended)
@@ -46,7 +46,7 @@ async def test_a_wait_that_ended_is_never_over() -> None:
     assert not ended.over.is_set()
 
 
-async def test_one_that_fails_does_not_keep_the_others() -> None:
+async def test_failing_timer_callback_does_not_stop_other_waits() -> None:
     """Its error is reported."""
     failed: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, facts: failed.append(facts))

@@ -26,7 +26,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("status", "own_key", "computes", "paused", "suspect"), CASES)
-def test_what_may_be_the_endpoints_fault(
+def test_status_marks_endpoint_suspect_only_for_its_own_faults(
     status: str, *, own_key: bool, computes: bool, paused: bool, suspect: bool
 ) -> None:
     """A key that a client brought, a thing that is not there, and a pause are no fault of it."""
@@ -39,6 +39,6 @@ def test_what_may_be_the_endpoints_fault(
     ("reason", "fault"),
     [("connect", True), ("reset", True), ("503", True), ("500", None), ("507", None), ("400", False), ("429", False)],
 )
-def test_what_is_a_fault_whatever_others_say(reason: str, fault: bool | None) -> None:
+def test_fault_reason_is_a_fault_regardless_of_other_endpoints(reason: str, fault: bool | None) -> None:
     """A 5xx that is no failure of the server says nothing."""
     assert is_fault(reason) is fault

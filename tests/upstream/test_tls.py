@@ -29,7 +29,7 @@ async def test_the_next_connection_resumes_the_session(certificates: Certificate
         assert len(fake.connections) == 3
 
 
-async def test_a_server_that_forgot_the_session_is_connected_to_anew(certificates: Certificates) -> None:
+async def test_forgotten_tls_session_falls_back_to_a_full_handshake(certificates: Certificates) -> None:
     """As after its restart."""
     upstream = {"tls": {"ca_file": str(certificates.ca)}}
     async with through(upstream=upstream, tls=certificates.server_context()) as (gateway, fake):
@@ -51,7 +51,7 @@ def test_resuming_context_keeps_the_checks_of_a_default_context(certificates: Ce
         ResumingContext(Path(__file__))
 
 
-async def test_the_kernel_looks_after_a_host_that_is_gone() -> None:
+async def test_upstream_connection_enables_tcp_keepalive() -> None:
     """Its connections have keep-alive probes, so that no request waits for the time of a first byte."""
     async with through() as (gateway, _):
         await ask(gateway, get())

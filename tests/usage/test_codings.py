@@ -24,7 +24,7 @@ CODERS: dict[str, Callable[[bytes], bytes]] = {"br": brotli.compress, "zstd": zs
 
 @pytest.mark.parametrize("name", CODERS)
 @pytest.mark.parametrize("body", [LONG, b"\0" * (32 << 20)], ids=["text", "bomb"])
-def test_a_step_is_bounded_and_nothing_is_left_out(name: str, body: bytes) -> None:
+def test_decoder_step_is_bounded_and_decodes_all_bytes(name: str, body: bytes) -> None:
     """However much an answer grows: what is not decoded waits in the decoder."""
     decoder, found, largest = new(name), 0, 0
     packed = CODERS[name](body)
@@ -40,7 +40,7 @@ def test_a_step_is_bounded_and_nothing_is_left_out(name: str, body: bytes) -> No
 
 
 @pytest.mark.parametrize("name", CODERS)
-def test_what_is_none_fails_as_with_zlib(name: str) -> None:
+def test_decoder_raises_zlib_error_for_invalid_data(name: str) -> None:
     with pytest.raises(zlib.error):
         new(name).decompress(b"\xffno such thing" * 100, STEP_BYTES)
 
@@ -51,7 +51,7 @@ def test_zstd_decoder_reports_trailing_bytes_as_unused_data() -> None:
     assert decoder.eof and decoder.unused_data == b"behind"
 
 
-def test_a_window_of_more_than_a_client_has_to_take_is_refused() -> None:
+def test_zstd_window_over_8_mib_is_refused() -> None:
     """RFC 9659: 8 MiB."""
     options = {zstd.CompressionParameter.window_log: WINDOW_LOG + 1}
     coder = zstd.ZstdCompressor(options=options)
@@ -60,7 +60,7 @@ def test_a_window_of_more_than_a_client_has_to_take_is_refused() -> None:
 
 
 @pytest.mark.parametrize("window", range(10, 25))
-def test_a_window_that_takes_long_to_fill_is_refused(window: int) -> None:
+def test_brotli_window_over_4_mib_is_refused(window: int) -> None:
     """Brotli decodes into all of it at one go. Servers use 4 MiB at most."""
     decoder, body = new("br"), brotli.compress(LONG, quality=1, lgwin=window)
     if window <= 22:

@@ -61,7 +61,7 @@ CODINGS = [
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
-async def test_an_answer_of_brotli_is_decoded_as_it_comes(size: int) -> None:
+async def test_brotli_answer_is_decoded_while_streaming(size: int) -> None:
     """The format has no member behind the first one."""
     kept = await decoded(brotli.compress(BODY[:200_000], quality=5), size, b"br")
     assert (kept.length, kept.unread) == (200_000, 0)
@@ -71,7 +71,7 @@ async def test_an_answer_of_brotli_is_decoded_as_it_comes(size: int) -> None:
 
 @pytest.mark.parametrize(("coding", "compress"), CODINGS)
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
-async def test_a_compressed_answer_is_decoded_as_it_comes(
+async def test_compressed_answer_is_decoded_while_streaming(
     coding: bytes, compress: Callable[[bytes], bytes], size: int
 ) -> None:
     """Whatever its pieces are, and whatever stands behind it."""
@@ -95,7 +95,7 @@ async def test_all_members_are_decoded(coding: bytes, compress: Callable[[bytes]
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
 @pytest.mark.parametrize(("coding", "compress"), CODINGS)
-async def test_what_stands_behind_a_compressed_answer_is_not_read(
+async def test_bytes_after_a_compressed_answer_are_not_decoded(
     coding: bytes, compress: Callable[[bytes], bytes], size: int
 ) -> None:
     """The end of the answer stays its end."""
@@ -116,7 +116,7 @@ async def test_byte_order_mark_is_stripped_from_a_decoded_answer(size: int) -> N
     assert (await decoded(gzip.compress(b"\xef\xbb\xbf{}"), size)).ends() == (b"{}", None)
 
 
-async def test_a_compressed_answer_that_was_cut_is_decoded_as_far_as_it_came() -> None:
+async def test_truncated_compressed_answer_is_decoded_as_far_as_received() -> None:
     """Its events until then."""
     coder = zlib.compressobj(wbits=31)
     kept = await decoded(coder.compress(b"data: 1\n\n") + coder.flush(zlib.Z_SYNC_FLUSH), 1000)
@@ -124,7 +124,7 @@ async def test_a_compressed_answer_that_was_cut_is_decoded_as_far_as_it_came() -
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"\x00" * (100 << 20), 1), b"no gzip at all"], ids=["bomb", "none"])
-async def test_what_cannot_or_must_not_be_decoded_is_left(body: bytes) -> None:
+async def test_undecodable_or_bomb_answer_stops_decoding(body: bytes) -> None:
     """Of a bomb little is decoded; 100 MB of zeros are 450 KB."""
     kept = await decoded(body, 65536)
     _head, tail = kept.ends()
@@ -152,7 +152,7 @@ def test_codings_that_nothing_decodes_are_counted_and_logged_once(
 
 
 @pytest.mark.parametrize("count", [1, 4, 20])
-async def test_a_turn_of_the_loop_decodes_no_more_however_many_answers_there_are(count: int) -> None:
+async def test_decoding_per_event_loop_turn_is_limited(count: int) -> None:
     """Nor however much they grow, or how many members they have."""
     long = packed(BLOCK, 300)
     undecoded = DecodingQueue()
@@ -178,7 +178,7 @@ async def test_a_turn_of_the_loop_decodes_no_more_however_many_answers_there_are
 
 
 @pytest.mark.parametrize(("coding", "compress"), [(b"gzip", gzip.compress), (b"zstd", zstd.compress)])
-async def test_empty_members_take_turns_too(coding: bytes, compress: Callable[[bytes], bytes]) -> None:
+async def test_empty_members_also_yield_to_the_event_loop(coding: bytes, compress: Callable[[bytes], bytes]) -> None:
     """Each of them costs something, although it grows to nothing: its decoder is made anew."""
     kept, undecoded = AnswerBuffer(), DecodingQueue()
     one = decoding(kept, coding, undecoded)
@@ -198,7 +198,7 @@ async def test_decoding_completion_callback_fires_after_the_answer_is_decoded() 
     assert kept.length == long.length and not one.waits
 
 
-async def test_what_is_too_much_is_left_out() -> None:
+async def test_answers_over_the_decoding_queue_limit_are_skipped() -> None:
     """The one that comes last, with what follows; those before it are decoded to their ends."""
     undecoded, long = DecodingQueue(), packed(BLOCK, 1000)
     many: list[tuple[AnswerBuffer, AnswerDecoder]] = []

@@ -53,7 +53,7 @@ async def rows(store: SqliteStore) -> list[StoredUsage]:
     return list(await store.usage(since="0", until="9", by=DIMENSIONS, tenant=None))
 
 
-async def test_what_is_recorded_is_summed_and_stored(store: FailingStore) -> None:
+async def test_recorded_usage_is_summed_and_stored(store: FailingStore) -> None:
     """By who used what; each request counts as what became of it."""
     clock = ManualClock(LATE_S)
     one = ledger(store, clock)
@@ -72,7 +72,7 @@ async def test_what_is_recorded_is_summed_and_stored(store: FailingStore) -> Non
     assert (await rows(store))[1].input == 16
 
 
-async def test_workers_add_up(store: FailingStore) -> None:
+async def test_usage_of_several_workers_is_summed(store: FailingStore) -> None:
     """And replicas: they share the store only."""
     clock = ManualClock(LATE_S)
     workers = [ledger(store, clock, writer=str(number)) for number in range(3)]
@@ -96,7 +96,7 @@ async def test_a_day_ends_at_midnight_utc(store: FailingStore) -> None:
     assert format_day(LATE_S + 2) == "2026-11-27"
 
 
-async def test_the_day_is_that_of_the_clock_also_when_it_is_set_back(store: FailingStore) -> None:
+async def test_usage_day_follows_the_clock_when_set_back(store: FailingStore) -> None:
     clock = WallClock(LATE_S)
     one = ledger(store, clock)
     for days in (0, 3, 1):
@@ -124,7 +124,7 @@ async def test_usage_waits_for_a_store_that_fails(store: FailingStore, caplog: p
     ]
 
 
-async def test_prices_count_from_the_request_on_that_follows(store: FailingStore) -> None:
+async def test_price_change_applies_only_to_later_usage(store: FailingStore) -> None:
     """What was recorded before has no cost, or its old one."""
     one = ledger(store, ManualClock(LATE_S))
     one.record(RequestUsage(TokenCounts(10)), *WHO)
@@ -136,7 +136,7 @@ async def test_prices_count_from_the_request_on_that_follows(store: FailingStore
     assert [(row.currency, row.cost) for row in await rows(store)] == [("", 0), ("EUR", 30_000), ("USD", 20_000)]
 
 
-async def test_an_upstream_that_invents_models_fills_neither_memory_nor_store(store: FailingStore) -> None:
+async def test_ledger_bounds_model_names_per_tenant_with_other_row(store: FailingStore) -> None:
     """Beyond so many they share a row."""
     one = ledger(store, ManualClock(LATE_S))
     for number in range(MODELS_OF_TENANT + 50):
@@ -147,7 +147,7 @@ async def test_an_upstream_that_invents_models_fills_neither_memory_nor_store(st
     assert [row.input for row in found if row.model == "other"] == [50]
 
 
-async def test_a_tenant_spends_no_names_of_another(store: FailingStore) -> None:
+async def test_tenant_model_name_limit_does_not_affect_other_tenants(store: FailingStore) -> None:
     """Each has its own; beyond those of all, a model has the name of its price, and always its price."""
     one = ledger(store, ManualClock(LATE_S))
     one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
@@ -192,7 +192,7 @@ async def test_shared_budget_rows_are_bounded_without_undercounting_any_budget(s
         assert counted >= 1000 * 2 ** (len(letters) - 1)
 
 
-async def test_a_model_is_not_named_as_a_row_that_others_share(store: FailingStore) -> None:
+async def test_reserved_model_name_counts_for_its_matching_budget_or_other(store: FailingStore) -> None:
     """A model with a made-up name counts for the budgets that it fits, and for no others."""
     one = ledger(store, ManualClock(LATE_S))
     one.models.budgets = ["o*", "gpt-*"]
@@ -235,7 +235,7 @@ async def test_audio_without_a_price_has_no_cost(store: FailingStore) -> None:
     assert found == {("gpt-4.1", ""): 300_000, ("speaks", "USD"): 300_000, ("gpt-4.1", "USD"): 20_000}
 
 
-async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: FailingStore) -> None:
+async def test_ledger_flushes_by_itself_and_clears_its_pending_mark(store: FailingStore) -> None:
     """At once after a rest, and whatever is left when it ends."""
     clock = ManualClock(LATE_S)
     one = ledger(store, clock)
@@ -250,7 +250,9 @@ async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: Fa
     assert await store.lost_usage(before_s=LATE_S + 1) == []
 
 
-async def test_a_process_that_was_killed_is_noticed(store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:
+async def test_ledger_logs_usage_lost_by_a_killed_process(
+    store: FailingStore, caplog: pytest.LogCaptureFixture
+) -> None:
     """By the next one, with the time from which on something may be missing."""
     clock = ManualClock(LATE_S)
     killed = ledger(store, clock, writer="killed")
@@ -281,7 +283,7 @@ async def test_ledger_logs_lost_usage_when_the_store_fails_at_close(
     assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
 
 
-async def test_what_waits_is_recorded_before_anything_depends_on_it(store: FailingStore) -> None:
+async def test_pending_usage_is_recorded_before_flush_price_change_and_close(store: FailingStore) -> None:
     """Before it is stored, before the prices change, and at the end."""
     waiting: list[int] = []
 
@@ -301,7 +303,7 @@ async def test_what_waits_is_recorded_before_anything_depends_on_it(store: Faili
     assert [(row.input, row.currency) for row in await rows(store)] == [(11, ""), (100, "EUR")]
 
 
-async def test_requests_that_became_the_same_are_recorded_as_one_sum(store: FailingStore) -> None:
+async def test_equal_usage_rows_are_summed_into_one(store: FailingStore) -> None:
     one = ledger(store, ManualClock(LATE_S))
     one.record(RequestUsage(TokenCounts(10, 4, 1, 7, 3), requests=3), *WHO)
     one.record(RequestUsage(TokenCounts(4), cut=True, estimated=True, requests=2), *WHO)
@@ -337,7 +339,7 @@ async def test_metrics_count_stored_usage_by_lane_model_and_outcome(store: Faili
     }
 
 
-async def test_metrics_count_costs_by_their_currency(store: FailingStore) -> None:
+async def test_cost_metric_counts_priced_usage_in_one_currency(store: FailingStore) -> None:
     """In one of it. What has no price has no cost here, whatever a budget thinks of it."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
@@ -351,7 +353,7 @@ async def test_metrics_count_costs_by_their_currency(store: FailingStore) -> Non
     assert costs == {("EUR", "passthrough", "gpt-4.1"): (pytest.approx(1.500002),)}
 
 
-async def test_metrics_name_a_model_once_it_has_answered(store: FailingStore) -> None:
+async def test_metrics_label_unanswered_models_as_other(store: FailingStore) -> None:
     """A client that makes up names takes no series from the models that are there; the usage has each name."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
@@ -372,7 +374,7 @@ async def test_metrics_name_a_model_once_it_has_answered(store: FailingStore) ->
     assert len(await rows(store)) == 101
 
 
-async def test_metrics_have_the_times_of_models(store: FailingStore) -> None:
+async def test_metrics_report_model_response_times(store: FailingStore) -> None:
     """By the name of their row, as soon as they are recorded."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
@@ -387,7 +389,7 @@ async def test_metrics_have_the_times_of_models(store: FailingStore) -> None:
     }
 
 
-async def test_metrics_are_bounded_whatever_keys_and_models_are_called(store: FailingStore) -> None:
+async def test_usage_metrics_have_bounded_series_for_hostile_names(store: FailingStore) -> None:
     """A thousand keys, a thousand models, hostile names: all are counted, in few series of valid text."""
     counters = ContextCounters()
     one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
@@ -430,7 +432,7 @@ async def test_unexpected_error_is_logged_and_the_ledger_keeps_storing(
     await one.close()
 
 
-async def test_what_a_token_cost_lately_is_known_before_it_is_stored(store: FailingStore) -> None:
+async def test_ledger_estimates_recent_token_cost_before_flush(store: FailingStore) -> None:
     """And until the next usage is. Of others it is a guess by the prices."""
     one = ledger(store, ManualClock(LATE_S))
     one.prices = Prices("USD", [Price(model="gpt-4.1", input=10, cached=0, cache_write=0, output=40)])
@@ -445,7 +447,7 @@ async def test_what_a_token_cost_lately_is_known_before_it_is_stored(store: Fail
     assert cost("acme") == pytest.approx(20e-6)
 
 
-async def test_what_is_complete_is_noted_before_it_is_stored(store: FailingStore) -> None:
+async def test_ledger_signals_complete_before_storing_and_stored_after(store: FailingStore) -> None:
     """And as stored once it is; a store that fails stores nothing."""
     one, told = ledger(store, ManualClock(LATE_S)), list[str]()
 

@@ -29,12 +29,12 @@ CLAUDE = Price(model="claude-*", input=3, cached=0.3, cache_write=3.75, output=1
         (Price(model="*", input=0.0006, cached=0, cache_write=0, output=0), TokenCounts(1), 1),
     ],
 )
-def test_the_cost_of_an_answer(price: Price, tokens: TokenCounts, billionths: int) -> None:
+def test_answer_cost_sums_each_kind_of_token_once(price: Price, tokens: TokenCounts, billionths: int) -> None:
     """Each kind of token has its own price; none counts twice."""
     assert price.cost(tokens) == billionths
 
 
-def test_audio_is_covered_by_its_own_price_alone() -> None:
+def test_audio_tokens_need_an_audio_price() -> None:
     heard, spoken = TokenCounts(9, audio_input=5), TokenCounts(output=9, audio_output=5)
     assert SPEAKS.covers(heard) and SPEAKS.covers(spoken) and MINI.covers(TokenCounts(9, output=9))
     assert not (MINI.covers(heard) or MINI.covers(spoken) or replace(SPEAKS, audio_output=None).covers(spoken))
@@ -57,7 +57,7 @@ def test_the_first_glob_that_matches_counts() -> None:
     assert prices.dearest == Price(model="*", input=3, cached=1, cache_write=3.75, output=15)
 
 
-def test_a_guess_lies_between_the_dearest_prices() -> None:
+def test_token_price_guess_averages_the_highest_prices() -> None:
     """Of input and output, which may be those of two models."""
     dear = Price(model="a", input=10.0, output=20.0, cached=0.0, cache_write=0.0)
     other = Price(model="b", input=1.0, output=50.0, cached=0.0, cache_write=0.0)

@@ -51,7 +51,7 @@ CHAT_CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hello!"}}]}
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
-def test_whole_answers(answer: object, said: AnswerFacts, indent: int | None) -> None:
+def test_parser_reads_usage_of_whole_answers(answer: object, said: AnswerFacts, indent: int | None) -> None:
     """However they are spaced."""
     body = text(answer, indent=indent)
     assert of_whole(body) == said
@@ -59,7 +59,9 @@ def test_whole_answers(answer: object, said: AnswerFacts, indent: int | None) ->
 
 @pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
 @pytest.mark.parametrize("where", ["choices", "output", "content", "data", "results"])
-def test_the_middle_of_a_long_answer_is_not_needed(answer: dict[str, object], said: AnswerFacts, where: str) -> None:
+def test_parser_reads_usage_of_long_answer_without_its_middle(
+    answer: dict[str, object], said: AnswerFacts, where: str
+) -> None:
     """Usage and model are proved by what stands before or behind them, wherever the long part is."""
     if where not in answer:
         return
@@ -72,7 +74,7 @@ def test_the_middle_of_a_long_answer_is_not_needed(answer: dict[str, object], sa
 
 
 @pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
-def test_streams(stream: bytes, said: AnswerFacts) -> None:
+def test_parser_reads_usage_of_streams(stream: bytes, said: AnswerFacts) -> None:
     """The last word counts; the beginning says the model, and Anthropic's input."""
     assert of_stream(stream) == said
     for end in (b"\r\n", b"\r"):
@@ -85,7 +87,7 @@ def test_streams(stream: bytes, said: AnswerFacts) -> None:
 
 
 @pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
-def test_the_middle_of_a_long_stream_is_not_needed(stream: bytes, said: AnswerFacts) -> None:
+def test_parser_reads_usage_of_long_stream_without_its_middle(stream: bytes, said: AnswerFacts) -> None:
     """The first events, and the last ones."""
     filling = events({"type": "x", "delta": {"content": '"usage": {"prompt_tokens": 7}' * 100}}) * 100
     first = stream.index(b"\n\n") + 2
@@ -97,7 +99,7 @@ def test_the_middle_of_a_long_stream_is_not_needed(stream: bytes, said: AnswerFa
 
 @pytest.mark.parametrize("more", [0, 1, 60])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_events_behind_the_usage(more: int, end: bytes) -> None:
+def test_parser_finds_usage_before_many_trailing_events(more: int, end: bytes) -> None:
     """They may be so many that the usage is not near the end."""
     stream = chat_stream("Hel", "lo", usage=CHAT["usage"]) + events({"type": "x", "filling": "y" * 100}) * more
     assert of_stream(stream.replace(b"\n", end)) == AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1")
@@ -114,7 +116,7 @@ def test_usage_is_found_in_a_truncated_final_event() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_last_event_with_an_image_says_its_usage_at_its_top_level(end: bytes) -> None:
+def test_parser_reads_image_event_usage_at_top_level_only(end: bytes) -> None:
     """And nothing deeper is one."""
     told = {"input_tokens": 50, "output_tokens": 4000, "total_tokens": 4050}
     image = {"type": "image_generation.completed", "b64_json": "A" * 50_000, "size": "1024x1024"}
@@ -125,7 +127,7 @@ def test_a_last_event_with_an_image_says_its_usage_at_its_top_level(end: bytes) 
     assert of_stream(deeper[:4096], deeper[-8192:]).tokens is None
 
 
-def test_a_message_that_was_cut_says_its_input() -> None:
+def test_parser_reads_partial_usage_of_a_cut_message_stream() -> None:
     """Its output is what came until then."""
     stream = message_stream("Hel", "lo", ends=False)
     assert of_stream(stream) == AnswerFacts(TokenCounts(125, 20, 10, 1), "claude-sonnet-4-20250514", partial=True)
@@ -142,7 +144,7 @@ ODD = {
 
 @pytest.mark.parametrize(("plain", "odd"), ODD.values(), ids=ODD)
 @pytest.mark.parametrize("filling", ["", "x" * SHORT_BYTES])
-def test_what_only_some_parsers_take(plain: bytes, odd: bytes, filling: str) -> None:
+def test_parser_reads_usage_beside_invalid_surrogates(plain: bytes, odd: bytes, filling: str) -> None:
     """Such as an emoji that `max_tokens` cut: its answer says its tokens as any other, wherever that stands."""
     orders = (CHAT, dict(reversed(CHAT.items())), {**CHAT, "choices": [{"usage": USAGE}, *CHAT["choices"]]})  # type: ignore[misc]
     for answer in orders:
@@ -185,7 +187,7 @@ def test_malformed_answer_body_yields_no_usage(body: bytes) -> None:
     assert of_stream(body) == AnswerFacts()
 
 
-def test_more_values_than_a_parser_should_read() -> None:
+def test_parser_does_not_parse_answers_with_too_many_values() -> None:
     """A whole answer of 600,000 lists is not parsed; its beginning and its end are."""
     many = b"[" + b"[]," * 300_000 + b"[]]"
     assert of_whole(b'{"x":%b,"usage":{"prompt_tokens":3},"y":%b}' % (many, many)).tokens is None
@@ -236,7 +238,7 @@ def test_truncated_answer_yields_the_full_answers_usage_or_none(answer: dict[str
         (b"data: no json\n\n", 0),
     ],
 )
-def test_the_tokens_of_texts(stream: bytes, tokens: int) -> None:
+def test_text_tokens_are_estimated_at_four_bytes_each(stream: bytes, tokens: int) -> None:
     """Four bytes of text are a token, and an event with a text is at least one."""
     assert text_tokens(stream, None, len(stream)) == tokens
 
@@ -253,7 +255,7 @@ def test_long_stream_token_estimate_scales_with_its_length() -> None:
 EMPTY = chat_stream(*[""] * 200)[: -len("data: [DONE]\n\n")]
 
 
-def test_an_end_without_text_does_not_hide_the_text_before() -> None:
+def test_token_estimate_uses_stream_start_when_end_has_no_text() -> None:
     """That of the beginning stands for it, and if there is none, all that is missing may be text."""
     stream = chat_stream(*["word and word"] * 1000)[: -len("data: [DONE]\n\n")] + EMPTY
     assert text_tokens(stream[:4096], EMPTY, len(stream)) >= 3250
@@ -298,7 +300,7 @@ LENGTHS = [
 
 
 @pytest.mark.parametrize(("instructions", "tools", "output"), LENGTHS)
-def test_the_model_of_a_response_stands_behind_its_instructions(instructions: int, tools: int, output: int) -> None:
+def test_parser_finds_response_model_behind_long_instructions(instructions: int, tools: int, output: int) -> None:
     """In a stream and in a whole one, of which no more is kept than needed; never the model that a client wrote."""
     response = in_order(instructions=instructions, tools=tools, output=output)
     said = AnswerFacts(TokenCounts(20_000, 0, 0, 1000), "gpt-4.1")
@@ -310,7 +312,7 @@ def test_the_model_of_a_response_stands_behind_its_instructions(instructions: in
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_model_is_named_by_any_of_the_events(gone: bool) -> None:
+def test_parser_reads_model_from_any_stream_event(gone: bool) -> None:
     """Azure's first chunk has an empty name; an answer that is all over may begin with comments."""
     first = {"choices": [], "model": "", "prompt_filter_results": []}
     comments = b": PROCESSING\n\n" * 400
@@ -320,6 +322,6 @@ def test_a_model_is_named_by_any_of_the_events(gone: bool) -> None:
     assert of_stream(*((comments[:4096], without[-500:]) if gone else (without,))) == AnswerFacts(None, "gpt-4.1")
 
 
-def test_the_usage_stands_before_chunks_without_any() -> None:
+def test_parser_reads_usage_before_chunks_without_usage() -> None:
     stream = chat_stream("a", usage=USAGE)[: -len("data: [DONE]\n\n")] + EMPTY
     assert of_stream(stream).tokens == TokenCounts(19, 0, 0, 10)

@@ -19,7 +19,7 @@ def pieces(body: bytes, size: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("length", [0, 1, HEAD_BYTES, 2 * TAIL_BYTES, 2 * TAIL_BYTES + 1, 300_000])
 @pytest.mark.parametrize("size", [1000, 100_000])
-def test_the_beginning_and_the_end_are_kept(length: int, size: int) -> None:
+def test_answer_buffer_keeps_beginning_and_end(length: int, size: int) -> None:
     """A short answer whole, as one object twice."""
     kept = AnswerBuffer()
     for piece in pieces(BODY[:length], size):
@@ -34,7 +34,7 @@ def test_the_beginning_and_the_end_are_kept(length: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_more_of_the_beginning_is_kept_until_it_names_its_model(named: bool) -> None:
+def test_answer_buffer_keeps_a_longer_beginning_until_model_is_named(named: bool) -> None:
     """Pieces may be left out after that."""
     body = b'{"model":"%b","x":' % (b"m" if named else b"") + BODY[20:]
     most = HEAD_BYTES if named else LONG_HEAD_BYTES

@@ -84,7 +84,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("told", "tokens"), SHAPES.values(), ids=SHAPES)
-def test_every_api_says_the_same_in_its_own_words(told: object, tokens: TokenCounts) -> None:
+def test_token_usage_is_parsed_from_every_api_format(told: object, tokens: TokenCounts) -> None:
     """Cached and written tokens are a part of the input, reasoning a part of the output."""
     assert parse_tokens(told) == tokens
 

@@ -21,7 +21,7 @@ TREE = {
 }
 
 
-def test_the_schema_is_a_form() -> None:
+def test_workflow_schema_describes_its_parameters_in_order() -> None:
     """Of type object, with titles, descriptions and defaults, in the order of the file; nothing else is taken."""
     assert Workflow.model_validate(TREE).schema() == {
         "type": "object",
@@ -50,13 +50,13 @@ def test_omitted_workflow_fields_take_their_defaults() -> None:
     assert workflow.schema()["properties"] == {}
 
 
-def test_the_definition_makes_the_same_workflow_again() -> None:
+def test_workflow_definition_round_trips_through_json() -> None:
     """Through JSON, as a run on record keeps it."""
     workflow = Workflow.model_validate(TREE)
     assert Workflow.model_validate(orjson.loads(orjson.dumps(workflow.definition()))) == workflow
 
 
-def test_a_workflow_does_not_change() -> None:
+def test_workflow_is_immutable() -> None:
     """Runs share it."""
     workflow = Workflow.model_validate(TREE)
     with pytest.raises(ValidationError):
@@ -66,7 +66,7 @@ def test_a_workflow_does_not_change() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A", "1a", "-a", "a b", "a.b", "ä", "a" * 65, "a/b", "a\n"])
-def test_names_are_plain(name: str) -> None:
+def test_workflow_and_parameter_names_are_restricted(name: str) -> None:
     """They stand in paths, behind `/` in a chat, in metrics and in references."""
     with pytest.raises(ValidationError):
         Workflow.model_validate({**TREE, "name": name})

@@ -47,7 +47,7 @@ def workflows(folder: Folder) -> Workflows:
     return Workflows(folder)
 
 
-def test_each_file_is_a_workflow(workflows: Workflows) -> None:
+def test_each_yaml_file_is_loaded_as_a_workflow(workflows: Workflows) -> None:
     """In the order of their names; other files, hidden ones and folders are none."""
     workflows.write("name: zeta\ndescription: z\n" + STEP, "a.yaml")
     workflows.write("name: alpha\ndescription: a\n" + STEP, "z.yml")
@@ -57,7 +57,7 @@ def test_each_file_is_a_workflow(workflows: Workflows) -> None:
     assert list(workflows.load().workflows) == ["alpha", "zeta"]
 
 
-def test_a_folder_that_is_not_there(folder: Folder) -> None:
+def test_missing_named_folder_is_a_problem(folder: Folder) -> None:
     """It has none where nobody named it; a name in the configuration is meant."""
     assert Workflows(folder, named=False).load() == FoundWorkflows({})
     (said,) = Workflows(folder).problems()
@@ -78,7 +78,7 @@ def test_foreign_file_in_the_default_folder_is_skipped_with_warning(folder: Fold
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_folder_that_cannot_be_read(folder: Folder, named: bool) -> None:
+def test_unreadable_folder_is_a_problem(folder: Folder, named: bool) -> None:
     """That it is there says that it is meant."""
     folder.write("workflows", "a file")
     (said,) = Workflows(folder, named=named).problems()
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_read(folder: Folder, named: bool) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
-def test_what_others_may_write_is_refused(folder: Folder, workflows: Workflows, mode: int) -> None:
+def test_workflow_file_writable_by_others_is_refused(folder: Folder, workflows: Workflows, mode: int) -> None:
     """As with plugins. Where nobody named the folder it is left out, with a warning."""
     file = workflows.write(HEAD + STEP)
     workflows.write("name: safe\ndescription: x\n" + STEP, "safe.yaml")
@@ -157,7 +157,7 @@ def test_a_link_out_of_the_folder_is_refused(folder: Folder, workflows: Workflow
         ),
     ],
 )
-def test_every_mistake_has_its_place(workflows: Workflows, text: str | bytes, said: str) -> None:
+def test_workflow_errors_report_file_line_column_and_key(workflows: Workflows, text: str | bytes, said: str) -> None:
     """File, line, column, key and the next step."""
     assert said in workflows.problem(text)
 
@@ -181,12 +181,14 @@ def test_every_mistake_has_its_place(workflows: Workflows, text: str | bytes, sa
         ("3", "parameters.p: expected a section"),
     ],
 )
-def test_parameters_fit_together(workflows: Workflows, parameter: str, said: str) -> None:
+def test_workflow_parameter_with_inconsistent_default_or_choices_is_refused(
+    workflows: Workflows, parameter: str, said: str
+) -> None:
     """Type, default and choices."""
     assert said in workflows.problem(f"{HEAD}parameters: {{p: {parameter}}}\n{STEP}")
 
 
-def test_good_parameters(workflows: Workflows) -> None:
+def test_valid_parameters_of_each_type_are_loaded(workflows: Workflows) -> None:
     """Of each type, with defaults that fit."""
     workflows.write(
         HEAD + "parameters: {s: {default: ''}, i: {type: integer, default: 3, enum: [3, 4]}, n: {type: number, "
@@ -198,14 +200,14 @@ def test_good_parameters(workflows: Workflows) -> None:
     assert defaults == {"s": "", "i": 3, "n": 1, "b": False, "a": [1], "o": {"k": ["v"]}, "none": None}
 
 
-def test_the_rest_of_a_text_is_literal(workflows: Workflows) -> None:
+def test_workflow_text_does_not_expand_variables_or_templates(workflows: Workflows) -> None:
     """Neither variables of the environment nor templates mean anything in it (T32)."""
     literal = "${HOME} $$ {{config.keys}} {% raw %} {0.__class__}"
     workflows.write(f"{HEAD}steps: [{{name: a, prompt: '{literal}'}}]")
     assert workflows.load().workflows["w"].steps[0].prompt == literal
 
 
-def test_two_files_with_one_name(workflows: Workflows) -> None:
+def test_duplicate_workflow_name_reports_both_places(workflows: Workflows) -> None:
     """Both places are told."""
     workflows.write(HEAD + STEP, "a.yaml")
     workflows.write(HEAD + STEP, "b.yaml")
@@ -220,7 +222,7 @@ def test_problems_of_all_workflow_files_are_reported_together(workflows: Workflo
     assert [said.partition(":")[0] for said in workflows.problems()] == ["a.yaml", "a.yaml", "a.yaml", "b.yaml"]
 
 
-def test_there_are_limits(workflows: Workflows) -> None:
+def test_workflow_step_and_file_counts_are_limited(workflows: Workflows) -> None:
     """Of steps, and of files."""
     steps = ", ".join(f"{{name: s{i}, prompt: x}}" for i in range(MAX_STEPS + 1))
     assert f"more than {MAX_STEPS} steps" in workflows.problem(f"{HEAD}steps: [{steps}]")
@@ -229,7 +231,7 @@ def test_there_are_limits(workflows: Workflows) -> None:
     assert f"more than {MAX_FILES} files" in workflows.problems()[0]
 
 
-def test_the_shipped_examples_are_good() -> None:
+def test_shipped_workflows_load_and_show_their_run_command() -> None:
     """Each begins with a comment that says how to start it."""
     found = load_workflows(Section.model_validate({"folder": str(SHIPPED)}))
     assert set(found.workflows) == {"first-approval", "summarise", "table-report"} and not found.warnings

@@ -33,7 +33,7 @@ def refused(name: str, text: str, of: Json) -> str:
     return str(error.value)
 
 
-def test_defaults_are_put_in_in_the_order_of_the_schema() -> None:
+def test_parameter_defaults_are_filled_in_schema_order() -> None:
     """What is neither given nor has a default stays absent."""
     assert list(validate_parameters({"text": "x"}, TEXT).items()) == [("language", "English"), ("text", "x")]
     assert validate_parameters({"count": 2, "text": "x", "language": ""}, TEXT) == {
@@ -83,7 +83,7 @@ def test_several_parameter_problems_are_reported_together_up_to_a_limit() -> Non
     assert str(error.value).count("required") == PROBLEMS_LIMIT
 
 
-def test_a_long_name_is_cut() -> None:
+def test_long_parameter_name_is_truncated_in_errors() -> None:
     """It is a stranger's word."""
     with pytest.raises(ParameterError) as error:
         validate_parameters({"é\n" * 1000: 1}, ALL)
@@ -159,7 +159,7 @@ def test_a_written_value_that_does_not_fit_is_refused(name: str, text: str) -> N
         ("i=3 the rest of it", {"i": 3, "s": "the rest of it"}),
     ],
 )
-def test_pairs_behind_the_name_are_the_parameters(text: str, found: Json) -> None:
+def test_name_value_pairs_are_read_as_parameters(text: str, found: Json) -> None:
     """With quotes where there are spaces."""
     assert read_arguments(text, ALL) == found
 
@@ -179,7 +179,7 @@ def test_pairs_behind_the_name_are_the_parameters(text: str, found: Json) -> Non
         ("Text=1", "Text=1"),
     ],
 )
-def test_the_other_text_is_the_first_required_string(text: str, found: str) -> None:
+def test_remaining_text_becomes_the_first_required_string(text: str, found: str) -> None:
     """As it is, also where something in the middle of it looks like a pair."""
     assert read_arguments(text, TEXT)["text"] == found
 
@@ -193,7 +193,7 @@ def test_remaining_text_is_assigned_to_the_first_unset_parameter() -> None:
     assert read_arguments("5", schema("i", i="integer")) == {"i": 5}
 
 
-def test_text_that_nothing_takes_is_refused() -> None:
+def test_unassignable_text_is_refused_with_known_parameters() -> None:
     """With its first word, which was meant as a name."""
     assert "there are a, b" in refused("c", "c=3", schema(a="integer", b="integer"))
     assert "there are a, b" in refused("5", "5 6", schema(a="string", b="string"))
@@ -201,7 +201,7 @@ def test_text_that_nothing_takes_is_refused() -> None:
     refused("x", "text=a x y", schema("text", text="string"))
 
 
-def test_what_cannot_be_read_names_its_parameter() -> None:
+def test_unreadable_parameter_error_names_the_parameter() -> None:
     """Twice the same, an open quote, a missing one, a wrong type."""
     assert "given twice" in refused("i", "i=1 i=2", ALL)
     assert "given twice" in refused("text", "text=a hello text=b", TEXT)
@@ -227,7 +227,7 @@ def test_what_cannot_be_read_names_its_parameter() -> None:
         "text=",
     ],
 )
-def test_time_is_linear(piece: str) -> None:
+def test_argument_parsing_takes_linear_time(piece: str) -> None:
     """Of a megabyte that somebody made to be slow."""
     text = f"x {piece * (1_000_000 // len(piece))}"
     effort = Effort()

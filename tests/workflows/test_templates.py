@@ -51,7 +51,7 @@ LITERAL = (
 
 
 @pytest.mark.parametrize("text", LITERAL)
-def test_everything_else_is_literal(text: str) -> None:
+def test_text_outside_references_is_literal(text: str) -> None:
     """In a step's own text, and where a parameter or a result brings it (T32)."""
     assert filled_text(text, VALUES) == text == render_template(text, VALUES)
     assert not list(references(text))
@@ -67,14 +67,14 @@ def test_template_reference_is_replaced_by_its_value() -> None:
     assert filled_text("{{{params.n}}}", VALUES) == "{3}"
 
 
-def test_what_is_put_in_is_never_looked_at_again() -> None:
+def test_inserted_values_are_not_expanded_again() -> None:
     """Not alone, and not together with the text around it."""
     assert filled_text("{{params.text}}", VALUES) == "a {{steps.first}} b"
     assert render_template("{{steps.first}}", VALUES) == "{{params.n}}"
     assert filled_text("{{par{{params.half}}", VALUES) == "{{params.n}}"
 
 
-def test_a_value_that_is_the_whole_text_keeps_its_type() -> None:
+def test_reference_as_the_whole_text_keeps_the_value_type() -> None:
     """Within a longer text it is JSON; texts are themselves."""
     template = {"n": "{{params.n}}", "deep": [{"on": "{{ params.on }}"}, "{{params.list}}"], "as text": "{{params.n}} "}
     assert render_template(template, VALUES) == {"n": 3, "deep": [{"on": True}, [1, "x"]], "as text": "3 "}
@@ -82,13 +82,13 @@ def test_a_value_that_is_the_whole_text_keeps_its_type() -> None:
     assert filled_text(text, VALUES) == '3 true [1,"x"] {"k":null}'
 
 
-def test_only_texts_are_looked_at() -> None:
+def test_template_keys_and_non_strings_are_unchanged() -> None:
     """Numbers stay, and so do keys."""
     template = {"{{params.n}}": 1, "a": [None, True, 1.5]}
     assert render_template(template, VALUES) == template
 
 
-def test_what_is_absent_is_empty_in_a_text_and_takes_its_argument_with_it() -> None:
+def test_missing_value_is_empty_text_and_drops_its_argument() -> None:
     """So that an optional parameter can be an optional argument."""
     template = {"a": "{{params.gone}}", "b": ["{{params.gone}}", 1], "c": "<{{params.gone}}>"}
     assert render_template(template, VALUES) == {"b": [1], "c": "<>"}
@@ -102,7 +102,7 @@ def test_references_are_found_in_order() -> None:
     assert list(references(template)) == found
 
 
-def test_what_comes_out_has_a_limit() -> None:
+def test_rendered_template_length_is_limited() -> None:
     """However the values get there; keys and numbers of the step itself are its author's."""
     values = {"params": {"x": "y" * 10, "list": ["y" * 8]}}
     assert filled_text("{{params.x}}{{params.x}}", values, limit_chars=20) == "y" * 20
@@ -114,7 +114,7 @@ def test_what_comes_out_has_a_limit() -> None:
 
 
 @given(st.text(), st.text())
-def test_a_value_arrives_unchanged(around: str, value: str) -> None:
+def test_inserted_value_is_unchanged(around: str, value: str) -> None:
     """Whatever it is, and whatever stands around it."""
     text = f"{around}|{{{{params.x}}}}|{around}"
     if not list(references(around)):
@@ -124,7 +124,7 @@ def test_a_value_arrives_unchanged(around: str, value: str) -> None:
 @pytest.mark.parametrize(
     "piece", ["{{", "{{ ", "{{params.", "{", "{{params.a", "{{params.a ", "}}", "{{ params . a }}"]
 )
-def test_time_is_linear(piece: str) -> None:
+def test_template_rendering_takes_linear_time(piece: str) -> None:
     """Of a megabyte that is nearly a reference everywhere."""
     text = piece * (1_000_000 // len(piece))
     effort = Effort()

@@ -56,7 +56,7 @@ def test_answer_keys_are_derived_from_the_preceding_messages() -> None:
         [USER, {**ANSWER, "content": '<details type="reasoning" done="true">\n> Hm.\n</details>\nIt says hello.'}],
     ],
 )
-def test_what_a_client_sends_back_otherwise_makes_no_difference(again: list[Json]) -> None:
+def test_answer_key_ignores_equivalent_spellings(again: list[Json]) -> None:
     """It means the same."""
     assert last(*again).prefix == last(USER, ANSWER).prefix
 
@@ -83,7 +83,7 @@ def test_an_edited_conversation_has_another_key(other: list[Json]) -> None:
 
 
 @pytest.mark.parametrize("other", [{"tenant": "u"}, {"caller": "d"}, {"user": "bob"}, {"user": None}])
-def test_a_key_is_its_end_users(other: dict[str, str | None]) -> None:
+def test_answer_key_depends_on_end_user_key_and_tenant(other: dict[str, str | None]) -> None:
     """Another end user, key or tenant has none of them, of no kind."""
     asked = (USER, {**CALLED, "content": f"approve {ASK}"})
     mine, theirs = last(*asked, conversation="talk"), last(*asked, **{"conversation": "talk", **other})
@@ -91,14 +91,14 @@ def test_a_key_is_its_end_users(other: dict[str, str | None]) -> None:
     assert len(mine.ids) == len(mine.by_meaning) == 2
 
 
-def test_a_meaning_is_of_one_named_conversation() -> None:
+def test_meaning_key_depends_on_the_conversation_name() -> None:
     """Ids are the same in each: the turn itself says which conversation it is of."""
     one, two, unnamed = (last(USER, CALLED, conversation=name) for name in ("talk", "walk", None))
     assert one.ids == two.ids == unnamed.ids
     assert len({one.prefix, two.prefix, unnamed.prefix, one.place, two.place, unnamed.place}) == 6
 
 
-def test_a_request_without_names_has_ids_only() -> None:
+def test_answer_of_an_unnamed_request_has_only_id_keys() -> None:
     """An end user or a conversation is a name."""
     assert [scope(user=user, conversation=name).has_meaning for user, name in NAMES] == [False, True, True, True]
     assert last(USER, CALLED, user=None).place is None
@@ -107,7 +107,7 @@ def test_a_request_without_names_has_ids_only() -> None:
 NAMES = [(None, None), ("ann", None), (None, "talk"), ("ann", "talk")]
 
 
-def test_approvals_and_responses_are_ids() -> None:
+def test_approval_and_response_ids_are_answer_keys() -> None:
     """An answer of a response is known where each answer has its response, or none."""
     asked: Json = {"role": "assistant", "content": f"May I? To answer: `approve {ASK} word`."}
     (key,) = last(USER, asked).ids
@@ -119,21 +119,21 @@ def test_approvals_and_responses_are_ids() -> None:
     assert issued_keys(scope(), asked["content"], tool_calls=(), answer_id="") == (key,)
 
 
-def test_only_calls_themselves_are_issued() -> None:
+def test_only_ids_of_issued_calls_are_answer_keys() -> None:
     """A model repeats ids in its text; an id that others may have is no key."""
     counted = {**CALL, "id": "call_1"}
     assert issued_keys(scope(), f"I read {ID}.", tool_calls=[counted], answer_id="") == ()
     assert issued_keys(scope(), "", tool_calls=[CALL], answer_id="") == last(USER, CALLED).ids
 
 
-def test_the_text_beside_calls_is_not_needed() -> None:
+def test_answer_key_ignores_text_beside_calls() -> None:
     """Many clients drop it; also calls as they were before they had ids."""
     legacy: Json = {"role": "assistant", "function_call": {"name": "look", "arguments": '{"at": "a.txt"}'}}
     assert last(USER, CALLED).prefix == last(USER, {**CALLED, "content": "I look."}).prefix == last(USER, legacy).prefix
     assert last(USER, CALLED, {**TOLD, "role": "function"}, ANSWER) == last(USER, CALLED, TOLD, ANSWER)
 
 
-def test_a_call_is_known_by_its_id() -> None:
+def test_answer_key_of_a_call_is_its_id() -> None:
     """Wherever it stands, whatever came before it, also in text; a guessable one is nobody's own."""
     (key,) = last(USER, CALLED).ids
     text = {"role": "assistant", "content": f"Calling tools:\n[{{'id': '{ID}', 'function': {{'name': 'look'}}}}]"}
@@ -142,7 +142,7 @@ def test_a_call_is_known_by_its_id() -> None:
     assert keys({**USER, "content": ID}) == {}
 
 
-def test_a_name_of_the_conversation_finds_an_answer_by_itself() -> None:
+def test_conversation_name_gives_an_answer_a_place_key() -> None:
     """A long one alone, a short one behind the same words; the first id in it is a name, too."""
     long: Json = {"role": "assistant", "content": "It says hello to everybody, and goes on like that for seven pages."}
     named = last(USER, ANSWER, conversation="talk")
@@ -153,7 +153,7 @@ def test_a_name_of_the_conversation_finds_an_answer_by_itself() -> None:
     assert last(USER, CALLED, TOLD, long).place == last(MORE, CALLED, {**TOLD, "content": "[cleared]"}, long).place
 
 
-def test_odd_messages_do_no_harm() -> None:
+def test_malformed_messages_get_no_harmful_answer_keys() -> None:
     """Whatever a client sends as content or calls."""
     odd: list[Json] = [
         {"role": "assistant", "content": 5, "tool_calls": ["x", {}, {"function": None}, {"id": [], "function": {}}]},

@@ -24,7 +24,7 @@ def places(found: Mapping[int, AnswerKeys], known: Mapping[str, HiddenTurn | Non
     return {index: [turn.id for turn in own] for index, own in turns.items()}
 
 
-def test_a_turn_is_put_back_once() -> None:
+def test_hidden_turn_is_restored_once_by_its_surest_key() -> None:
     """By its surest key; one that could go to two answers goes nowhere."""
     found = keys(USER, CALLED, TOLD, CALLED, conversation="talk")
     assert places(found, {key: turn() for own in found.values() for key in (*own.ids, *own.by_meaning)}) == {1: ["t1"]}
@@ -35,7 +35,7 @@ def test_a_turn_is_put_back_once() -> None:
     assert places(twice, {twice[3].prefix: turn()}) == {3: ["t1"]}
 
 
-def test_a_call_in_text_and_the_answer_behind_it_have_their_own() -> None:
+def test_call_in_text_and_its_answer_restore_separate_turns() -> None:
     """A program that makes one message of two turns gets what was hidden of both, in their order."""
     found = keys(USER, {**ANSWER, "content": f'<details type="tool_calls" id="{ID}">seen</details>It says hello.'})
     (own,) = found.values()
@@ -44,7 +44,7 @@ def test_a_call_in_text_and_the_answer_behind_it_have_their_own() -> None:
     assert places(found, known) == {0 + 1: ["t1", "t2"]}
 
 
-def test_what_was_done_in_a_run_stands_once() -> None:
+def test_hidden_turn_of_a_run_is_restored_only_once() -> None:
     """Its parts may be kept with a question and with an answer."""
     found = keys(USER, ANSWER, MORE, ANSWER)
     whole, part = turn("t1", end=4), turn("t2", start=2, end=4)
@@ -52,7 +52,7 @@ def test_what_was_done_in_a_run_stands_once() -> None:
     assert places(found, {found[1].prefix: turn("t0", end=2), found[3].prefix: part}) == {1: ["t0"], 3: ["t2"]}
 
 
-def test_hidden_messages_stand_around_their_answer() -> None:
+def test_hidden_messages_are_placed_around_their_answer() -> None:
     """Messages that follow a question stand in its place. Another question of the run stands behind them."""
     around = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[TOLD])
     role = "assistant" if TOLD["role"] == "tool" else "tool"
@@ -64,7 +64,7 @@ def test_hidden_messages_stand_around_their_answer() -> None:
     assert put_back([USER, ANSWER], {}) == [USER, ANSWER]
 
 
-def test_what_could_be_of_two_turns_goes_nowhere() -> None:
+def test_ambiguous_hidden_turn_is_not_restored() -> None:
     """By whichever key: an ambiguous conversation is not looked for by its last answer alone."""
     found = keys(USER, CALLED, MORE, ANSWER, conversation="talk")
     prefix, place = found[3].by_meaning
@@ -74,7 +74,7 @@ def test_what_could_be_of_two_turns_goes_nowhere() -> None:
     assert find_places(found, {prefix: None, place: None}, conversation="talk").ambiguous == 1
 
 
-def test_an_id_of_another_named_conversation_finds_nothing() -> None:
+def test_id_of_another_named_conversation_restores_nothing() -> None:
     """If both have a name."""
     found = keys(USER, CALLED)
     (key,) = found[1].ids

@@ -13,7 +13,7 @@ from .test_turns import AND, CALL, CLOCK, FIRST, RUN, Watched, store, turns
 __all__ = ["store"]
 
 
-async def test_calls_that_are_shown_are_marked_by_their_ids(store: Watched) -> None:
+async def test_shown_calls_are_marked_tainted_by_their_ids(store: Watched) -> None:
     """Nothing else of their run is stored; of a long answer the first call stands for those that are not looked up."""
     shown = replace(RUN, id="run_2", delivery=replace(RUN.delivery, shows_calls=True))
     steps = [replace(step(number), call_id=f"call_{number:02}0123456789abcdef0123") for number in range(20)]

@@ -76,7 +76,7 @@ async def store() -> AsyncIterator[Watched]:
     await made.close()
 
 
-async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> None:
+async def test_hidden_turn_is_restored_before_its_answer(store: Watched) -> None:
     """Once for each answer that is known, in whatever conversation of the user's goes on from there."""
     whole = await conversation(store, ASKED, DONE, AND)
     assert whole == [ASKED, *FIRST, DONE, AND] and store.looked == 1
@@ -96,12 +96,12 @@ async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> 
         [ASKED, {**DONE, "tool_calls": [CALL]}],
     ],
 )
-async def test_another_conversation_has_nothing_hidden(store: Watched, messages: list[Json]) -> None:
+async def test_other_conversation_restores_no_hidden_turn(store: Watched, messages: list[Json]) -> None:
     """One that was edited is another one."""
     assert await conversation(store, *messages) == messages
 
 
-async def test_a_conversation_is_its_callers(store: Watched) -> None:
+async def test_hidden_turn_is_scoped_to_its_caller(store: Watched) -> None:
     """Another key or tenant that sends the same words, ids or name gets nothing of it."""
     named = replace(RUN, id="run_2", conversation="talk")
     await turns(store, named).store(SECOND, (CALL,))
@@ -122,7 +122,7 @@ async def test_a_conversation_is_its_callers(store: Watched) -> None:
         replace(RUN, user=None, conversation="talk"),
     ],
 )
-async def test_the_same_words_of_another_person_or_conversation_bring_nothing(store: Watched, whose: Exchange) -> None:
+async def test_hidden_turn_is_scoped_to_its_user_and_conversation(store: Watched, whose: Exchange) -> None:
     """Nor does the id of a call that another person was given."""
     await turns(store, replace(RUN, id="run_2", conversation="walk")).store(SECOND, (CALL,))
     called: Json = {"role": "assistant", "content": "", "tool_calls": [CALL]}
@@ -131,7 +131,7 @@ async def test_the_same_words_of_another_person_or_conversation_bring_nothing(st
         assert len(await conversation(store, *messages, whose=replace(RUN, conversation=None))) > len(messages)
 
 
-async def test_a_turn_without_names_is_known_by_ids_alone(store: Watched) -> None:
+async def test_hidden_turn_without_names_is_found_only_by_ids(store: Watched) -> None:
     """A turn without an id is counted as lost, and the store writes nothing of it."""
     unnamed = turns(store, replace(RUN, user=None), "Done.")
     n_put = store.put
@@ -146,7 +146,7 @@ COUNT_UNNAMED = ("gateway_hidden_turns_total", ("unnamed",))
 
 @pytest.mark.parametrize("second", [SECOND, []])
 @pytest.mark.parametrize("name", [None, "talk"])
-async def test_an_answer_that_was_given_twice_is_ambiguous(
+async def test_repeated_answer_makes_hidden_turns_ambiguous(
     store: Watched, second: list[Json], name: str | None
 ) -> None:
     """Whether the second turn hid something or not: none of them is put back, and both are told apart by ids."""
@@ -162,7 +162,7 @@ async def test_an_answer_that_was_given_twice_is_ambiguous(
     assert samples(looking._counters) == {("gateway_hidden_turns_total", ("ambiguous",)): 1.0}
 
 
-async def test_an_answer_that_no_loop_reads_counts_as_one(store: Watched) -> None:
+async def test_plain_answer_counts_toward_hidden_turn_ambiguity(store: Watched) -> None:
     """Its client has all of it, and the same words of another turn are ambiguous."""
     plain = turns(store, replace(RUN, id="run_2"))
     plain.marks.told.add("Do")
@@ -171,7 +171,7 @@ async def test_an_answer_that_no_loop_reads_counts_as_one(store: Watched) -> Non
     assert await conversation(store, ASKED, DONE, AND) == [ASKED, DONE, AND]
 
 
-async def test_a_response_is_known_by_its_id(store: Watched) -> None:
+async def test_hidden_turn_of_a_response_is_found_by_its_id(store: Watched) -> None:
     """In a request without a name, whatever its items say; the answer to a question has none of its own."""
     run = replace(RUN, id="run_2", user=None, delivery=replace(RUN.delivery, answer_id="run_2"))
     await turns(store, run, "Well.").store(SECOND, ())
@@ -187,7 +187,7 @@ async def test_a_response_is_known_by_its_id(store: Watched) -> None:
     assert await conversation(store, ASKED, MAY, AND, whose=asked) == [ASKED, *FIRST, *SECOND, told, AND]
 
 
-async def test_a_question_is_known_by_its_approval(store: Watched) -> None:
+async def test_hidden_turn_of_a_question_is_found_by_its_approval(store: Watched) -> None:
     """In a request without a name, too."""
     question: Json = {"role": "assistant", "content": f"May I? `approve ap_{'a2' * 13} word`"}
     run = replace(RUN, id="run_2", user=None)
@@ -197,7 +197,7 @@ async def test_a_question_is_known_by_its_approval(store: Watched) -> None:
     assert await conversation(store, summary, question, whose=replace(run, user="bob")) == [summary, question]
 
 
-async def test_what_is_put_back_is_explained(store: Watched) -> None:
+async def test_dry_run_explains_restored_hidden_turns(store: Watched) -> None:
     """And what is not, and why."""
     dry = replace(RUN, dry=True, body={"messages": [ASKED, DONE]})
     explained = turns(store, dry)
@@ -227,7 +227,7 @@ async def test_failing_store_loses_only_hidden_turns(store: Watched) -> None:
     assert await conversation(store, ASKED, other) == [ASKED, other]
 
 
-async def test_what_came_before_a_clients_own_call_is_known_by_its_id(store: Watched) -> None:
+async def test_hidden_turn_before_a_client_call_is_found_by_call_id(store: Watched) -> None:
     """Also where the client writes the call and what came before it in other words; twice the same means none's."""
     unnamed = replace(RUN, id="run_2", user=None)
     await turns(store, unnamed).store(SECOND, (CALL,))
@@ -253,7 +253,7 @@ async def test_tainted_hidden_turn_taints_only_the_run_that_reads_it(store: Watc
         assert progress.is_tainted is expected
 
 
-async def test_what_a_turn_led_to_after_its_end_stands_in_the_place_of_its_question(store: Watched) -> None:
+async def test_hidden_turn_after_a_decision_replaces_its_question(store: Watched) -> None:
     """No two answers follow each other; what came before the question stands in front of it, as soon as it is asked."""
     run = turns(store, RUN, "May I?")
     await run.park(FIRST)
@@ -277,7 +277,7 @@ async def test_resumed_workflow_turn_is_found_by_its_answer(store: Watched) -> N
 
 
 @pytest.mark.parametrize("with_history", [True, False])
-async def test_what_is_decided_in_the_conversation_stands_once(store: Watched, with_history: bool) -> None:
+async def test_hidden_turn_of_a_decision_in_chat_is_restored_once(store: Watched, with_history: bool) -> None:
     """What came before the question stays in front of it, unless the client sends no history."""
     asked = turns(store, RUN, "May I?")
     await asked.park(FIRST)
@@ -320,7 +320,7 @@ class Noting(dict[str, object]):
         (None, True),
     ],
 )
-async def test_the_keys_of_long_messages_leave_the_event_loop_to_others(
+async def test_keys_of_long_messages_are_computed_in_a_thread(
     store: Watched, content: object, *, is_here: bool
 ) -> None:
     """Few but long ones, too: a megabyte takes five milliseconds."""

@@ -15,13 +15,13 @@ def test_a_new_id_is_random() -> None:
     assert is_random(new_call_id()) and new_call_id() != new_call_id()
 
 
-def test_ids_that_name_one_call_stay() -> None:
+def test_unique_call_ids_are_kept() -> None:
     """Also where each piece repeats them, and in pieces that no call begins with."""
     pieces = [piece(0, "f", "1"), piece(0, "", "1"), piece(0), piece(1, "g", "2"), piece(7), "no piece"]
     assert CallIds().assign_ids(pieces) == pieces
 
 
-def test_a_second_call_with_the_same_id_gets_its_own() -> None:
+def test_second_call_with_the_same_id_gets_a_new_id() -> None:
     """In each of its pieces that has an id, also where all calls have the same index."""
     ids = CallIds()
     (first, second, again) = ids.assign_ids([piece(0, "f", "1"), piece(1, "f", "1"), piece(1, "f", "1")])
@@ -30,13 +30,13 @@ def test_a_second_call_with_the_same_id_gets_its_own() -> None:
     assert third["id"] == "2" and len({"1", "2", second["id"], fourth["id"]}) == 4
 
 
-def test_a_call_without_id_gets_one() -> None:
+def test_call_without_an_id_gets_a_random_id() -> None:
     """Once: an id that comes too late is not told."""
     (first, late) = CallIds().assign_ids([piece(0, "f"), piece(0, "", "1")])
     assert is_random(first["id"]) and late["id"] == first["id"]
 
 
-def test_calls_with_one_index_are_numbered() -> None:
+def test_calls_sharing_an_index_are_renumbered() -> None:
     """Their further pieces follow them. So are calls without an index, and those that begin at 1."""
     pieces = [piece(0, "f", "1"), piece(0, "", "1"), piece(0, "g", "2"), piece(0), piece(0, "", "2")]
     assert [one["index"] for one in CallIds().assign_ids(pieces)] == [0, 0, 1, 1, 1]

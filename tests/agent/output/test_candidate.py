@@ -22,7 +22,7 @@ from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
         '{\\"tool\\":',
     ],
 )
-def test_what_may_be_a_call(head: str) -> None:
+def test_candidate_head_that_may_be_a_call_is_accepted(head: str) -> None:
     """A first key with a value, or a word of a call in any quotes; each shorter beginning says no such thing."""
     assert could_be_call(head) is True
     assert could_be_call(head + " whatever follows") is True
@@ -33,14 +33,14 @@ def test_what_may_be_a_call(head: str) -> None:
     "head",
     ["{1, 2}", "{user} said", "{{", "{}", "[]", "[1", "[{}", "{tool}", "{toolbox:", '{"a"}', '{"a": x', '{"a\nb": 1'],
 )
-def test_what_is_none(head: str) -> None:
+def test_candidate_head_that_cannot_be_a_call_is_rejected(head: str) -> None:
     """Sets, templates, lists; whatever follows."""
     assert could_be_call(head) is False
     assert could_be_call(head + '"tool": {') is False
 
 
 @pytest.mark.parametrize("head", ["{", "[", "{ ", "[ {\n", '{"too', '{"a"', '{"a": ', "{to", "{tool", "{'tool' "])
-def test_what_is_too_short_to_tell(head: str) -> None:
+def test_candidate_head_too_short_to_decide_is_undecided(head: str) -> None:
     """Not decided before it can be."""
     assert could_be_call(head) is None
     assert len(head) < HEAD_CHARS
@@ -50,7 +50,7 @@ def test_what_is_too_short_to_tell(head: str) -> None:
     "text", ["{}", '{"a": "}\\"}", "b": [{}]}', '["\\\\", "]"]', '{"a": "\\\\\\"}"}', "{'a': [1, {}]}", '{"}": 1}']
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 50])
-def test_it_ends_with_its_last_brace(text: str, size: int) -> None:
+def test_candidate_ends_at_its_closing_brace(text: str, size: int) -> None:
     """Whatever the pieces; braces in strings are none."""
     attempt, behind = Candidate(), text + "} tail"
     for start in range(0, len(behind), size):

@@ -25,7 +25,7 @@ def contents(messages: list[Json]) -> list[str]:
     return [message["content"] for message in messages]
 
 
-def test_each_item_is_a_text() -> None:
+def test_each_output_item_is_a_separate_text() -> None:
     """Thoughts, calls, images and calls of the gateway's end it; a refusal is a part of the message."""
     image = chunks.delta({"content": [{"type": "image_url"}]})
     own = chunks.delta({"tool_calls": [{"index": 0}]})
@@ -51,7 +51,7 @@ def test_each_item_is_a_text() -> None:
     assert made.take_all(["said"], []) == []
 
 
-def test_a_text_that_others_of_the_same_kind_follow_is_one() -> None:
+def test_consecutive_text_chunks_form_one_text() -> None:
     """Whatever else comes beside it, such as the number of a step."""
     made = told("a", chunks.event({"type": "step.started"}), {"choices": []}, "b")
     assert contents(made.take_ended()) == []
@@ -87,7 +87,7 @@ def test_retried_answer_is_discarded_and_earlier_text_kept() -> None:
     assert contents(pieces) == ["a", "be"] and "x" not in whole
 
 
-def test_a_text_that_is_gone_on_with_is_taken_again() -> None:
+def test_continued_text_is_taken_again_as_a_whole() -> None:
     """Also if all was taken before the model is asked again: what strangers wrote must be marked as a whole."""
     made = told("a")
     made.begin()

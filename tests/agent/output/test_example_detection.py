@@ -26,7 +26,7 @@ from gateway.agent.output.example_detection import announces_example
         *("Ejemplo:", "Por ejemplo: ", "Um exemplo:", "Ad esempio:", "Например:", "Вот пример:", "मसलन एक उदाहरण:"),
     ],
 )
-def test_an_announcement(text: str) -> None:
+def test_example_announcements_are_detected(text: str) -> None:
     """In many languages, with any markup between it and the call."""
     assert announces_example(text)
     assert announces_example("I have read the file. " * 100 + text)
@@ -43,6 +43,6 @@ def test_an_announcement(text: str) -> None:
         "<think>for example a call would look like this:</think>\n",
     ],
 )
-def test_what_announces_nothing(text: str) -> None:
+def test_other_sentences_do_not_announce_an_example(text: str) -> None:
     """A file that is called an example, an earlier sentence, and thought."""
     assert not announces_example(text)

@@ -30,7 +30,7 @@ from gateway.agent.output.fence import Fence, may_open, read_code_line, read_lin
         ("```{", "wait"),
     ],
 )
-def test_what_a_line_opens(line: str, kind: str) -> None:
+def test_fence_line_is_classified_by_its_opening(line: str, kind: str) -> None:
     """JSON and unlabelled blocks are looked into, others are code; a line with a second run is inline code."""
     assert read_line(line, 0, starts=True, inside=None, called=False, final=False)[0] == kind
 
@@ -38,7 +38,7 @@ def test_what_a_line_opens(line: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("line", "kind"), [("```python\n", "code"), ("```json\n", "json"), ("``` opens\n", "none"), ("```json {", "wait")]
 )
-def test_a_fence_behind_text(line: str, kind: str) -> None:
+def test_fence_after_text_opens_a_block(line: str, kind: str) -> None:
     """Models write `Sure: ```json`; only a whole line behind it makes a fence."""
     assert read_line(line, 0, starts=False, inside=None, called=False, final=False)[0] == kind
 
@@ -56,7 +56,7 @@ def test_a_fence_behind_text(line: str, kind: str) -> None:
         ("~~~\n", True, False, "json"),
     ],
 )
-def test_what_closes_a_block_of_json(line: str, *, starts: bool, called: bool, kind: str) -> None:
+def test_json_block_closes_at_its_own_fence(line: str, *, starts: bool, called: bool, kind: str) -> None:
     """Its own fence; one with a language opens another."""
     inside = Fence("`", 3)
     assert read_line(line, 0, starts=starts, inside=inside, called=called, final=False)[0] == kind
@@ -74,30 +74,30 @@ def test_what_closes_a_block_of_json(line: str, *, starts: bool, called: bool, k
         ("```  ", "", "wait"),
     ],
 )
-def test_what_closes_a_block_of_code(line: str, before: str, kind: str) -> None:
+def test_code_block_closes_only_at_a_matching_bare_fence(line: str, before: str, kind: str) -> None:
     """A fence alone on its line, as long as the first: what is within must not be taken for an answer."""
     assert read_code_line(line, 0, before, inside=Fence("`", 3), final=False)[0] == kind
 
 
-def test_nothing_is_waited_for_at_the_end() -> None:
+def test_unfinished_fence_line_is_decided_at_the_end() -> None:
     """A cut line is decided at once."""
     assert read_line("```js", 0, starts=True, inside=None, called=False, final=True)[0] == "code"
     assert read_code_line("``` ", 0, "", inside=Fence("`", 3), final=True)[0] == "close"
 
 
-def test_where_a_fence_may_stand() -> None:
+def test_fence_may_follow_indentation_quotes_and_list_marks() -> None:
     """Behind indentation, quote marks and one mark of a list."""
     assert all(map(may_open, ["", "   ", "> ", "- ", "  12. ", "> * "]))
     assert not any(map(may_open, ["x", "- x ", "1.", "-"]))
 
 
-def test_a_run_is_bounded() -> None:
+def test_fence_run_length_is_limited() -> None:
     """Of a longer run the rest is another."""
     assert run_end("x````y", 1) == 5
     assert run_end("`" * 100, 0) == 64
 
 
-def test_where_an_attempt_ends_at_the_latest() -> None:
+def test_call_attempt_ends_before_the_closing_fence() -> None:
     """Before the closing fence; what may become one is not certain."""
     fence = Fence("`", 3)
     assert fence.end_of_attempt("{\n  ```\n", 0, final=False) == (2, True)

@@ -9,7 +9,7 @@ SCHEMA: Json = {"type": "object", "properties": {"commands": {"type": "array"}},
 FITS = FoundCall("shell", {"commands": []}, terminate=False)
 
 
-def test_only_tools_with_a_schema_are_checked() -> None:
+def test_arguments_are_checked_only_for_tools_with_a_schema() -> None:
     """Functions of the client get whatever their model wrote."""
     other = CallGroup((FoundCall("look", {"x": 1}, terminate=False), FITS))
     assert exact(other, {"shell": SCHEMA}) is other

@@ -5,7 +5,7 @@ import pytest
 from gateway.agent.output.malformed import EVERY_S, LINES, MalformedLog
 
 
-def test_the_reason_is_logged_with_its_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_answer_is_logged_with_its_run(caplog: pytest.LogCaptureFixture) -> None:
     """Enough to find it."""
     MalformedLog().report("it is not complete.", run_id="run_1", chain="main", now_s=5.0)
     (line,) = caplog.messages

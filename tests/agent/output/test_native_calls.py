@@ -39,7 +39,7 @@ def test_native_calls_are_put_together_by_index() -> None:
     assert found(outcome) == [("a", {"x": 1}, "1"), ("b", {}, "2")]
 
 
-def test_native_calls_without_an_index() -> None:
+def test_native_calls_without_an_index_are_joined_by_id_or_order() -> None:
     """Whole calls each, or continued by id or by order."""
     assert found(native(piece("{}", "a", id="1"), piece("{}", "b", id="2"))) == [("a", {}, "1"), ("b", {}, "2")]
     assert found(native(piece("{", "a", id="1"), piece("}", id="1"))) == [("a", {}, "1")]
@@ -47,31 +47,31 @@ def test_native_calls_without_an_index() -> None:
     assert found(native(piece("{}", "a"), piece("{}", "b"))) == [("a", {}, None), ("b", {}, None)]
 
 
-def test_native_calls_that_share_an_index() -> None:
+def test_native_calls_sharing_an_index_are_split_by_id() -> None:
     """Some upstreams give 0 to all: a new id with a name is a new call."""
     both = native(piece("{}", "a", index=0, id="1"), piece('{"x":1}', "b", index=0, id="2"))
     assert found(both) == [("a", {}, "1"), ("b", {"x": 1}, "2")]
 
 
-def test_two_calls_with_one_id() -> None:
+def test_second_native_call_with_the_same_id_loses_the_id() -> None:
     """Some model servers give it to all calls of an answer: it names the first."""
     both = native(piece("{}", "a", index=0, id="1"), piece('{"x":1}', "a", index=1, id="1"))
     assert found(both) == [("a", {}, "1"), ("a", {"x": 1}, None)]
 
 
-def test_an_id_or_name_with_every_piece() -> None:
+def test_native_id_or_name_repeated_in_pieces_is_one_call() -> None:
     """A repeated name is one name; another id without a name is no other call."""
     pieces = [piece("{", "get", index=0, id="1"), piece("", "get", index=0, id="1"), piece("}", index=0, id="9")]
     assert found(native(*pieces)) == [("get", {}, "1")]
 
 
 @pytest.mark.parametrize("arguments", ["", " ", None, "{}", {}])
-def test_native_calls_without_arguments(arguments: object) -> None:
+def test_native_calls_without_arguments_have_empty_arguments(arguments: object) -> None:
     """No arguments are none."""
     assert found(native(piece(arguments, "a", index=0, id="1"))) == [("a", {}, "1")]
 
 
-def test_native_arguments_as_an_object() -> None:
+def test_native_arguments_are_accepted_as_an_object() -> None:
     """Some upstreams send the object itself."""
     assert found(native(piece({"x": [1]}, "a", index=0))) == [("a", {"x": [1]}, None)]
 
@@ -79,7 +79,7 @@ def test_native_arguments_as_an_object() -> None:
 @pytest.mark.parametrize(
     "arguments", ['{"path":"a.t', "[]", "null", '"{}"', '{"a":1,"a":2}', "{} {}", [], 0, False, "x"]
 )
-def test_bad_native_arguments_are_never_none(arguments: object) -> None:
+def test_invalid_native_arguments_make_the_call_malformed(arguments: object) -> None:
     """Arguments that are not an object run nothing."""
     outcome = native(piece(arguments, "a", index=0, id="1"))
     assert isinstance(outcome, MalformedCall)
@@ -88,7 +88,7 @@ def test_bad_native_arguments_are_never_none(arguments: object) -> None:
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 @pytest.mark.parametrize("arguments", ['{"path":"a.t', "", " ", None])
-def test_a_native_call_that_was_cut(arguments: object, reason: str) -> None:
+def test_truncated_native_call_is_malformed(arguments: object, reason: str) -> None:
     """The model is told. Where the cut came behind the name, the call is not one without arguments."""
     whole = piece('{"path":"a.txt"}', "b", index=0, id="1")
     outcome = native(whole, piece(arguments, "a", index=1, id="2"), finish_reason=reason)
@@ -103,7 +103,7 @@ def test_a_native_call_needs_a_name(name: object) -> None:
     assert native(piece("{}", name, index=0)) == MalformedCall("A tool call has no name.")
 
 
-def test_native_calls_are_bounded() -> None:
+def test_native_calls_over_the_limit_are_malformed() -> None:
     """More than the limit is malformed and not kept."""
     outcome = native(*[piece("x" * 50, "a", index=0) for _ in range(100)], limit=1000)
     assert outcome == MalformedCall("The tool calls are longer than 1000 characters.")
@@ -111,7 +111,7 @@ def test_native_calls_are_bounded() -> None:
     assert len(found(native(*[piece("", "a", index=n) for n in range(10)], limit=1000))) == 10
 
 
-def test_no_native_calls() -> None:
+def test_deltas_without_native_calls_are_text() -> None:
     """Nothing, and what is no call at all, is text."""
     assert native() == Prose()
     assert native(None, "x", 3, []) == Prose()
@@ -128,12 +128,12 @@ JUNK = st.recursive(
 
 
 @given(st.lists(JUNK, max_size=6))
-def test_any_native_pieces_are_taken(deltas: list[object]) -> None:
+def test_any_native_pieces_raise_no_exception(deltas: list[object]) -> None:
     """No exception, whatever an upstream sends."""
     assert isinstance(native(*deltas), CallGroup | MalformedCall | Prose)
 
 
-def test_the_older_function_call() -> None:
+def test_legacy_function_call_pieces_are_joined() -> None:
     """One call in pieces, without an id; where `tool_calls` are there as well, they count."""
     calls = NativeCalls(limit=1000)
     for piece_ in ({"name": "a", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}, None, 3):
@@ -145,7 +145,7 @@ def test_the_older_function_call() -> None:
     assert isinstance(calls.outcome(finish_reason="stop"), MalformedCall)
 
 
-def test_a_level_beside_an_older_function_call() -> None:
+def test_legacy_function_call_keeps_its_risk_level() -> None:
     """It may raise the risk, as beside any other call."""
     calls = NativeCalls(limit=1000)
     calls.feed_older({"name": "a", "arguments": "{}", "risk_level": "high"})

@@ -31,7 +31,7 @@ def chunk(reason: str | None = None, **delta: Any) -> Chunk:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
 
-async def test_parts_of_a_text_are_a_text() -> None:
+async def test_text_parts_are_flattened_to_text() -> None:
     """Thoughts get the name that clients read. A content with other parts goes on as it came."""
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
@@ -47,7 +47,7 @@ async def test_parts_of_a_text_are_a_text() -> None:
     assert other["choices"][0]["delta"] == {"content": [{"type": "text", "text": "See"}, image]}
 
 
-async def test_what_holds_no_id_goes_on_as_it_is() -> None:
+async def test_chunks_without_an_approval_id_pass_unchanged() -> None:
     """Texts, chunks with other fields, usage; of other choices nothing."""
     call = chunk(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f", "arguments": ID}}])
     other = {"choices": [{"index": 1, "delta": {"content": ID}}]}
@@ -56,14 +56,14 @@ async def test_what_holds_no_id_goes_on_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("field", ["content", "reasoning_content", "reasoning", "refusal"])
-async def test_an_id_in_pieces_is_removed(field: str) -> None:
+async def test_approval_id_split_over_chunks_is_removed(field: str) -> None:
     """In each field that clients show, also where the answer ends within it."""
     heard = await told(*(chunk(**{field: piece}) for piece in ("approve ap_a2b3", ID[7:20], ID[20:])), chunk("stop"))
     text = "".join(one["choices"][0]["delta"].get(field, "") for one in heard)  # type: ignore[index]
     assert text == f"approve ap_{INSTEAD}"
 
 
-async def test_a_text_that_is_held_back_comes_with_the_end() -> None:
+async def test_held_back_text_is_released_at_the_end() -> None:
     """Nothing of an answer is lost."""
     heard = await told("see ap", "_a2b3", chunk("stop"))
     assert heard[0] == "see ap" and heard[1] == chunk("stop", content="_a2b3")

@@ -50,14 +50,14 @@ def quotes(text: str, call: FoundCall = CALL) -> bool:
 @pytest.mark.parametrize("disguise", DISGUISES)
 @pytest.mark.parametrize("indent", [None, 4])
 @pytest.mark.parametrize("escaped", [True, False])
-def test_the_same_call_in_another_spelling(disguise: str, indent: int | None, *, escaped: bool) -> None:
+def test_quoted_call_is_found_in_any_spelling(disguise: str, indent: int | None, *, escaped: bool) -> None:
     """Other white space, order of keys, format, level, nesting in other texts: it is the same call."""
     for value in WRITTEN:
         text = DISGUISES[disguise](json.dumps(value, indent=indent, ensure_ascii=escaped))
         assert quotes(f"before {text} behind"), value
 
 
-def test_a_call_as_python_and_yaml_write_it() -> None:
+def test_quoted_call_is_found_in_python_and_yaml() -> None:
     """`True` for true, apostrophes, and no quotation marks at all."""
     assert quotes(repr(WRITTEN[0]))
     call = FoundCall("read_file", {"path": "a.txt"}, terminate=False)
@@ -78,12 +78,12 @@ def test_a_call_as_python_and_yaml_write_it() -> None:
         json.dumps({"name": "write_file", "description": "Writes", "inputSchema": {"properties": {"path": {}}}}),
     ],
 )
-def test_what_is_not_the_call(text: str) -> None:
+def test_unrelated_text_does_not_quote_the_call(text: str) -> None:
     """Its arguments alone, another tool, other arguments, a part of them, its parts far from each other, a schema."""
     assert not quotes(text)
 
 
-def test_each_value_counts() -> None:
+def test_quoted_call_must_match_every_argument_value() -> None:
     """A call that differs in a single value is another call, wherever that stands; fractions are all alike."""
     written = json.dumps(WRITTEN[0])
     for change in ({"n": 4}, {"ok": False}, {"l": ["a b", "d"]}):
@@ -93,7 +93,7 @@ def test_each_value_counts() -> None:
     assert quotes(written.replace("1.5", "0.15e1"), fraction)
 
 
-def test_without_arguments() -> None:
+def test_call_without_arguments_is_matched_in_quotes() -> None:
     """A call of a tool without arguments is quoted by one without arguments."""
     call = FoundCall("look", {}, terminate=False)
     assert quotes('{"tool": "look", "parameters": {}, "terminate": true}', call)
@@ -112,7 +112,7 @@ JSON = st.recursive(
 @settings(max_examples=300)
 @given(arguments=st.dictionaries(TEXT, JSON, max_size=4), nested=st.integers(0, 3), before=st.text(max_size=20))
 @example(arguments={"": "\rB"}, nested=1, before="")
-def test_any_call_is_found_in_itself(arguments: dict[str, Any], nested: int, before: str) -> None:
+def test_any_call_matches_its_own_serialised_text(arguments: dict[str, Any], nested: int, before: str) -> None:
     """However often its text was written as a string into another."""
     text = json.dumps({"tool": "t", "parameters": arguments, "terminate": False}, ensure_ascii=nested % 2 == 0)
     for _ in range(nested):
@@ -128,7 +128,7 @@ def test_any_call_is_found_in_itself(arguments: dict[str, Any], nested: int, bef
         *('{"parameters": {"path": "', json.dumps(ARGUMENTS), "\u200b", 'name":"write_file","parameters":'),
     ],
 )
-def test_time_is_linear(pattern: str) -> None:
+def test_quote_matching_takes_linear_time(pattern: str) -> None:
     """Twice as much of anything takes about twice as long."""
 
     def seconds(length: int) -> float:

@@ -22,12 +22,12 @@ async def doubt(*messages: Json, call: FoundCall = CALL, besides: tuple[str, ...
 @pytest.mark.parametrize(
     "content", [WRITTEN, [{"type": "text", "text": WRITTEN}], ["x", WRITTEN], "x" * THREAD_CHARS + WRITTEN]
 )
-async def test_others_words(role: str, content: object) -> None:
+async def test_calls_quoted_from_users_or_tools_are_marked(role: str, content: object) -> None:
     """Users' messages and tools' results, as a text or in parts, long ones as well."""
     assert await doubt({"role": "user", "content": "Hi"}, {"role": role, "content": content}) == "quoted"
 
 
-async def test_a_note_of_a_stage() -> None:
+async def test_calls_quoted_from_stage_notes_are_marked() -> None:
     """It may be a memory that a user wrote, also as a literal of Python; one that only names the tool is no quote."""
     for note, doubt in (
         (f"You remember:\n- {WRITTEN}", "quoted"),
@@ -39,13 +39,13 @@ async def test_a_note_of_a_stage() -> None:
 
 
 @pytest.mark.parametrize("role", ["assistant", "system", "developer"])
-async def test_the_models_own_words(role: str) -> None:
+async def test_calls_from_model_or_operator_text_are_not_marked(role: str) -> None:
     """Texts of the model and of the operator are no quotes; nor is content without a text."""
     assert await doubt({"role": role, "content": WRITTEN}) is None
     assert await doubt({"role": "user"}, {"role": "user", "content": [3, None, {"text": 7}]}) is None
 
 
-async def test_what_is_not_looked_at() -> None:
+async def test_client_calls_and_doubted_calls_are_not_checked_for_quotes() -> None:
     """Calls that the client runs, and those that are doubted already."""
     message = {"role": "user", "content": WRITTEN}
     assert await doubt(message, besides=("write",)) is None
@@ -53,7 +53,7 @@ async def test_what_is_not_looked_at() -> None:
     assert await doubt(message, call=announced) == "example"
 
 
-async def test_others_go_on_while_much_is_searched() -> None:
+async def test_quote_search_yields_to_other_event_loop_tasks() -> None:
     """The event loop turns while 20 MB are looked through."""
     turns = 0
 

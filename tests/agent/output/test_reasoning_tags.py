@@ -6,7 +6,7 @@ from gateway.agent.output import reasoning_tags
 
 
 @pytest.mark.parametrize("name", ["think", "thinking", "reasoning", "Think"])
-def test_a_thought_ends_with_its_own_tag(name: str) -> None:
+def test_reasoning_tag_closes_only_with_its_own_name(name: str) -> None:
     """In any case of letters."""
     assert reasoning_tags.BEGIN.fullmatch(f"<{name}>") and reasoning_tags.END.fullmatch(f"</{name}>")
     assert reasoning_tags.build_end_pattern(name).fullmatch(
@@ -14,7 +14,7 @@ def test_a_thought_ends_with_its_own_tag(name: str) -> None:
     ) and not reasoning_tags.build_end_pattern("x").search(f"</{name}>")
 
 
-def test_what_may_begin_an_end() -> None:
+def test_partial_reasoning_end_tag_is_held_back() -> None:
     """So many characters are held back, and no more."""
     for text, length in (("a", 0), ("a<", 1), ("a</", 2), ("a</THINKIN", 9), ("</think>x", 0), ("a < b", 0), ("<<", 1)):
         assert reasoning_tags.beginning_of_end(text) == length, text

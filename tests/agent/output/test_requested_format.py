@@ -30,6 +30,6 @@ def schema(value: object) -> Json:
         ('{"sum": 3}', {"type": "grammar"}, False),
     ],
 )
-def test_a_text_has_a_format_or_not(text: str, wanted: Json, *, has: bool) -> None:
+def test_text_is_matched_against_the_requested_format(text: str, wanted: Json, *, has: bool) -> None:
     """Whatever a client describes it by; a format that is not known, or is broken, is left to the model."""
     assert has_format(text, wanted) is has

@@ -14,7 +14,7 @@ def taken(*found: FoundCall, tagged: bool = False, before: str = "") -> ScanResu
     return made
 
 
-def test_calls_with_tags_of_their_own_are_a_group() -> None:
+def test_several_calls_form_a_group_only_when_tagged() -> None:
     """Without tags they are one too many; the same one twice is one."""
     assert taken().outcome(Prose(), before_native="") == Prose()
     assert taken(A, A).outcome(Prose(), before_native="") == CallGroup((A,))
@@ -24,7 +24,7 @@ def test_calls_with_tags_of_their_own_are_a_group() -> None:
     assert isinstance(taken(*many, tagged=True).outcome(Prose(), before_native=""), MalformedCall)
 
 
-def test_native_calls_count_first() -> None:
+def test_native_calls_take_precedence_over_text_calls() -> None:
     """Also where the text holds an attempt that cannot be read."""
     made = taken(A)
     made.take(MalformedCall("no"), tagged=False, before="")

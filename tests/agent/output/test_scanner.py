@@ -36,7 +36,7 @@ def pieces_of(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def test_handle_text_response() -> None:
+def test_plain_text_is_shown_immediately() -> None:
     """Text is shown as it is, at once."""
     scanner = AnswerScanner()
     for piece in ["H", "ello", " world", ", a < b", " and [x]", " {1, 2} ", "\n- *x*", " ~5 `c` ", "fin 你好"]:
@@ -44,7 +44,7 @@ def test_handle_text_response() -> None:
     assert scanner.finish(finish_reason="stop") == ("", Prose())
 
 
-def test_nothing_is_held_longer_than_needed() -> None:
+def test_undecided_characters_are_shown_as_soon_as_possible() -> None:
     """A brace, a tag, a run of backticks is shown as soon as it can be no call's."""
     scanner = AnswerScanner()
     assert scanner.feed("x {") == "x "
@@ -55,7 +55,7 @@ def test_nothing_is_held_longer_than_needed() -> None:
     assert scanner.feed("x") == "`x"
 
 
-def test_extract_json_from_llm_response() -> None:
+def test_call_is_extracted_from_surrounding_prose() -> None:
     """The call is found in prose and not shown; white space behind it goes with it."""
     assert scan(f"I will read it.\n{CALL}\n\n") == ("I will read it.\n", FOUND)
     assert scan(f"First.\n{CALL}\nThen.") == ("First.\n\nThen.", FOUND)
@@ -93,14 +93,14 @@ def test_extract_json_from_llm_response() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_call_in_its_surroundings(text: str, shown: str, size: int) -> None:
+def test_call_is_removed_with_its_fences_and_tags(text: str, shown: str, size: int) -> None:
     """Fences and tags that hold nothing but a call go with it; everything else stays."""
     assert scan(*pieces_of(text.replace("%s", CALL), size)) == (shown, FOUND)
 
 
 @pytest.mark.parametrize("label", ["tool_call", "json5", "jsonc", "text", "python", "xml", "{.json}", "你好", "TEXT"])
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_block_of_any_language_that_is_one_call(label: str, size: int) -> None:
+def test_fenced_block_of_any_language_with_one_call_is_a_call(label: str, size: int) -> None:
     """Models label their blocks as they like; what stands behind the block flows on."""
     for text, shown in (
         ("A\n```%l\n%s\n```\nB", "A\n\nB"),
@@ -116,7 +116,7 @@ def test_a_block_of_any_language_that_is_one_call(label: str, size: int) -> None
 
 @pytest.mark.parametrize("label", ["python", "text", "js"])
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_block_of_code_that_holds_more_than_a_call(label: str, size: int) -> None:
+def test_code_block_with_more_than_a_call_is_shown_as_text(label: str, size: int) -> None:
     """It is shown as it is: a second value, a line of code, an object of that language, or none that ends."""
     for inside in (
         f"{CALL}\n{OTHER}",
@@ -135,7 +135,7 @@ def test_a_block_of_code_that_holds_more_than_a_call(label: str, size: int) -> N
 
 
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_call_in_a_tag_by_name_and_arguments(size: int) -> None:
+def test_tool_call_tags_with_name_and_arguments_are_calls(size: int) -> None:
     """Hermes and Qwen write `<tool_call>` with name and arguments, one tag for each call of a group."""
     one = '<tool_call>\n{"name": "a", "arguments": {"x": 1}}\n</tool_call>'
     two = one.replace('"a"', '"b"')
@@ -168,7 +168,7 @@ def test_multiline_inline_code_is_not_parsed_as_a_call(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_call_that_is_announced_as_an_example(size: int) -> None:
+def test_call_announced_as_an_example_is_doubted(size: int) -> None:
     """By the sentence before it, whatever stands between the two; a call of the API's own field, too."""
     for text in (
         "It would look like this:\n%s",
@@ -189,7 +189,7 @@ def test_a_call_that_is_announced_as_an_example(size: int) -> None:
     assert isinstance(found, CallGroup) and found.calls[0].doubt == "example"
 
 
-def test_a_group_in_tags_is_bounded() -> None:
+def test_number_of_tagged_calls_in_a_group_is_limited() -> None:
     """So many tags are a group, more are none."""
     tags = [f'<tool_call>{{"name": "a", "arguments": {{"x": {n}}}}}</tool_call>' for n in range(GROUP_CALLS + 1)]
     found = scan(*tags[:-1])[1]
@@ -226,7 +226,7 @@ def test_a_group_in_tags_is_bounded() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_what_only_looks_like_a_call(text: str, size: int) -> None:
+def test_text_resembling_a_call_is_shown_unchanged(text: str, size: int) -> None:
     """Samples, thought, data and broken markup are text, unchanged."""
     text = text.replace("%s", CALL.replace("`", "'"))
     assert scan(*pieces_of(text, size)) == (text, Prose())
@@ -248,7 +248,7 @@ def test_what_only_looks_like_a_call(text: str, size: int) -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_handle_malformed_json(text: str, size: int) -> None:
+def test_malformed_call_is_neither_shown_nor_repaired(text: str, size: int) -> None:
     """An attempt is neither shown nor repaired, and nothing within it runs."""
     shown, outcome = scan(*pieces_of(text.replace("%s", CALL[:-1]), size))
     assert isinstance(outcome, MalformedCall)
@@ -257,7 +257,7 @@ def test_handle_malformed_json(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("thought", ["[THINK]%s[/THINK]", "<|channel|>analysis%s<|end|>", "<thoughts>%s</thoughts>"])
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_call_behind_a_thought(thought: str, size: int) -> None:
+def test_call_after_reasoning_is_found(thought: str, size: int) -> None:
     """It counts, whatever the thought held."""
     shown, outcome = scan(*pieces_of(thought % OTHER + CALL, size))
     assert (shown, outcome) == (thought % OTHER, FOUND)
@@ -278,7 +278,7 @@ def test_thought_opened_in_the_prompt_hides_calls_before_its_end(end: str, size:
 
 
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_closing_tag_in_code_behind_a_call(size: int) -> None:
+def test_call_before_a_stray_reasoning_end_tag_is_doubted(size: int) -> None:
     """A thought may have left its code open, so the call asks. A call behind the tag is none of its thought."""
     doubted = CallGroup((replace(FOUND.calls[0], doubt="example"),))
     for code in ("\n```py\nx</think>Done.", "\nSee `</think>` there.", "\n```py\nx</think>\n```\nDone."):
@@ -290,13 +290,13 @@ def test_a_closing_tag_in_code_behind_a_call(size: int) -> None:
 
 @pytest.mark.parametrize("behind", ["[THINK]Good.[/THINK]", "<scratchpad>x</scratchpad>", "<|end|>", " [/THIN", " [/]"])
 @pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_call_in_front_of_a_whole_thought(behind: str, size: int) -> None:
+def test_call_before_complete_reasoning_is_found(behind: str, size: int) -> None:
     """It counts: that thought began behind it. `<|end|>` also ends what is none."""
     assert scan(*pieces_of(CALL + behind, size)) == (behind, FOUND)
     assert scan(*pieces_of(f"<|channel|>commentary<|message|>{CALL}<|channel|>final{behind}", size))[1] == FOUND
 
 
-def test_several_calls() -> None:
+def test_different_calls_outside_an_array_are_malformed() -> None:
     """An array is a group; two different objects are one too many; the same one twice is one."""
     assert scan(f"[{CALL}, {OTHER}]")[1] == CallGroup((*FOUND.calls, FoundCall("b", {}, terminate=True)))
     assert "array" in getattr(scan(f"{CALL}\n{OTHER}")[1], "reason", "")
@@ -305,7 +305,7 @@ def test_several_calls() -> None:
     assert isinstance(scan(" ".join(alike))[1], MalformedCall)
 
 
-def test_an_attempt_that_was_cut() -> None:
+def test_truncated_call_is_reported_as_cut_off() -> None:
     """With `length` the model is told so; a call that is whole counts all the same."""
     assert "cut off" in getattr(scan(CALL[:30], finish_reason="length")[1], "reason", "")
     assert "cut off" not in getattr(scan(CALL[:30])[1], "reason", "")
@@ -314,7 +314,7 @@ def test_an_attempt_that_was_cut() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_a_call_is_bounded(size: int) -> None:
+def test_call_longer_than_the_limit_is_malformed(size: int) -> None:
     """One longer than the limit is malformed; other JSON is shown; the limit itself is allowed."""
     text = CALL.replace("{}", "y" * 500)
     assert isinstance(scan(*pieces_of(text, size), limit=len(text))[1], CallGroup)
@@ -324,7 +324,7 @@ def test_a_call_is_bounded(size: int) -> None:
     assert scan(*pieces_of(other, size), limit=100) == (other, Prose())
 
 
-def test_native_calls_go_before_text() -> None:
+def test_native_calls_take_precedence_over_text_calls() -> None:
     """The API's own field counts first, and text flows on."""
     scanner = AnswerScanner()
     assert scanner.feed("I call.") == "I call."
@@ -372,7 +372,9 @@ TALK = st.lists(st.sampled_from(TEXTS) | st.text("abc .\n你", max_size=20), max
     limit=st.sampled_from([1 << 20, 60, 1]),
     reason=st.sampled_from(["stop", "length"]),
 )
-def test_any_cut_gives_the_same(text: str, cuts: Sequence[int], size: int, limit: int, reason: str) -> None:
+def test_scan_result_is_independent_of_chunk_boundaries(
+    text: str, cuts: Sequence[int], size: int, limit: int, reason: str
+) -> None:
     """The shown text and the calls found do not depend on the pieces."""
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     uneven = [text[start:end] for start, end in pairwise(edges)]
@@ -385,7 +387,7 @@ def test_any_cut_gives_the_same(text: str, cuts: Sequence[int], size: int, limit
 
 @settings(max_examples=200)
 @given(before=st.text("abc .,!?\n你{}()*_-", max_size=30), after=st.text("abc .,!?\n你)*_-", max_size=30))
-def test_a_call_between_prose(before: str, after: str) -> None:
+def test_call_between_prose_is_found_and_not_shown(before: str, after: str) -> None:
     """Found, not shown, and every visible character around it kept."""
     shown, outcome = scan(*pieces_of(f"{before}\n{CALL}\n{after}", 7))
     assert outcome == FOUND
@@ -417,7 +419,7 @@ PATTERNS = [
 @pytest.mark.parametrize(
     ("begin", "size"), [("", 7), ("", 1 << 20), ("```json\n", 7), ('{"a": ', 7), ("`", 1 << 20), (CALL, 7)]
 )
-def test_time_is_linear(begin: str, size: int) -> None:
+def test_scanning_takes_linear_time(begin: str, size: int) -> None:
     """Twice as much of anything takes about twice as long."""
 
     def seconds(pattern: str, length: int) -> float:

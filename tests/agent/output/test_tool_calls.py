@@ -13,13 +13,13 @@ CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
 FOUND = FoundCall("a", {"x": 1}, terminate=True)
 
 
-def test_valid_json_tool_call() -> None:
+def test_valid_json_tool_call_is_recognised() -> None:
     """The three fields make a call; others beside them are no part of it."""
     assert judge(CALL) == CallGroup((FOUND,))
     assert judge(CALL[:-1] + ', "risk_level": "low"}') == CallGroup((FOUND,))
 
 
-def test_the_format_of_mcp() -> None:
+def test_mcp_tool_call_format_is_recognised() -> None:
     """`tool_call` with name and arguments; it never terminates, and null is none."""
     assert judge('{"tool_call": {"name": "t", "arguments": {"a": 1}}}') == CallGroup((FoundCall("t", {"a": 1}, False),))
     assert judge('{"response": "hi", "tool_call": {"name": "t", "arguments": {}}}') == CallGroup(
@@ -40,7 +40,7 @@ def test_the_format_of_mcp() -> None:
         '{"name": "a", "arguments": {}, "tool_call": {"name": "b", "arguments": {}}}',
     ],
 )
-def test_the_keys_of_two_formats(text: str) -> None:
+def test_call_mixing_keys_of_two_formats_is_malformed(text: str) -> None:
     """Two readings are none, and the model is told so; null is no key."""
     outcome = judge(text, named=True)
     assert isinstance(outcome, MalformedCall) and "two formats" in outcome.reason
@@ -96,7 +96,7 @@ def test_non_call_json_is_judged_as_prose(text: str) -> None:
         ('[{"tool": "a", "parameters": {}, "terminate": false},]', "JSON"),
     ],
 )
-def test_handle_malformed_json(text: str, reason: str) -> None:
+def test_malformed_call_reports_its_reason(text: str, reason: str) -> None:
     """An attempt says what is wrong with it."""
     outcome = judge(text)
     assert isinstance(outcome, MalformedCall)
@@ -113,7 +113,7 @@ def test_handle_malformed_json(text: str, reason: str) -> None:
         ('[{"tool": "a"}, {"tool": "a"}]', "'parameters'"),
     ],
 )
-def test_the_name_of_a_tool_alone_is_an_attempt(text: str, reason: str) -> None:
+def test_tool_name_alone_is_a_malformed_call(text: str, reason: str) -> None:
     """If the tool exists; with other data it is other data."""
     outcome = judge(text, has_tool={"a"}.__contains__)
     assert isinstance(outcome, MalformedCall) and reason in outcome.reason
@@ -125,7 +125,7 @@ def test_the_name_of_a_tool_alone_is_an_attempt(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"tool": "a', '{"tool"', "{'parameters': ", "[ {tool: x", '{"why": 1, "tool": "a", "parameters": {"']
 )
-def test_a_cut_attempt_looks_like_a_call(text: str) -> None:
+def test_truncated_call_attempt_looks_like_a_call(text: str) -> None:
     """Its first key, or two of its keys, tell."""
     assert looks_like_call(text)
 
@@ -133,13 +133,13 @@ def test_a_cut_attempt_looks_like_a_call(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"name": "x', '{"a": 1, "tool": "x', "{tools: ", '{"toolbox": [', '{"a": "the tool: x']
 )
-def test_other_cut_texts_do_not(text: str) -> None:
+def test_other_truncated_text_does_not_look_like_a_call(text: str) -> None:
     """A similar word is none."""
     assert not looks_like_call(text)
 
 
 @given(st.text("{}[]\",:\\'tol_cparmeni \n", max_size=80))
-def test_any_text_is_judged(text: str) -> None:
+def test_judging_any_text_raises_nothing(text: str) -> None:
     """No exception; only JSON is ever a call."""
     assert not isinstance(judge(text), CallGroup) or json.loads(text)
 
@@ -159,6 +159,6 @@ def test_any_text_is_judged(text: str) -> None:
         ("[" * 100_000, False, None),
     ],
 )
-def test_the_tool_of_a_call_that_was_cut(text: str, named: bool, tool: str | None) -> None:
+def test_tool_name_of_a_truncated_call_is_found(text: str, named: bool, tool: str | None) -> None:
     """It is known as soon as its name is whole, and is never a name within the arguments."""
     assert cut_tool(text, named=named) == tool

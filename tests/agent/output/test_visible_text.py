@@ -4,7 +4,7 @@ from gateway.agent.output.example_detection import SENTENCE_CHARS
 from gateway.agent.output.visible_text import LINE_CHARS, SPACE_CHARS, VisibleText
 
 
-def test_what_is_held_is_shown_with_the_next_text() -> None:
+def test_held_text_is_shown_with_the_next_text() -> None:
     """The opening of a block that no call follows."""
     view = VisibleText()
     view.show("A ")
@@ -17,7 +17,7 @@ def test_what_is_held_is_shown_with_the_next_text() -> None:
     assert view.text == "A ```json\n \nx"
 
 
-def test_longer_white_space_is_not_held() -> None:
+def test_held_white_space_is_limited() -> None:
     """An upstream cannot make it hold more."""
     view = VisibleText()
     view.after_call = True
@@ -27,7 +27,7 @@ def test_longer_white_space_is_not_held() -> None:
     assert view.flush() == " " * (SPACE_CHARS + 1)
 
 
-def test_the_beginning_of_a_line_and_the_end_of_the_text() -> None:
+def test_visible_text_keeps_a_bounded_line_and_tail() -> None:
     """A bounded part of each, whatever the pieces."""
     view = VisibleText()
     for _ in range(1000):

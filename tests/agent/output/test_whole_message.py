@@ -19,7 +19,7 @@ FOUND = CallGroup((FoundCall("a", {"x": 1}, terminate=False),))
 
 
 @pytest.mark.parametrize("case", CLEAR, ids=[case["why"] for case in CLEAR])
-def test_each_case(case: dict[str, Any]) -> None:
+def test_whole_messages_are_read_as_the_fixtures_expect(case: dict[str, Any]) -> None:
     """Hand-made answers: the call with its parameters, an attempt, or the text unchanged."""
     shown, outcome = read_message(case.get("message") or {"content": case["text"]})
     assert KINDS[type(outcome)] == case["expect"]
@@ -41,18 +41,18 @@ def test_each_case(case: dict[str, Any]) -> None:
         {"tool_calls": {}},
     ],
 )
-def test_odd_messages_are_text(message: dict[str, Any]) -> None:
+def test_malformed_messages_are_read_as_empty_text(message: dict[str, Any]) -> None:
     """Nothing is found in what holds nothing."""
     assert read_message(message) == ("", Prose())
 
 
-def test_content_in_parts() -> None:
+def test_content_parts_are_read_as_one_answer() -> None:
     """The texts of the parts are one answer."""
     parts = [{"type": "text", "text": "A "}, {"type": "image_url"}, {"type": "text", "text": CALL}]
     assert read_message({"content": parts}) == ("A ", FOUND)
 
 
-def test_a_function_call_is_read() -> None:
+def test_legacy_function_call_is_read() -> None:
     """The field that calls had before `tool_calls`, with arguments as a text or an object."""
     for arguments in ('{"x": 1}', {"x": 1}):
         message = {"role": "assistant", "content": None, "function_call": {"name": "a", "arguments": arguments}}

@@ -84,7 +84,7 @@ async def test_a_whole_log_is_verified(log: Log) -> None:
     assert await answer(verifier, anew=True) == whole(9)
 
 
-async def test_a_request_does_a_piece_of_the_work(log: Log) -> None:
+async def test_audit_verification_proceeds_one_piece_per_request(log: Log) -> None:
     """And the next one goes on: only the last one calls the log verified."""
     await log.write(7)
     verifier = log.verifier(step_s=1.0)
@@ -97,7 +97,7 @@ async def test_a_request_does_a_piece_of_the_work(log: Log) -> None:
     ]
 
 
-async def test_requests_at_once_share_the_work(log: Log) -> None:
+async def test_concurrent_audit_verification_requests_share_progress(log: Log) -> None:
     """One after the other."""
     await log.write(7)
     verifier = log.verifier(step_s=1.0)
@@ -134,7 +134,7 @@ async def test_a_changed_line_is_found(log: Log, statement: str, problem: str) -
 
 
 @pytest.mark.parametrize("anew", [False, True])
-async def test_a_log_that_was_cut_off_is_found(log: Log, anew: bool) -> None:
+async def test_audit_verification_finds_a_truncated_log(log: Log, anew: bool) -> None:
     """Its rest is whole: only who has seen it longer knows."""
     await log.write(7)
     verifier = log.verifier()
@@ -147,7 +147,7 @@ async def test_a_log_that_was_cut_off_is_found(log: Log, anew: bool) -> None:
     assert await answer(log.verifier()) == whole(5), "a worker that starts then knows nothing of it"
 
 
-async def test_a_log_that_was_written_anew_is_found(log: Log, tmp_path: Path) -> None:
+async def test_audit_verification_finds_a_replaced_log(log: Log, tmp_path: Path) -> None:
     """With a right chain of hashes of its own."""
     await log.write(7)
     verifier = log.verifier()
@@ -167,7 +167,7 @@ async def test_a_log_that_was_written_anew_is_found(log: Log, tmp_path: Path) ->
         assert not found["verified"] and "is not the one that was verified before" in found["problem"]
 
 
-async def test_lines_that_were_verified_are_verified_again_from_the_start(log: Log) -> None:
+async def test_audit_reverification_checks_all_lines_from_the_start(log: Log) -> None:
     """Only then is a change in the middle of them found."""
     await log.write(7)
     verifier = log.verifier()
@@ -187,7 +187,7 @@ async def asking(caller: str) -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def test_the_page_is_for_admins() -> None:
+async def test_audit_verification_page_requires_admin_scope() -> None:
     """It is about all tenants."""
     async with asking("boss") as session, session.get(VERIFICATION) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (403, "scope_missing")

@@ -36,7 +36,7 @@ RUNS, AUDIT = "/context/runs?format=csv", "/context/audit?format=csv"
         (None, ""),
     ],
 )
-def test_a_cell_is_a_text_or_a_number_and_no_formula(cell: object, written: str) -> None:
+def test_csv_cell_is_written_as_text_or_number_not_formula(cell: object, written: str) -> None:
     assert write_table([["x", cell]]).decode() == f"x,{written}\r\n"
 
 
@@ -59,7 +59,7 @@ async def read(desk: Desktop, path: str, *, key: str = "boss") -> list[dict[str,
         return list(csv.DictReader((await response.text()).splitlines()))
 
 
-async def test_all_runs_of_the_tenant_that_fit() -> None:
+async def test_run_csv_export_contains_all_matching_runs_of_the_tenant() -> None:
     """Of several pages, each once, newest first, with what strangers wrote as texts; narrowed as the list is."""
     client = orjson.dumps({"name": "=cmd()", "version": "1"}).decode()
     changes = [going(run_id=f"run_{n:03}", created_s=float(n)) for n in range(2 * LIMIT_MOST + 1)]
@@ -78,7 +78,7 @@ async def test_all_runs_of_the_tenant_that_fit() -> None:
         assert await read(desk, RUNS, key="spy") == []
 
 
-async def test_the_whole_audit_log() -> None:
+async def test_audit_csv_export_contains_all_lines_with_hashes() -> None:
     """Behind a line, or all; with the hashes of the chain."""
     lines = tuple(audit_line(created_s=100.0 + n, caller="=x") for n in range(LIMIT_MOST + 2))
     async with opened(new(audit=lines)) as desk:
@@ -103,7 +103,7 @@ async def test_the_whole_audit_log() -> None:
         (AUDIT, "boss", (403, "scope_missing")),
     ],
 )
-async def test_a_table_is_refused_as_its_list_is(path: str, key: str, expected: tuple[int, str]) -> None:
+async def test_csv_export_refuses_the_same_requests_as_its_list(path: str, key: str, expected: tuple[int, str]) -> None:
     """Before its first line."""
     async with opened(parked()) as desk:
         status, answer = await desk.get(path, key=key)
@@ -111,7 +111,7 @@ async def test_a_table_is_refused_as_its_list_is(path: str, key: str, expected: 
 
 
 @pytest.mark.parametrize("path", [RUNS, AUDIT])
-async def test_head_has_no_rows(path: str) -> None:
+async def test_csv_export_head_request_returns_no_rows(path: str) -> None:
     async with opened(parked()) as desk:
         key = "root" if path == AUDIT else "boss"
         async with desk.session.head(desk.url(path), headers={"X-Gateway-Key": key}) as response:
@@ -130,7 +130,7 @@ class Ending(dict[str, Caller]):
         return super().get(name, default) if self.used[name] <= 2 else default
 
 
-async def test_a_table_that_was_cut_does_not_look_whole() -> None:
+async def test_interrupted_csv_export_closes_the_connection_early() -> None:
     """Its key was revoked while it was read: the connection ends before the answer does."""
     changes = [going(run_id=f"run_{n:03}", created_s=float(n)) for n in range(LIMIT_MOST + 1)]
     async with opened(*changes) as desk:

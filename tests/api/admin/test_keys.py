@@ -39,7 +39,7 @@ async def test_a_key_is_made_used_and_revoked() -> None:
         assert text not in ring.gateway.get_log()
 
 
-async def test_a_change_stands_although_the_keys_cannot_be_read_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_change_succeeds_when_reloading_the_keys_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is on disk by then: an error would say that nothing has changed."""
 
     async def fails() -> int:
@@ -58,7 +58,7 @@ async def test_a_change_stands_although_the_keys_cannot_be_read_behind_it(monkey
         assert await ring.opens(made["key"]) == 401
 
 
-async def test_a_list_has_all_keys_of_the_tenant_and_no_secret() -> None:
+async def test_key_list_returns_all_keys_of_the_tenant_without_secrets() -> None:
     """The newest first, page by page; those of the configuration come last, and have no hash."""
     async with keyring() as ring:
         texts = [(await ring.made(f"k{number}"))["key"] for number in range(5)]
@@ -76,7 +76,7 @@ async def test_a_list_has_all_keys_of_the_tenant_and_no_secret() -> None:
         assert await ring.refused("GET", "/context/keys/key_x") == (404, "key_not_found", None)
 
 
-async def test_another_tenant_sees_and_touches_nothing() -> None:
+async def test_operator_cannot_read_or_change_keys_of_another_tenant() -> None:
     """Its operator has the scope, in its own tenant."""
     eve = {**key("gw-eve", *EVERYTHING), "name": "eve", "tenant": "other"}
     root = {**key(ROOT, *EVERYTHING), "name": "root", "tenant": "acme"}
@@ -93,7 +93,7 @@ async def test_another_tenant_sees_and_touches_nothing() -> None:
 
 
 @pytest.mark.parametrize("scopes", [("context",), ("approve", "tools", "metrics", "passthrough")])
-async def test_only_operators_come_near_keys(scopes: tuple[str, ...]) -> None:
+async def test_key_pages_require_admin_scope(scopes: tuple[str, ...]) -> None:
     """With the scope `admin`."""
     async with keyring() as ring:
         made = await ring.made("another", *scopes)
@@ -139,7 +139,7 @@ WITHIN = {
         ("tenant", "other"),
     ],
 )
-async def test_no_key_makes_one_that_may_more_than_itself(field: str, value: object) -> None:
+async def test_key_creation_refuses_wider_rights_than_the_creator(field: str, value: object) -> None:
     """In any of its bounds: 403 that names the field; within all of them it may."""
     root = {"scopes": ["admin", "context"], **BOUND}
     async with keyring(root=root) as ring:
@@ -149,7 +149,7 @@ async def test_no_key_makes_one_that_may_more_than_itself(field: str, value: obj
         assert await ring.refused("POST", "/context/keys", wide) == (403, "key_too_wide", field)
 
 
-async def test_no_key_rotates_one_that_may_more_than_itself() -> None:
+async def test_key_rotation_refuses_keys_with_wider_rights() -> None:
     """It would get the text of a key with more scopes. Revoking takes away only."""
     async with keyring() as ring:
         wide, small = await ring.made("wide", "admin", "metrics"), await ring.made("small", "admin")
@@ -184,7 +184,9 @@ async def test_key_with_approvals_reject_creates_only_reject_keys() -> None:
         ([], (400, "invalid_json", None)),
     ],
 )
-async def test_a_key_that_cannot_be_made_says_why(body: object, expected: tuple[int, str, str | None]) -> None:
+async def test_invalid_key_creation_reports_the_field_and_stores_nothing(
+    body: object, expected: tuple[int, str, str | None]
+) -> None:
     """The field is named; nothing is stored and nothing is written into the audit log."""
     async with keyring() as ring:
         await ring.made("taken")
@@ -192,7 +194,7 @@ async def test_a_key_that_cannot_be_made_says_why(body: object, expected: tuple[
         assert len(await ring.audited()) == 1
 
 
-async def test_a_rotated_key_is_valid_for_a_while_beside_the_new_one() -> None:
+async def test_rotated_key_stays_valid_for_its_grace_period() -> None:
     """As long as the request says, else as configured. Both are of one name; only the newest is rotated again."""
     async with keyring(runtime_keys={"enabled": True, "grace": "2h"}) as ring:
         old = await ring.made("ci", metadata={"team": "core"})
@@ -212,13 +214,13 @@ async def test_a_rotated_key_is_valid_for_a_while_beside_the_new_one() -> None:
         assert [await ring.opens(one["key"]) for one in (newest, last)] == [401, 200]
 
 
-async def test_a_configured_key_is_changed_in_the_configuration() -> None:
+async def test_configured_key_cannot_be_revoked_or_rotated_over_http() -> None:
     async with keyring() as ring:
         for method, target in (("DELETE", "/context/keys/root"), ("POST", "/context/keys/root/rotate")):
             assert await ring.refused(method, target) == (409, "key_is_configured", None)
 
 
-async def test_nothing_is_made_where_the_configuration_does_not_want_it() -> None:
+async def test_disabled_runtime_keys_are_refused_and_not_created() -> None:
     """The list has the configured keys; what was made before opens nothing."""
     async with keyring() as ring:
         made = await ring.made()
@@ -244,7 +246,7 @@ async def test_key_last_use_time_is_reported_and_survives_restart(tmp_path: Path
         assert shown == [START_S + 10.0, None]
 
 
-async def test_other_gateways_on_the_store_follow(tmp_path: Path) -> None:
+async def test_key_changes_reach_other_gateways_on_the_store(tmp_path: Path) -> None:
     """A key made at one opens the other, and one revoked at one closes it; nobody reloads."""
     store = tmp_path / "gateway.db"
     async with keyring(store) as one, keyring(store) as other:
@@ -255,14 +257,14 @@ async def test_other_gateways_on_the_store_follow(tmp_path: Path) -> None:
         await until_read(lambda: other.opens(made["key"]), lambda status: status == 401)
 
 
-async def test_two_operators_make_one_key_of_a_name() -> None:
+async def test_concurrent_creation_of_one_key_name_creates_one_key() -> None:
     async with keyring() as ring:
         body = {"name": "x", "scopes": ["context"]}
         answers = await asyncio.gather(*(ring.ask("POST", "/context/keys", body) for _ in range(5)))
         assert sorted(status for status, _ in answers) == [201, 409, 409, 409, 409]
 
 
-async def test_the_text_of_a_key_is_found_nowhere_afterwards(tmp_path: Path) -> None:
+async def test_key_text_is_never_stored_logged_or_shown_again(tmp_path: Path) -> None:
     """K13, K16: not in the store, the log, the metrics or any page for operators; its hash is on no page."""
     store = tmp_path / "gateway.db"
     async with keyring(store, logging={"level": "debug", "access": True}) as ring:

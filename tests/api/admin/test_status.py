@@ -15,7 +15,7 @@ from gateway.testing.local_gateway import LocalGateway
 POINT = Point(at_s=90.0, span_s=60.0, requests=4, errors=1, overhead_ms=0.5, approval_wait_s=None, pending=2)
 
 
-def test_the_facts_are_shown_as_they_are() -> None:
+def test_status_page_reports_facts_and_versions() -> None:
     """With the versions in use."""
     status = GatewayStatus(
         now_s=100.0,
@@ -57,7 +57,7 @@ def test_the_facts_are_shown_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("caller", "status"), [("root", 200), ("boss", 403), ("user", 403), ("", 401)])
-async def test_the_page_is_for_admins(caller: str, status: int) -> None:
+async def test_status_page_requires_admin_scope(caller: str, status: int) -> None:
     """It shows the configuration of all tenants."""
     keys = [key("root", "admin"), key("boss", "approve"), key("user", "context")]
     headers = {"X-Gateway-Key": caller} if caller else {}

@@ -43,7 +43,7 @@ def service(name: str, **tools: str) -> Managed:
     return made
 
 
-async def test_a_tool_is_shown_with_all_that_the_catalog_has() -> None:
+async def test_tool_list_shows_schema_flags_and_source() -> None:
     """Its schema, its flags as the operator set them, and where it comes from."""
     further: list[ConfiguredSource[ServiceSource]] = [
         ConfiguredSource(service("time", now="1" * 64), untrusted=True, origin="mcp")
@@ -106,7 +106,7 @@ async def test_tools_come_in_pages() -> None:
             assert (response.status, (await response.json())["error"]["code"]) == (400, code)
 
 
-async def test_a_tool_that_cannot_be_called_is_not_there() -> None:
+async def test_tool_list_omits_tools_that_cannot_be_called() -> None:
     """Of two with one name towards models the first; none of a service that does not run."""
     stopped = service("off", tool="1" * 64)
     stopped.becomes("stopped")
@@ -132,7 +132,7 @@ CONFIG: Mapping[str, object] = {
 
 
 @pytest.mark.parametrize(("caller", "status"), [("user", 200), ("boss", 200), ("root", 403), ("guest", 403)])
-async def test_keys_that_look_may_read_it(caller: str, status: int) -> None:
+async def test_tool_list_allows_context_and_approve_keys(caller: str, status: int) -> None:
     """A key with `context` or `approve` reads the list; other keys get 403."""
     async with (
         LocalGateway(CONFIG) as made,
@@ -142,7 +142,7 @@ async def test_keys_that_look_may_read_it(caller: str, status: int) -> None:
         assert response.status == status
 
 
-async def test_the_tools_of_the_configuration_in_use() -> None:
+async def test_tool_list_follows_the_configuration_in_use() -> None:
     """Built-in ones say so, under any name; after a reload it shows the new ones."""
     config = {"upstreams": [], "tools": {"execute_sql": {}, "again": {"use": "http_request"}}}
     async with LocalGateway(config) as made, ClientSession(made.base_url) as session:

@@ -47,7 +47,7 @@ async def test_an_upstream_without_rules_has_one_endpoint_and_its_own_counts() -
     assert (after["endpoints"][0]["state"], after["requests"]) == ("unreachable", {"connect": 1})
 
 
-async def test_what_a_limit_refused_was_not_sent() -> None:
+async def test_requests_refused_by_a_limit_count_as_not_sent() -> None:
     """It is no failure of the upstream."""
     async with several(serve(ok()), limits={"requests_per_minute": 2}) as up:
         assert [(await ask(up.gateway, chat())).status for _ in range(3)] == [200, 200, 429]
@@ -62,7 +62,7 @@ async def test_the_demo_model_is_an_upstream() -> None:
     assert [one["state"] for one in found["endpoints"]] == ["up"]
 
 
-async def test_only_operators_see_them() -> None:
+async def test_upstream_list_requires_admin_scope() -> None:
     """Addresses of servers are no business of those who chat."""
     keys = [key("user", "context", "approve", "passthrough"), key("root", "admin")]
     async with LocalGateway({"upstreams": [], "keys": keys}) as made, aiohttp.ClientSession(made.base_url) as session:

@@ -39,7 +39,7 @@ async def asked(query: str, *, caller: str = "root", status: int = 200) -> Any:
             return await (response.json() if response.content_type == "application/json" else response.text())
 
 
-async def test_without_a_query_the_last_month_by_day() -> None:
+async def test_usage_defaults_to_the_last_30_days_by_day() -> None:
     """Thirty days, today included."""
     answer = await asked("")
     sums = {"rejected": 0, "cut": 0, "estimated": 0, "cached": 0, "output": 0, "reasoning": 0}
@@ -61,14 +61,14 @@ async def test_without_a_query_the_last_month_by_day() -> None:
         ("?by=tenant&to=2026-10-27", [("ann", 1)]),
     ],
 )
-async def test_sums(query: str, rows: list[tuple[str, int]]) -> None:
+async def test_usage_sums_requests_by_one_dimension(query: str, rows: list[tuple[str, int]]) -> None:
     """By one dimension, over days that are both included; what has a price and what has none stay apart."""
     answer = await asked(query)
     (name,) = answer["by"]
     assert [(row[name], row["requests"]) for row in answer["data"]] == rows
 
 
-async def test_several_dimensions_come_in_their_order() -> None:
+async def test_usage_groups_by_dimensions_in_fixed_order() -> None:
     """However they are asked for."""
     answer = await asked("?by=model,day,key")
     assert answer["by"] == ["day", "key", "model"]
@@ -79,13 +79,13 @@ async def test_several_dimensions_come_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("caller", ["ann", "eve"])
-async def test_a_key_sees_its_own_tenant(caller: str) -> None:
+async def test_usage_shows_only_the_tenant_of_the_key(caller: str) -> None:
     """Whatever it asks for."""
     answer = await asked("?by=tenant,key&from=2026-01-01", caller=caller)
     assert {row["tenant"] for row in answer["data"]} == {caller}
 
 
-async def test_a_table_for_spreadsheets() -> None:
+async def test_usage_csv_escapes_formula_cells() -> None:
     """With a line of names; no cell of it is a formula, whatever width its characters have."""
     found = list(csv.reader((await asked("?format=csv&by=model")).splitlines()))
     assert found[0][:3] == ["model", "requests", "rejected"] and found[0][-2:] == ["cost", "currency"]
@@ -118,6 +118,6 @@ async def test_usage_page_requires_a_key() -> None:
     await asked("", caller="nobody", status=401)
 
 
-async def test_a_key_that_only_passes_requests_through_reads_no_page() -> None:
+async def test_usage_refuses_a_passthrough_only_key() -> None:
     """Here as everywhere."""
     await asked("", caller="pat", status=403)

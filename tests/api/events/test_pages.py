@@ -57,7 +57,7 @@ async def reading(desk: Desktop, path: str = EVENTS, *, key: str = "agent", **he
         yield Stream(response)
 
 
-async def test_events_come_as_they_happen_until_the_run_ends() -> None:
+async def test_event_stream_sends_events_until_the_run_ends() -> None:
     """What was before, what comes, the end; under headers that nobody on the way holds them back for."""
     async with opened(parked()) as desk, reading(desk) as stream:
         assert stream.response.content_type == "text/event-stream"
@@ -100,7 +100,7 @@ async def test_long_event_history_is_streamed_completely_in_order() -> None:
         assert [seq for seq, _ in await stream.rest()] == list(range(1, 1002))
 
 
-async def test_only_the_events_of_the_run() -> None:
+async def test_event_stream_contains_only_events_of_its_run() -> None:
     """Not those of another, nor of another tenant's of the same id."""
     async with opened(parked(), going(run_id="run_2"), going(tenant="other")) as desk, reading(desk) as stream:
         store = desk.office.store
@@ -113,7 +113,7 @@ async def test_only_the_events_of_the_run() -> None:
         assert [kind for _, kind in await stream.rest()] == ["approval.resolved", "run.finished"]
 
 
-async def test_silence_is_broken() -> None:
+async def test_silent_event_stream_sends_keepalive_comments() -> None:
     """By a comment, which no client takes for an event."""
     async with opened(keepalive_s=0.01) as desk, reading(desk) as stream:
         assert [await stream.block() for _ in range(3)] == [b": keep-alive"] * 3
@@ -142,7 +142,7 @@ async def test_invalid_event_stream_request_gets_an_error_response(
             assert code_of((response.status, await response.json())) == expected
 
 
-async def test_a_stream_ends_with_its_key() -> None:
+async def test_event_stream_ends_when_its_key_is_revoked() -> None:
     """What comes after is not for it any more (K5)."""
     async with opened() as desk, reading(desk) as stream:
         await until(lambda: bool(desk.office.events._open))
@@ -162,7 +162,7 @@ async def test_streams_end_when_the_gateway_stops() -> None:
         await desk.office.events.close()
 
 
-async def test_a_store_that_fails_ends_the_stream() -> None:
+async def test_store_failure_ends_the_event_stream() -> None:
     """Without an end of the run: the client comes back."""
     async with opened() as desk, reading(desk) as stream:
         await until(lambda: bool(desk.office.events._open))
@@ -184,7 +184,7 @@ async def test_disconnected_stream_client_is_released() -> None:
         await desk.lane.until_idle()
 
 
-async def test_http_1_0_gets_it_unframed() -> None:
+async def test_event_stream_over_http_1_0_is_unframed() -> None:
     """The end of the connection is the end of the stream."""
     async with opened(ended(STARTED)) as desk, desk.lane.client() as client:
         await client.send(f"GET {EVENTS} HTTP/1.0\r\nHost: gw\r\nX-Gateway-Key: agent\r\n\r\n".encode())
@@ -192,7 +192,7 @@ async def test_http_1_0_gets_it_unframed() -> None:
         assert body == b'id: 1\nevent: step.started\ndata: {"step":1}\n\n'
 
 
-async def test_many_read_the_same_run() -> None:
+async def test_concurrent_event_streams_all_get_every_event() -> None:
     """Each gets all of it."""
     async with opened() as desk:
 

@@ -51,7 +51,7 @@ async def talking(desk: Desktop, path: str = WS, *, key: str = "boss") -> AsyncI
         yield Talk(socket)
 
 
-async def test_events_out_and_decisions_in() -> None:
+async def test_event_socket_sends_events_and_takes_decisions() -> None:
     """Whoever listens hears of a decision that another makes on the same page; the run goes on."""
     async with opened() as desk, talking(desk) as person, talking(desk, key="agent") as agent:
         answer = await person.ask({**APPROVE, "ref": {"n": [1]}, "reason": "fine", "sha256": "a" * 64})
@@ -85,7 +85,9 @@ async def test_events_out_and_decisions_in() -> None:
         ("boss", {"type": "decide", "decision": "approve"}, 400, "missing_field"),
     ],
 )
-async def test_a_decision_that_is_none(key: str, message: Json, status: int, code: str) -> None:
+async def test_invalid_socket_decision_returns_error_and_keeps_the_connection(
+    key: str, message: Json, status: int, code: str
+) -> None:
     """Its answer says why; nothing runs, and the talk goes on."""
     async with opened() as desk, talking(desk, key=key) as talk:
         answer = await talk.ask({**message, "ref": 7})
@@ -95,7 +97,7 @@ async def test_a_decision_that_is_none(key: str, message: Json, status: int, cod
         assert await talk.ask({"type": "ping"}) == {"type": "pong"}
 
 
-async def test_the_other_decision_is_a_conflict() -> None:
+async def test_conflicting_socket_decision_returns_409() -> None:
     """The same one again is not."""
     async with opened() as desk, talking(desk) as talk:
         assert (await desk.post("/context/approvals/ap_1", {"decision": "approve"}))[0] == 200
@@ -135,7 +137,7 @@ async def test_invalid_message_is_answered_with_an_error_and_connection_continue
         assert await talk.ask({"type": "ping"}) == {"type": "pong"}
 
 
-async def test_a_message_may_be_so_long() -> None:
+async def test_socket_message_over_the_size_limit_closes_with_1009() -> None:
     """Longer ones end the talk (1009)."""
     async with opened() as desk, talking(desk) as talk:
         ref = "x" * 1_000_000
@@ -144,7 +146,7 @@ async def test_a_message_may_be_so_long() -> None:
         assert await talk.code() == 1009
 
 
-async def test_only_the_tenants_events_and_only_new_ones() -> None:
+async def test_event_socket_sends_only_new_events_of_the_tenant() -> None:
     """What was before is not told, nor what is another's."""
     before = (new(events=(event(),)), going(run_id="run_2", tenant="other"))
     async with opened(*before) as desk, talking(desk, key="console") as talk, talking(desk, key="spy") as spy:
@@ -194,14 +196,14 @@ async def test_invalid_socket_handshake_is_refused_with_an_http_status(path: str
         assert caught.value.status == status
 
 
-async def test_the_page_is_a_websocket() -> None:
+async def test_event_socket_page_refuses_plain_http() -> None:
     """A plain request is told so."""
     async with opened() as desk:
         status, answer = await desk.get(WS)
         assert (status, answer["error"]["code"]) == (400, "invalid_header")
 
 
-async def test_a_key_that_is_taken_back_ends_the_talk() -> None:
+async def test_revoked_key_closes_the_event_socket() -> None:
     """With the next message, which does nothing, or with the next event (K5)."""
     async with opened() as desk, talking(desk) as boss, talking(desk, key="agent") as agent:
         del desk.office.keys["boss"]
@@ -213,7 +215,7 @@ async def test_a_key_that_is_taken_back_ends_the_talk() -> None:
         assert await boss.code() == await agent.code() == 1008
 
 
-async def test_a_key_that_is_moved_to_another_tenant_ends_the_talk() -> None:
+async def test_key_moved_to_another_tenant_closes_the_event_socket() -> None:
     """With the next event: it is of the tenant that was the key's."""
     async with opened() as desk, talking(desk) as boss:
         desk.office.keys["boss"] = replace(desk.office.keys["boss"], tenant="other")
@@ -221,7 +223,7 @@ async def test_a_key_that_is_moved_to_another_tenant_ends_the_talk() -> None:
         assert await boss.code() == 1008
 
 
-async def test_a_key_that_is_taken_back_hears_nothing_after_events_of_another_tenant() -> None:
+async def test_revoked_key_gets_no_events_after_another_tenants_event() -> None:
     """Each tenant's clients are checked after a change, whoever's event comes first."""
     async with (
         opened(new(events=(event(),)), going(run_id="run_2", tenant="other")) as desk,
@@ -261,7 +263,7 @@ async def test_closed_socket_is_removed_from_the_open_set() -> None:
         await desk.lane.until_idle()
 
 
-async def test_a_store_that_fails_ends_the_talk(caplog: pytest.LogCaptureFixture) -> None:
+async def test_store_failure_closes_the_event_socket_with_1011(caplog: pytest.LogCaptureFixture) -> None:
     """With 1011, and a line in the log."""
     async with opened() as desk:
         desk.office.store.full = True
@@ -271,7 +273,7 @@ async def test_a_store_that_fails_ends_the_talk(caplog: pytest.LogCaptureFixture
         assert "a page failed in its WebSocket" in caplog.text
 
 
-async def test_a_store_that_cannot_write_decides_nothing() -> None:
+async def test_socket_decision_with_a_full_store_returns_507() -> None:
     """The answer says so; afterwards all is well."""
     async with opened() as desk, talking(desk) as talk:
         await talk.ask({"type": "ping"})

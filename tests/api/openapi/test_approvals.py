@@ -10,7 +10,7 @@ from tests.api.approval_pages import opened
 from tests.plugins.stores.records import parked
 
 
-async def test_an_approval_and_a_group_are_as_described() -> None:
+async def test_approval_and_group_answers_match_their_schemas() -> None:
     """Each field is there and has its type."""
     text = json.dumps({"$defs": schemas()}).replace(REFERENCE, "#/$defs/")
     async with opened(parked(), parked("run_2", approval_id="ap_2", caller="bob")) as desk:

@@ -19,7 +19,7 @@ from tests.e2e.workflow_cases import ECHO, folder_of
 API = document()
 
 
-def test_names_and_references_fit() -> None:
+def test_operation_names_are_unique_and_references_resolve() -> None:
     """Each operation has its name, and each reference leads somewhere."""
     names = [one.name for one in OPERATIONS]
     assert len(set(names)) == len(names)
@@ -85,7 +85,7 @@ NEVER = {"trust_llm": "never"}
 WRITE = calls("file_operations", operation="write", path="new.txt", content="x")
 
 
-async def test_answers_are_as_described(tmp_path: Path) -> None:
+async def test_page_answers_match_the_api_description(tmp_path: Path) -> None:
     """Successes and refusals of pages of every kind."""
     answers = (WRITE, says("Done."))
     settings: dict[str, Any] = {
@@ -158,7 +158,7 @@ async def test_answers_are_as_described(tmp_path: Path) -> None:
         assert len(asks.seen) > 30
 
 
-async def test_answers_of_responses_are_as_described(tmp_path: Path) -> None:
+async def test_responses_api_answers_match_the_api_description(tmp_path: Path) -> None:
     """Successes and refusals of each page of the Responses API."""
     answers = (says("one"), says("two"), WRITE, says("A summary."), says("four"))
     async with talking(*answers, tools=desk(tmp_path, write=True), risk=NEVER) as world:

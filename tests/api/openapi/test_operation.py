@@ -19,14 +19,14 @@ def test_openapi_code_groups_hold_only_unique_known_codes() -> None:
         assert {*codes} <= {*CODES} and len({*codes}) == len(codes)
 
 
-def test_headers_steer() -> None:
+def test_steering_parameters_are_unique_headers() -> None:
     """All of them are headers, and each is there once."""
     assert {one.place for one in STEERING} == {"header"}
     names = [one.name for one in STEERING]
     assert len({*names}) == len(names) and all(name.startswith(("X-Context-", "Idempotency-")) for name in names)
 
 
-def test_an_answer_is_json() -> None:
+def test_json_answers_describe_a_json_body_with_its_status() -> None:
     """With its status."""
     (status, answer), *further = json_answers("Made.", TEXT, status=201).items()
     assert (status, answer.description, answer.content, further) == (201, "Made.", {JSON: TEXT}, [])

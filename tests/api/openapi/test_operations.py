@@ -18,7 +18,7 @@ async def routes() -> set[tuple[str, str]]:
     return {(method, path) for method, path, _ in further} | own
 
 
-async def test_every_page_is_described_and_no_other() -> None:
+async def test_openapi_operations_match_the_pages() -> None:
     """By method and path; `head` says where HEAD is answered.
 
     Pages that answer alike are described once, without a slash at the end.
@@ -30,7 +30,7 @@ async def test_every_page_is_described_and_no_other() -> None:
     assert len(described) == len(OPERATIONS) + sum(one.head for one in OPERATIONS)
 
 
-def test_every_error_code_is_somewhere() -> None:
+def test_every_error_code_belongs_to_an_operation() -> None:
     """Each that the gateway answers, with its status; those of requests that pass through besides."""
     used = {code for one in OPERATIONS for codes in group_error_codes(one).values() for code in codes}
     assert used | set(OF_NONE) == set(CODES)

@@ -11,19 +11,19 @@ from gateway.testing.local_gateway import LocalGateway
 
 @pytest.mark.parametrize("name", COLLECTIONS)
 @pytest.mark.parametrize("below", ["", "/{id}", "/{id}/items/{item}", "/compact"])
-def test_paths_that_answer_alike_are_described_as_one(name: str, below: str) -> None:
+def test_equivalent_response_paths_are_described_once(name: str, below: str) -> None:
     """Beneath `/context/v1`."""
     found = {described_path(path + below) for path in build_paths(name)}
     assert found == {f"/context/v1/{name}{below}"}
 
 
 @pytest.mark.parametrize("path", ["/context/runs", "/responsesx", "/v1/responsesx/{id}", "/v1/system-prompts", "/"])
-def test_other_paths_are_described_as_they_are(path: str) -> None:
+def test_other_response_paths_keep_their_own_description(path: str) -> None:
     """Also those that only resemble a collection."""
     assert described_path(path) == path
 
 
-async def test_the_four_paths_do_answer_alike() -> None:
+async def test_four_response_base_paths_share_handlers() -> None:
     """Each page is there beneath all of them, by the same handler."""
     async with LocalGateway({"upstreams": []}) as made:
         pages = await own_pages(made)
@@ -44,7 +44,7 @@ async def test_the_four_paths_do_answer_alike() -> None:
     assert sum(map(len, by_prefix)) == len(routes)
 
 
-def test_all_of_them_are_operations() -> None:
+def test_response_operations_share_tag_and_scope() -> None:
     """Of one tag, for keys with one scope."""
     assert {one.name for one in RESPONSE_OPERATIONS} == {one.name for one in OPERATIONS if one.tag == TAG}
     assert {one.scopes for one in RESPONSE_OPERATIONS} == {("context",)}

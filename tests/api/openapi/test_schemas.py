@@ -5,7 +5,7 @@ import jsonschema_rs
 from gateway.api.openapi.schemas import BODIES, schemas
 
 
-def test_every_schema_is_one() -> None:
+def test_openapi_schemas_are_valid_json_schema() -> None:
     """By the JSON Schema of 2020-12, which OpenAPI 3.1 uses; the models of bodies are among them."""
     for schema in schemas().values():
         jsonschema_rs.meta.validate(schema)

@@ -45,12 +45,12 @@ def test_schema_allows_null_only_for_optional_texts():
     assert not _fits(schema, {"name": None, "owner": None})
 
 
-def test_lists_and_single_values():
+def test_list_and_constant_schemas_validate_items():
     assert _fits(many(maybe(only(1))), [1, None])
     assert not _fits(many(only(1)), [2])
 
 
-def test_a_page_says_where_the_next_one_begins():
+def test_page_schema_requires_next_cursor():
     named = {"components": {"schemas": {"Key": record(name=TEXT)}}}
     page = {"object": "list", "data": [{"name": "a"}], "next": None}
 

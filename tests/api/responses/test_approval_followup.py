@@ -25,7 +25,7 @@ def fields_of(own: Json, began: Json, *narrowings: Json, holds: bool = True) -> 
     return as_begun(ResponseFacts(fields=own), began, narrowings=narrowings, own=narrowed).fields
 
 
-def test_the_fields_of_the_run_take_the_place_of_the_requests_own() -> None:
+def test_run_fields_replace_fields_of_the_deciding_request() -> None:
     """Also where the run has none; what is no field for the model stays."""
     assert fields_of(OWN, begun({"model": "m", "top_p": 0.5})) == {
         "model": "m",
@@ -49,14 +49,14 @@ NONE: Json = {"no_tools": True, "max_tool_calls": 2}
         ({}, [NONE, {"max_tool_calls": 1}], {"tool_choice": "none", "max_tool_calls": 1}),
     ],
 )
-def test_fields_of_tools_are_as_narrowed(own: Json, narrowings: list[Json], found: Json) -> None:
+def test_tool_fields_are_reported_as_narrowed(own: Json, narrowings: list[Json], found: Json) -> None:
     """The client's functions are the run's."""
     began = begun({"tools": [FUNCTION, OURS], "tool_choice": "auto", "max_tool_calls": 3})
     told = fields_of(own, began, *narrowings)
     assert {name: told[name] for name in found} == found
 
 
-def test_fields_that_narrow_nothing_are_not_stated() -> None:
+def test_ineffective_narrowing_fields_are_not_reported() -> None:
     """Somebody else has decided: the run goes on with what it has, as far as that is known."""
     own: Json = {**OWN, "tools": [NARROWER], "tool_choice": "none", "max_tool_calls": 1}
     began = {"tools": [FUNCTION, OURS], "tool_choice": "auto", "max_tool_calls": 3}
@@ -81,14 +81,14 @@ def test_fields_that_narrow_nothing_are_not_stated() -> None:
         {"model": "m", "text": {"format": {"type": "json_object"}}},
     ],
 )
-def test_a_run_without_a_stored_response_has_its_fields_in_its_body(fields: Json) -> None:
+def test_run_without_stored_response_reports_fields_of_its_body(fields: Json) -> None:
     """As another API, or a response that is not stored, began it."""
     began: dict[str, Any] = {"body": {**for_models(fields), "messages": [{"role": "system", "content": "Old"}]}}
     assert fields_of(OWN, began) == {**fields, "metadata": {"n": "1"}}
     assert fields_of({**fields, "instructions": "Old"}, began) == {**fields, "instructions": "Old"}
 
 
-def test_nothing_is_known_of_a_run_that_has_ended_without_its_body() -> None:
+def test_unknown_run_fields_are_omitted() -> None:
     """Nothing of the request's own takes that place."""
     assert fields_of(OWN, {"body": {"messages": []}}) == {"metadata": {"n": "1"}}
     assert fields_of(OWN, {"body": {"model": "m", "messages": []}}) == {"model": "m", "metadata": {"n": "1"}}

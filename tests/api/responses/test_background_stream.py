@@ -53,7 +53,7 @@ async def test_response_in_progress_shows_its_output_so_far() -> None:
         await client.until(response_id, "completed")
 
 
-async def test_a_background_stream_is_the_answer_itself() -> None:
+async def test_background_stream_can_be_replayed_unchanged() -> None:
     """From its creation on, with all its numbers; it is read again as it was."""
     async with answering(says("one ", "two")) as client:
         events = await client.stream(background=True)
@@ -65,7 +65,7 @@ async def test_a_background_stream_is_the_answer_itself() -> None:
         assert (await client.get(events.last["id"])).json == events.last
 
 
-async def test_each_number_leads_to_the_same_bytes_behind_it(tmp_path: Path) -> None:
+async def test_background_stream_resumes_after_any_sequence_number(tmp_path: Path) -> None:
     """Also where calls of tools are shown."""
     async with answering(RUNS, says("one ", "two"), tools=desk(tmp_path, write=True)) as client:
         events = await client.stream(background=True, tools=[GATEWAY])
@@ -90,7 +90,7 @@ async def test_two_followers_get_the_same_events() -> None:
         assert first.raw == second.raw and first.text == "one two"
 
 
-async def test_a_client_that_left_goes_on_behind_its_last_event() -> None:
+async def test_background_stream_resumes_after_the_client_disconnects() -> None:
     """The run does not notice."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two")) as client:
@@ -115,7 +115,7 @@ async def test_a_silent_stream_is_kept_alive() -> None:
         assert events.numbers == list(range(len(events.read)))
 
 
-async def test_a_failure_is_read_again(tmp_path: Path) -> None:
+async def test_failed_background_response_replays_its_error_and_output(tmp_path: Path) -> None:
     """Its error, and the output before it."""
     async with answering(says("one", Cut(), finish=None), refuses(400)) as client:
         events = await client.stream(background=True)
@@ -128,7 +128,7 @@ async def test_a_failure_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "n_asked"), [(401, 2), (503, 1 + 6)])
-async def test_a_failure_behind_a_call_ends_the_run(tmp_path: Path, status: int, n_asked: int) -> None:
+async def test_model_failure_after_a_call_fails_the_background_run(tmp_path: Path, status: int, n_asked: int) -> None:
     """The model is called again as often as for a client; then the run has failed: nobody would continue it."""
     failure = refuses(status).but(headers=(("Retry-After", "0"),))
     async with answering(RUNS, *[failure] * (n_asked - 1), tools=desk(tmp_path, write=True)) as client:
@@ -203,7 +203,7 @@ async def test_background_stream_fails_when_its_run_is_missing(tmp_path: Path, m
         assert (await client.get(response_id)).json["status"] == "failed"
 
 
-async def test_a_response_is_gone_on_from_once_it_has_ended() -> None:
+async def test_unfinished_background_response_cannot_be_continued() -> None:
     """Before that the chain has no end."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), says("three")) as client:
@@ -229,7 +229,7 @@ async def test_a_conversation_gets_a_background_response_once() -> None:
             assert [item["content"][0]["text"] for item in items] == ["1", "one"]
 
 
-async def test_the_same_key_leads_to_the_same_response() -> None:
+async def test_idempotency_key_returns_the_same_background_response() -> None:
     """Under way and afterwards; it begins once."""
     gate, headers = asyncio.Event(), {"Idempotency-Key": "k1"}
     async with answering(says("one ", gate, "two")) as client:
@@ -241,7 +241,7 @@ async def test_the_same_key_leads_to_the_same_response() -> None:
         assert again.json == done and len(client.world.model.asked) == 1
 
 
-async def test_a_call_that_waits_ends_the_turn(tmp_path: Path) -> None:
+async def test_pending_approval_ends_the_background_turn(tmp_path: Path) -> None:
     """The decision begins the next response, in the background, too."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         asked = await client.until(await begun(client, "Write.", tools=[GATEWAY]), "completed")
@@ -257,7 +257,7 @@ async def test_a_call_that_waits_ends_the_turn(tmp_path: Path) -> None:
         assert (await client.followed(done["id"])).last == done
 
 
-async def test_a_call_that_is_decided_elsewhere_goes_on(tmp_path: Path) -> None:
+async def test_background_call_approved_elsewhere_runs(tmp_path: Path) -> None:
     """Nobody need bring the decision to the response; it has ended with its question."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         asked = await client.until(await begun(client, "Write.", tools=[GATEWAY]), "completed")
@@ -290,7 +290,7 @@ async def test_streaming_a_non_background_response_is_refused() -> None:
         ("?include[]=x", "invalid_field", "include[]"),
     ],
 )
-async def test_a_query_that_is_none(query: str, code: str, param: str) -> None:
+async def test_invalid_stream_query_is_refused_with_its_name(query: str, code: str, param: str) -> None:
     """400, with its name."""
     async with answering(says("one")) as client:
         response_id = (await client.stream(background=True)).last["id"]
@@ -298,7 +298,7 @@ async def test_a_query_that_is_none(query: str, code: str, param: str) -> None:
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
 
 
-async def test_a_number_behind_the_last_event() -> None:
+async def test_stream_after_the_last_event_contains_only_done() -> None:
     """There is nothing but the end."""
     async with answering(says("one")) as client:
         response_id = (await client.stream(background=True)).last["id"]
@@ -317,7 +317,7 @@ async def test_a_gateway_that_stops_ends_its_streams() -> None:
         await draining
 
 
-async def test_a_follower_on_another_worker(tmp_path: Path) -> None:
+async def test_background_stream_can_be_followed_from_another_worker(tmp_path: Path) -> None:
     """It reads the same log, while it is written elsewhere."""
     gate = asyncio.Event()
     async with (
@@ -357,7 +357,7 @@ async def test_a_response_goes_on_after_a_restart(tmp_path: Path) -> None:
             assert whole.raw == before.raw + after.raw
 
 
-async def test_keys_and_tenants() -> None:
+async def test_background_responses_are_visible_only_within_the_tenant() -> None:
     """Each key of the tenant follows and cancels; to others it is not there."""
     gate = asyncio.Event()
     async with answering(says("one ", gate), **KEYS) as client:
@@ -371,7 +371,7 @@ async def test_keys_and_tenants() -> None:
         assert cancelled.json["status"] == "cancelled"
 
 
-async def test_a_chain_without_a_loop_has_no_background() -> None:
+async def test_background_without_agent_loop_is_refused() -> None:
     """400: no run of it is on record."""
     async with answering(chains={"plain": []}, context={"chain": "plain"}) as client:
         refused = await client.create(background=True)

@@ -15,7 +15,7 @@ ARGUMENTS: Json = {"operation": "read", "path": "notes.txt", "risk_level": "low"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_beyond_its_limit_the_model_answers(tmp_path: Path, *, stream: bool) -> None:
+async def test_model_answers_after_the_tool_call_limit(tmp_path: Path, *, stream: bool) -> None:
     """The model is told once that its call did not run, and the response is whole."""
     async with answering(READ, READ, says("Behind the mirror."), tools=desk(tmp_path)) as client:
         fields: Json = {"tools": [GATEWAY], "max_tool_calls": 1}
@@ -27,7 +27,7 @@ async def test_beyond_its_limit_the_model_answers(tmp_path: Path, *, stream: boo
         assert text_of(response) == "Behind the mirror."
 
 
-async def test_a_model_that_goes_on_calling_is_stopped(tmp_path: Path) -> None:
+async def test_model_that_exceeds_the_call_limit_again_is_stopped(tmp_path: Path) -> None:
     """The client gets a response with what was said and done, and no error."""
     async with answering(READ, READ, READ, tools=desk(tmp_path)) as client:
         answer = await client.create(tools=[GATEWAY], max_tool_calls=1)
@@ -36,7 +36,7 @@ async def test_a_model_that_goes_on_calling_is_stopped(tmp_path: Path) -> None:
         assert "'max_tool_calls' (1)" in text_of(answer.json)
 
 
-async def test_of_several_calls_at_once_the_first_ones_run(tmp_path: Path) -> None:
+async def test_parallel_calls_beyond_the_limit_fail(tmp_path: Path) -> None:
     """As many as there may be."""
     at_once = native(("file_operations", ARGUMENTS), ("file_operations", {**ARGUMENTS, "path": "other.txt"}))
     async with answering(at_once, says("Done."), tools=desk(tmp_path)) as client:

@@ -13,7 +13,7 @@ WRITE = calls("file_operations", operation="write", path="new.txt", content="x",
 
 
 @pytest.mark.parametrize("line", ["approve {id} BCDFG", "approve {id} please"])
-async def test_a_check_word_that_does_not_fit_is_explained(tmp_path: Path, line: str) -> None:
+async def test_wrong_check_word_is_explained_before_the_question(tmp_path: Path, line: str) -> None:
     """In front of the question, which still waits."""
     async with answering(WRITE, tools=desk(tmp_path, write=True)) as client:
         first = await client.create(tools=[GATEWAY])

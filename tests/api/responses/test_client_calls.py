@@ -30,7 +30,7 @@ UNFIT = [
 
 @pytest.mark.parametrize(("tool", "name", "unfit", "fits"), UNFIT)
 @pytest.mark.parametrize("offers", [(), (GATEWAY,)])
-async def test_a_call_that_no_item_can_show_goes_back_to_its_model(
+async def test_invalid_client_call_is_returned_to_the_model(
     tool: Json, name: str, unfit: Json, fits: Json, offers: tuple[Json, ...]
 ) -> None:
     """The client gets the call that the model then makes, and nothing of the first one."""
@@ -93,7 +93,7 @@ async def test_a_call_without_arguments_has_an_empty_object(written: str, chains
             assert sent["function"]["arguments"] == "{}"
 
 
-async def test_blanks_in_front_of_arguments_are_theirs() -> None:
+async def test_leading_whitespace_of_arguments_is_kept() -> None:
     """Also where they come in a piece of their own."""
     written = "   {}"
     async with answering(native(("look", written)), chains=CHAINS) as client:
@@ -124,7 +124,7 @@ def twice(name: str, *arguments: Json) -> Answer:
 
 
 @pytest.mark.parametrize("chains", [None, CHAINS])
-async def test_two_calls_with_one_id_are_two_items(chains: Json | None) -> None:
+async def test_calls_with_duplicate_ids_get_distinct_ids(chains: Json | None) -> None:
     """The second has an id of its own, by which its model knows its output; with an agent loop or without."""
     settings = {} if chains is None else {"chains": chains}
     async with answering(twice("look", {"at": 1}, {"at": 2}), says("ok"), **settings) as client:
@@ -144,7 +144,7 @@ async def test_two_calls_with_one_id_are_two_items(chains: Json | None) -> None:
 
 
 @pytest.mark.parametrize("offers", [(), (GATEWAY,)])
-async def test_a_call_that_the_token_limit_cut(offers: tuple[Json, ...]) -> None:
+async def test_call_cut_by_the_token_limit_is_dropped(offers: tuple[Json, ...]) -> None:
     """The response is incomplete and says why, with the text so far; the model is asked once."""
     cut = replace(native(("look", '{"at": "Os'), text="I look."), finish="length")
     async with answering(cut, cut) as client:

@@ -35,7 +35,7 @@ TALK = [
 
 
 @pytest.mark.parametrize("path", build_paths("responses"))
-async def test_a_conversation_becomes_its_summary(path: str) -> None:
+async def test_compaction_keeps_messages_and_appends_a_summary(path: str) -> None:
     """Messages of users, systems and developers stay. One model call, which no stage sees, and without tools."""
     async with answering(says(SUMMARY)) as client:
         client.world.session.headers["X-Context-Mode"] = "context"
@@ -63,7 +63,7 @@ async def test_a_summary_takes_the_place_of_its_conversation() -> None:
         assert text_of((await client.create([*renamed, message("user", "And now?")])).json) == "two"
 
 
-async def test_a_summary_lives_in_chains_and_conversations() -> None:
+async def test_summary_item_works_in_chains_and_conversations() -> None:
     """It is stored as the item that it is, and opened again each time."""
     async with answering(says(SUMMARY), says("one"), says("two"), says("three")) as client:
         output = (await compacted(client, TALK))["output"][-1:]
@@ -87,7 +87,7 @@ async def test_a_chain_is_compacted_as_a_whole() -> None:
         assert read[-1]["content"].startswith("2\n\nSummarise")  # no second message of the user in a row
 
 
-async def test_instructions_are_read_and_not_kept() -> None:
+async def test_compaction_uses_but_does_not_store_instructions() -> None:
     """They are of the request alone, as in responses."""
     async with answering(says(SUMMARY)) as client:
         made = await compacted(client, [message("user", "1")], instructions="Be terse.")
@@ -123,7 +123,7 @@ async def test_a_summary_taints_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [says(""), says(" \n"), says("half", finish="length")])
-async def test_a_summary_that_is_none_is_an_error(answer: Answer) -> None:
+async def test_invalid_model_summary_returns_502(answer: Answer) -> None:
     """The client keeps its conversation."""
     async with answering(answer) as client:
         refused = await client.create(TALK, path=f"{RESPONSES}/compact")
@@ -134,7 +134,7 @@ async def test_a_summary_that_is_none_is_an_error(answer: Answer) -> None:
     ("answer", "status", "code"),
     [(refuses(429), 429, "upstream_limited"), (says("half", Cut(), finish=None), 502, "upstream_error")],
 )
-async def test_an_error_of_the_model(answer: Answer, status: int, code: str) -> None:
+async def test_compaction_returns_model_errors_with_their_status(answer: Answer, status: int, code: str) -> None:
     """With its status."""
     async with answering(answer) as client:
         refused = await client.create(TALK, path=f"{RESPONSES}/compact")
@@ -152,7 +152,7 @@ async def test_an_error_of_the_model(answer: Answer, status: int, code: str) -> 
         ({"previous_response_id": "resp_x"}, "previous_response_not_found", "previous_response_id"),
     ],
 )
-async def test_a_request_that_cannot_be(fields: Json, code: str, param: str) -> None:
+async def test_invalid_compaction_request_is_refused_before_the_model_call(fields: Json, code: str, param: str) -> None:
     """Before the model is asked."""
     async with answering() as client:
         body = {"model": "m", "input": TALK, **fields}
@@ -160,14 +160,14 @@ async def test_a_request_that_cannot_be(fields: Json, code: str, param: str) -> 
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
 
 
-async def test_keys_have_the_scope_context() -> None:
+async def test_compaction_requires_the_context_scope() -> None:
     """401 and 403 for others."""
     async with answering(**KEYS) as client:
         for name, code in (("", "missing_api_key"), ("nobody", "invalid_api_key"), ("con", "scope_missing")):
             assert (await client.of(name).create(path=f"{RESPONSES}/compact")).error["code"] == code
 
 
-async def test_a_client_that_leaves_ends_the_call() -> None:
+async def test_client_disconnect_cancels_the_compaction_call() -> None:
     """Nobody would read the summary."""
     gate = asyncio.Event()
     async with answering(says("half", gate)) as client:

@@ -22,7 +22,7 @@ async def test_seal_round_trips_any_text_in_url_safe_form() -> None:
         await store.close()
 
 
-async def test_a_seal_lasts_as_long_as_its_store(tmp_path: Path) -> None:
+async def test_seal_is_valid_for_processes_of_the_same_store_only(tmp_path: Path) -> None:
     """Another process of the same store opens it; another store does not."""
     sealed: list[str] = []
     for _ in range(2):
@@ -43,7 +43,7 @@ async def test_a_seal_lasts_as_long_as_its_store(tmp_path: Path) -> None:
         await other.close()
 
 
-async def test_what_was_not_sealed_is_refused() -> None:
+async def test_seal_refuses_foreign_or_changed_text() -> None:
     """Another tenant's, a changed one, half of one, and no seal at all."""
     store = SqliteStore(":memory:")
     await store.open()

@@ -47,7 +47,7 @@ async def test_context_value_limit_ignores_tools_of_earlier_responses() -> None:
 
 
 @pytest.mark.parametrize(("said", "limits"), [("x" * 9_000, {"context_body": "20KiB"}), (PARTS, {})])
-async def test_items_that_are_referred_to_count(said: object, limits: Json) -> None:
+async def test_referenced_items_count_towards_request_limits(said: object, limits: Json) -> None:
     """In bytes and in values: a small request brings no more than a large one may."""
     async with answering(*(says("a") for _ in range(4)), limits={"context_values": 200, **limits}) as client:
         referred: list[Json] = []
@@ -61,7 +61,7 @@ async def test_items_that_are_referred_to_count(said: object, limits: Json) -> N
         assert (await client.create(referred[:2])).status == 200
 
 
-async def test_a_reference_counts_as_often_as_it_is_there() -> None:
+async def test_repeated_item_references_count_each_time() -> None:
     """Before it is looked at whether an item may be there twice."""
     async with answering(says("a"), limits={"context_body": "20KiB"}) as client:
         made = (await client.create("x" * 9_000)).json
@@ -74,7 +74,7 @@ async def test_a_reference_counts_as_often_as_it_is_there() -> None:
 @pytest.mark.parametrize(
     ("said", "limits"), [("x" * 9_000, {"context_body": "20KiB"}), (PARTS, {"context_values": 200})]
 )
-async def test_references_of_conversations_have_the_same_bounds(adds: bool, said: object, limits: Json) -> None:
+async def test_item_references_of_conversations_count_towards_limits(adds: bool, said: object, limits: Json) -> None:
     """Each counts, when a conversation is created and when items are added; nothing is stored then."""
     async with answering(says("a"), limits=limits) as client:
         made = (await client.create([{"role": "user", "content": said}])).json
@@ -87,7 +87,7 @@ async def test_references_of_conversations_have_the_same_bounds(adds: bool, said
         assert (await client.post({"items": [{"type": "item_reference", "id": one["id"]}]}, path=path)).status == 200
 
 
-async def test_what_is_added_is_checked_against_no_longer_conversation_than_a_request_may_have() -> None:
+async def test_conversation_items_are_checked_against_the_request_size_limit() -> None:
     """An item without an id needs no look at the others."""
     async with answering(limits={"context_body": "20KiB"}) as client:
         conversation = (await client.post({}, path=CONVERSATIONS)).json["id"]
@@ -98,7 +98,7 @@ async def test_what_is_added_is_checked_against_no_longer_conversation_than_a_re
         assert (await client.post({"items": [item]}, path=path)).status == 200
 
 
-async def test_a_connection_remembers_within_the_same_bounds() -> None:
+async def test_unstored_connection_history_counts_towards_limits() -> None:
     """Responses that are not stored, which only their WebSocket knows."""
     async with answering(says("a"), says("b"), limits={"context_values": 100}) as client, talking(client) as talk:
         first = await talk.response(MANY, store=False)

@@ -17,26 +17,26 @@ def stored(*items: Json) -> list[bytes]:
     return [orjson.dumps(item) for item in build_input_items(items, response_id="resp_" + "0" * 24)]
 
 
-def test_a_message_without_an_id_depends_on_nothing() -> None:
+def test_message_without_an_id_does_not_need_earlier_items() -> None:
     """A long conversation is not read for it."""
     assert not depends_on_earlier(TEXT)
     assert all(map(depends_on_earlier, (CALL, OUTPUT, {**TEXT, "id": "msg_1"})))
 
 
-def test_a_pair_that_is_there_may_be_sent_again() -> None:
+def test_stored_call_and_output_may_be_sent_again() -> None:
     """And what follows it."""
     check_added([CALL, OUTPUT, TEXT], stored(TEXT, CALL, OUTPUT), unseal=str)
     check_added([OUTPUT], stored(CALL), unseal=str)
 
 
-def test_another_item_with_the_same_id_is_refused() -> None:
+def test_different_item_with_a_stored_id_is_refused() -> None:
     """The place counts all items that were sent, those that are there already, too."""
     with pytest.raises(GatewayError) as refused:
         check_added([CALL, {**OUTPUT, "output": "rainy"}], stored(CALL, OUTPUT), unseal=str)
     assert refused.value.param == "items[1].id"
 
 
-def test_a_conversation_that_is_broken_already_is_named() -> None:
+def test_error_of_a_stored_broken_conversation_names_the_conversation() -> None:
     """The items of the conversation have no place in the request."""
     with pytest.raises(GatewayError) as refused:
         check_added([CALL], stored(OUTPUT), unseal=str)

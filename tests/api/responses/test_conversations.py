@@ -27,7 +27,7 @@ async def texts(client: Client, conversation_id: str, query: str = "?order=asc")
 
 
 @pytest.mark.parametrize("path", build_paths("conversations"))
-async def test_a_conversation_on_each_path(path: str) -> None:
+async def test_conversation_lifecycle_works_on_each_path(path: str) -> None:
     """Created, read, changed, deleted, as OpenAI's API has them."""
     async with answering() as client:
         client.world.session.headers["X-Context-Mode"] = "context"
@@ -52,7 +52,7 @@ async def test_a_conversation_on_each_path(path: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"items": null, "metadata": null}', b'{"items": []}'])
-async def test_an_empty_conversation(body: bytes) -> None:
+async def test_empty_conversation_has_no_items_and_empty_metadata(body: bytes) -> None:
     """Whatever way a client says so; its metadata is an empty object."""
     async with answering() as client:
         conversation = (await client.post(body, CONVERSATIONS)).json
@@ -87,7 +87,7 @@ async def test_items_come_in_pages() -> None:
         ("?include[]=secrets", "invalid_field", "include[]"),
     ],
 )
-async def test_a_query_that_is_none(query: str, code: str, param: str) -> None:
+async def test_invalid_item_query_is_refused_with_its_name(query: str, code: str, param: str) -> None:
     """400, with its name."""
     async with answering() as client:
         one = await made(client, "1")
@@ -95,7 +95,7 @@ async def test_a_query_that_is_none(query: str, code: str, param: str) -> None:
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
 
 
-async def test_lists_in_a_query_have_brackets_and_come_several_times() -> None:
+async def test_item_query_accepts_repeated_bracketed_include() -> None:
     """As SDKs write them; what they name is shown in any case."""
     async with answering() as client:
         one = await made(client, "1")
@@ -106,7 +106,7 @@ async def test_lists_in_a_query_have_brackets_and_come_several_times() -> None:
         assert (await client.post({"items": [user("2")]}, f"{CONVERSATIONS}/{one}/items{query}")).status == 200
 
 
-async def test_items_keep_their_ids_and_their_order() -> None:
+async def test_repeated_items_keep_their_ids_and_order() -> None:
     """One that is there already, just so, stays where it is: a client may repeat its request."""
     async with answering() as client:
         one = await made(client)
@@ -119,7 +119,7 @@ async def test_items_keep_their_ids_and_their_order() -> None:
         assert len({item["id"] for item in listed}) == 3 and all(item["status"] == "completed" for item in listed)
 
 
-async def test_an_item_of_a_response_is_referred_to() -> None:
+async def test_conversation_copies_a_referenced_response_item() -> None:
     """It is copied; without it the request adds nothing."""
     async with answering(says("one")) as client:
         item = (await client.create("1")).json["output"][0]
@@ -158,7 +158,7 @@ BROKEN: list[tuple[list[Json], str]] = [
 
 
 @pytest.mark.parametrize(("items", "param"), BROKEN)
-async def test_items_that_would_break_each_later_request(items: list[Json], param: str) -> None:
+async def test_invalid_item_sequences_are_not_added(items: list[Json], param: str) -> None:
     """400 with the place, and none is added."""
     async with answering() as client:
         one = await made(client)
@@ -170,14 +170,14 @@ async def test_items_that_would_break_each_later_request(items: list[Json], para
 
 
 @pytest.mark.parametrize(("items", "param"), BROKEN[:-2])
-async def test_a_conversation_that_would_break_each_later_request(items: list[Json], param: str) -> None:
+async def test_conversation_with_an_invalid_item_sequence_is_refused(items: list[Json], param: str) -> None:
     """Such a conversation is not created either."""
     async with answering() as client:
         refused = await client.post({"items": items}, CONVERSATIONS)
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_field", param)
 
 
-async def test_an_output_may_follow_its_call_later() -> None:
+async def test_call_output_may_be_added_after_its_call() -> None:
     """With further items, or with a request that goes on from the conversation."""
     async with answering(says("It is sunny."), says("Rainy.")) as client:
         for later in (True, False):
@@ -190,7 +190,7 @@ async def test_an_output_may_follow_its_call_later() -> None:
             assert [message["role"] for message in client.sent][:3] == ["user", "assistant", "tool"]
 
 
-async def test_a_conversation_takes_a_summary_of_its_tenant() -> None:
+async def test_conversation_accepts_only_summaries_of_its_tenant() -> None:
     """Another tenant's is refused, and so is one that was changed."""
     async with answering(says("They like tea."), says("Tea."), **KEYS) as client:
         ann, eve = client.of("ann"), client.of("eve")
@@ -205,7 +205,7 @@ async def test_a_conversation_takes_a_summary_of_its_tenant() -> None:
         assert "They like tea." in str(client.world.model.asked[-1]["messages"][:-1])
 
 
-async def test_a_decision_in_a_conversation_is_history() -> None:
+async def test_approval_response_item_is_stored_as_history_only() -> None:
     """Behind its request it may be added, as openai-agents does. Without it, it is refused, also by its id."""
     question = {"type": "mcp_approval_request", "id": "ap_1", "server_label": "gateway", "name": "f", "arguments": ""}
     decided = {"type": "mcp_approval_response", "approval_request_id": "AP_1", "approve": True}
@@ -247,7 +247,7 @@ OF_METADATA = [
 
 
 @pytest.mark.parametrize(("body", "code", "param"), [*WRONG, *OF_ITEMS, *OF_METADATA])
-async def test_a_conversation_that_cannot_be(body: bytes, code: str, param: str | None) -> None:
+async def test_invalid_conversation_is_refused(body: bytes, code: str, param: str | None) -> None:
     """400 with the place, and nothing is created."""
     async with answering() as client:
         refused = await client.post(body, CONVERSATIONS)
@@ -258,7 +258,7 @@ async def test_a_conversation_that_cannot_be(body: bytes, code: str, param: str 
     ("body", "code", "param"), [*WRONG, *OF_METADATA, (b"{}", "missing_field", "metadata"),
     (b'{"items": []}', "unknown_parameter", "items")]
 )  # fmt: skip
-async def test_a_change_that_cannot_be(body: bytes, code: str, param: str | None) -> None:
+async def test_invalid_conversation_update_changes_nothing(body: bytes, code: str, param: str | None) -> None:
     """The conversation stays as it is."""
     async with answering() as client:
         one = await made(client, metadata={"a": "b"})
@@ -271,7 +271,7 @@ async def test_a_change_that_cannot_be(body: bytes, code: str, param: str | None
     ("body", "code", "param"), [*WRONG, *OF_ITEMS, (b"{}", "missing_field", "items"),
     (b'{"metadata": {}}', "unknown_parameter", "metadata")]
 )  # fmt: skip
-async def test_items_that_cannot_be(body: bytes, code: str, param: str | None) -> None:
+async def test_invalid_items_are_not_added(body: bytes, code: str, param: str | None) -> None:
     """None of them is added."""
     async with answering() as client:
         one = await made(client, "1")
@@ -280,7 +280,7 @@ async def test_items_that_cannot_be(body: bytes, code: str, param: str | None) -
         assert await texts(client, one) == ["1"]
 
 
-async def test_the_body_has_a_limit() -> None:
+async def test_conversation_body_over_the_limit_returns_413() -> None:
     """Of bytes, and of JSON values."""
     async with answering() as client:
         for body in (b" " * (11 << 20), b'{"items": [' + b"1," * 200_000 + b"1]}"):
@@ -288,7 +288,7 @@ async def test_the_body_has_a_limit() -> None:
             assert (refused.status, refused.error["code"]) == (413, "request_too_large")
 
 
-async def test_keys_have_the_scope_context() -> None:
+async def test_conversations_require_the_context_scope() -> None:
     """401 and 403 for others; each key of the tenant has its conversations."""
     async with answering(**KEYS) as client:
         one = await made(client.of("ann"), "1")

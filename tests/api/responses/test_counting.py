@@ -8,7 +8,7 @@ from .answering import KEYS, answering
 
 
 @pytest.mark.parametrize("path", build_paths("responses"))
-async def test_a_count_is_refused_with_the_way_to_one(path: str) -> None:
+async def test_input_token_count_returns_404_with_an_alternative(path: str) -> None:
     """404, as from a server that does not have the page: SDKs do not try again, and clients count themselves."""
     async with answering() as client:
         client.world.session.headers["X-Context-Mode"] = "context"
@@ -19,7 +19,7 @@ async def test_a_count_is_refused_with_the_way_to_one(path: str) -> None:
         )
 
 
-async def test_only_keys_of_the_lane_learn_that() -> None:
+async def test_input_token_count_requires_the_context_scope() -> None:
     """As for all pages of responses."""
     async with answering(**KEYS) as client:
         for name, status in (("", 401), ("low", 403), ("bob", 404)):

@@ -29,7 +29,7 @@ def assistant(text: str) -> Json:
 
 
 @pytest.mark.parametrize("path", build_paths("responses"))
-async def test_each_path_creates(path: str) -> None:
+async def test_each_response_path_creates_a_response(path: str) -> None:
     """Below the context lane's base URL, and with a context header at the plain path."""
     async with answering(says("Hel", "lo")) as client:
         made = await client.create(path=path, headers={"X-Context-Mode": "context"})
@@ -41,7 +41,7 @@ async def test_each_path_creates(path: str) -> None:
         assert client.sent == [user("Hi")]
 
 
-async def test_a_stream_has_the_events_of_its_response() -> None:
+async def test_response_stream_ends_with_the_stored_response() -> None:
     """Its last one has the same object that a GET returns."""
     async with answering(says("Hel", "lo")) as client:
         events = await client.stream()
@@ -62,7 +62,7 @@ async def test_a_chain_is_read_oldest_first() -> None:
         assert client.sent == [user("1"), assistant("one"), user("2"), assistant("two"), user("3")]
 
 
-async def test_a_chain_branches() -> None:
+async def test_response_chain_branches_are_independent() -> None:
     """Two responses that go on from the same one do not see each other."""
     async with answering(says("one"), says("two"), says("three")) as client:
         first = await client.create("1")
@@ -72,7 +72,7 @@ async def test_a_chain_branches() -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_chain_with_a_deleted_link_is_none(which: int) -> None:
+async def test_chain_with_a_deleted_response_is_refused(which: int) -> None:
     """Whether the first or the last one is gone: half a history would be another conversation."""
     async with answering(says("one"), says("two")) as client:
         first = (await client.create("1")).json["id"]
@@ -102,7 +102,7 @@ async def test_deleted_response_is_not_rebuilt_from_its_stored_run(tmp_path: Pat
 
 
 @pytest.mark.parametrize("previous", ["resp_x", "resp_" + "0" * 24, "msg_" + "0" * 24, "x"])
-async def test_a_chain_that_is_not_there(previous: str) -> None:
+async def test_unknown_previous_response_is_refused(previous: str) -> None:
     """Before the model is asked."""
     async with answering() as client:
         for stream in (False, True):
@@ -110,7 +110,7 @@ async def test_a_chain_that_is_not_there(previous: str) -> None:
             assert (refused.status, refused.error["code"]) == (400, "previous_response_not_found")
 
 
-async def test_a_response_that_was_not_completed_is_gone_on_from() -> None:
+async def test_incomplete_response_can_be_continued() -> None:
     """One that the model's limit cut, with what it has said."""
     async with answering(says("half", finish="length"), says("two")) as client:
         first = await client.create("1")
@@ -120,7 +120,7 @@ async def test_a_response_that_was_not_completed_is_gone_on_from() -> None:
         assert client.sent == [user("1"), assistant("half"), user("2")]
 
 
-async def test_calls_of_the_clients_tools_are_gone_on_from() -> None:
+async def test_client_tool_calls_can_be_continued_with_outputs() -> None:
     """The chain has the call, and the request its output."""
     async with answering(native(("get_weather", {"city": "Oslo"})), says("Cold.")) as client:
         asked = (await client.create("Oslo?", tools=[WEATHER])).json
@@ -160,7 +160,7 @@ async def test_a_failed_response_leaves_its_conversation_as_it_is() -> None:
         assert [item["content"][0]["text"] for item in items] == ["1", "one"]
 
 
-async def test_a_conversation_that_is_not_there() -> None:
+async def test_unknown_conversation_returns_404() -> None:
     """404, and the model is not asked."""
     async with answering() as client:
         for conversation in ("conv_x", {"id": "conv_x"}):
@@ -187,7 +187,7 @@ async def test_items_are_referred_to_by_their_ids() -> None:
         assert kinds(listed) == ["message", "message", "function_call", "function_call_output"]
 
 
-async def test_an_approval_is_referred_to_by_its_id(tmp_path: Path) -> None:
+async def test_approval_request_can_be_referenced_by_id(tmp_path: Path) -> None:
     """AI SDK sends the reference and the decision, and nothing else of the question."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         asked = (await client.create("Write.", tools=[GATEWAY])).json
@@ -200,7 +200,7 @@ async def test_an_approval_is_referred_to_by_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("item_id", ["msg_x", "msg_" + "0" * 24 + "0000", "ap_" + "0" * 16, "é", "x" * 64])
-async def test_an_item_that_is_not_there(item_id: str) -> None:
+async def test_unknown_item_reference_returns_404_with_its_place(item_id: str) -> None:
     """404 with its place."""
     async with answering() as client:
         refused = await client.create([user("1"), {"type": "item_reference", "id": item_id}])
@@ -208,7 +208,7 @@ async def test_an_item_that_is_not_there(item_id: str) -> None:
         assert refused.error["param"] == "input[1].id"
 
 
-async def test_store_false_keeps_nothing(tmp_path: Path) -> None:
+async def test_store_false_response_and_items_are_not_stored(tmp_path: Path) -> None:
     """Neither the response nor its items; not even where its run is on record."""
     answers = (says("one"), RUNS, says("two"))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -224,7 +224,7 @@ async def test_store_false_keeps_nothing(tmp_path: Path) -> None:
             assert refused.error["code"] == "item_not_found"
 
 
-async def test_a_client_that_comes_back_joins_its_response(tmp_path: Path) -> None:
+async def test_reconnecting_client_with_the_same_key_joins_its_response(tmp_path: Path) -> None:
     """With the same key: the same id, and the events from the first one; no tool runs twice."""
     gate, headers = asyncio.Event(), {"Idempotency-Key": "k1"}
     answers = (RUNS, says("one ", gate, "two"), says("one two"))  # the call of a client that left is dropped
@@ -250,7 +250,7 @@ async def test_another_body_with_the_same_key_is_refused() -> None:
         assert (await events.rest()).kinds[-1] == "response.completed"
 
 
-async def test_keys_and_scopes() -> None:
+async def test_response_creation_requires_a_key_with_the_context_scope() -> None:
     """As for chat completions; another key of the tenant reads the response."""
     async with answering(says("one"), **KEYS) as client:
         for name, code in (("", "missing_api_key"), ("nobody", "invalid_api_key"), ("low", "scope_missing")):
@@ -268,7 +268,7 @@ async def test_upstream_error_keeps_its_status_in_stream_and_plain_requests() ->
             assert (refused.status, refused.error["code"]) == (429, "upstream_limited")
 
 
-async def test_an_error_behind_the_first_word_is_an_event() -> None:
+async def test_error_after_output_is_sent_as_an_event() -> None:
     """`error`, and then the response that failed, as it is stored.
 
     What was cut stays open: programs take an item that ended for a part of the conversation, and ask again behind it.
@@ -289,7 +289,7 @@ async def test_an_error_behind_the_first_word_is_an_event() -> None:
             assert not any(kind.endswith("done") for kind in told.kinds)
 
 
-async def test_a_body_is_refused_before_anything_happens() -> None:
+async def test_invalid_response_body_is_refused_before_the_model_call() -> None:
     """With the place of what is wrong."""
     async with answering() as client:
         for fields, code, param in (
@@ -307,7 +307,7 @@ async def test_a_body_is_refused_before_anything_happens() -> None:
             assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param), fields
 
 
-async def test_a_function_has_the_name_of_no_tool_that_is_offered(tmp_path: Path) -> None:
+async def test_function_named_like_an_offered_tool_is_refused(tmp_path: Path) -> None:
     """Whether the service of the tool runs or not: each name means one tool."""
     servers = {"box": behaving(), "off": behaving(enabled=False), "my off": behaving(enabled=False)}
     async with answering(says("Hi"), says("Hi"), tools=desk(tmp_path), mcp={"servers": servers}) as client:
@@ -331,7 +331,7 @@ async def test_a_function_has_the_name_of_no_tool_that_is_offered(tmp_path: Path
         assert len(client.world.model.asked) == 2
 
 
-async def test_a_service_that_does_not_run_is_a_list_with_an_error() -> None:
+async def test_stopped_service_is_listed_with_an_error() -> None:
     """In each response, and in a stream; the tools are listed once it runs."""
     servers = {"box": behaving(), "off": behaving(enabled=False)}
     async with answering(*[says("Hi")] * 4, mcp={"servers": servers}) as client:
@@ -356,7 +356,7 @@ async def test_a_service_that_does_not_run_is_a_list_with_an_error() -> None:
 
 
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
-async def test_a_small_request_brings_no_more_than_a_large_one_may(way: str) -> None:
+async def test_continued_history_counts_towards_the_body_limit(way: str) -> None:
     """What it goes on from counts against the limit of a body."""
     async with answering(says("a"), says("b"), says("c"), limits={"context_body": "20KiB"}) as client:
         conversation = (await client.post({}, path=CONVERSATIONS)).json["id"]
@@ -370,7 +370,7 @@ async def test_a_small_request_brings_no_more_than_a_large_one_may(way: str) -> 
 
 
 @pytest.mark.parametrize("path", [f"{path}/" for path in build_paths("responses")])
-async def test_a_slash_behind_the_path_changes_nothing(path: str) -> None:
+async def test_trailing_slash_of_a_path_is_ignored(path: str) -> None:
     """Some programs put one behind each path; that of chats and conversations may have one, too."""
     context = {"X-Context-Mode": "context"}
     async with answering(says("one"), says("two")) as client:

@@ -48,7 +48,7 @@ async def test_decisions_on_two_runs_are_not_made_in_one_request(tmp_path: Path)
             assert text_of(answer) == ("One." if i == 1 else "Two.")
 
 
-async def test_a_response_has_questions_of_one_run(tmp_path: Path) -> None:
+async def test_response_contains_approval_requests_of_one_run(tmp_path: Path) -> None:
     """So that a client which answers all of them decides in a request for one run."""
     answers = (write("1.txt"), write("2.txt"))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -91,7 +91,7 @@ async def test_a_decision_sent_again_while_its_run_goes_on_gets_the_same_answer(
         assert (refused.status, refused.error["code"]) == (409, "decision_conflict")
 
 
-async def test_a_decision_behind_another_persons_gets_the_answer(tmp_path: Path) -> None:
+async def test_decision_already_made_by_another_approver_gets_the_answer(tmp_path: Path) -> None:
     """The console was faster, and the run goes on without a client."""
     gate = asyncio.Event()
     answers = (write(), says("Written.", before=gate))
@@ -228,7 +228,7 @@ async def outcome(
         ({"tools": [ASKS]}, {}, None),
     ],
 )
-async def test_fields_of_a_request_that_decides_narrow_the_run(
+async def test_fields_of_a_deciding_request_narrow_the_run(
     tmp_path: Path, fields: Json, headers: dict[str, str], refused: str | None
 ) -> None:
     """The call that was decided on runs; what the model wants behind it is under these fields."""
@@ -242,7 +242,7 @@ async def test_fields_of_a_request_that_decides_narrow_the_run(
             assert second[0] == "mcp_call" and second[1] is not None and refused in second[1]
 
 
-async def test_the_same_fields_change_nothing(tmp_path: Path) -> None:
+async def test_equal_or_wider_fields_do_not_change_the_run(tmp_path: Path) -> None:
     """A client repeats what it began with; a wider request widens nothing."""
     async with answering(write(), RECORD, LIST, says("Done."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client, tools=[{**GATEWAY, "allowed_tools": ["file_operations"]}])
@@ -269,7 +269,7 @@ async def test_a_narrowed_run_stays_narrowed_in_the_next_process(tmp_path: Path)
         assert errors[0] is None and "no tool" in errors[1]["content"][0]["text"]
 
 
-async def test_a_chat_message_that_decides_narrows_its_run(tmp_path: Path) -> None:
+async def test_headers_of_a_deciding_chat_message_narrow_the_run(tmp_path: Path) -> None:
     """By its headers."""
     async with talking(write(), LIST, says("Done."), tools=desk(tmp_path, write=True)) as world:
         first = await world.chat("Write.")
@@ -284,7 +284,7 @@ async def test_a_chat_message_that_decides_narrows_its_run(tmp_path: Path) -> No
         assert [step["state"] for step in run["steps"]] == ["finished", "refused"]
 
 
-async def test_no_function_is_called_behind_a_decision_that_wants_none(tmp_path: Path) -> None:
+async def test_decision_with_tool_choice_none_calls_no_function(tmp_path: Path) -> None:
     """The model is asked without a choice, and a call that it makes all the same reaches nobody."""
     theirs: Json = {"type": "function", "name": "theirs", "parameters": {"type": "object", "properties": {}}}
     answers = (write(), native(("theirs", {})), says("Done."))
@@ -295,7 +295,7 @@ async def test_no_function_is_called_behind_a_decision_that_wants_none(tmp_path:
         assert client.world.model.asked[1]["tool_choice"] == "none"
 
 
-async def test_a_held_answer_is_narrowed_by_the_request_that_decides(tmp_path: Path) -> None:
+async def test_waiting_stream_is_narrowed_by_the_deciding_request(tmp_path: Path) -> None:
     """The request that holds it open began with more tools; it loses those, too."""
     async with answering(write(), LIST, says("Done."), tools=desk(tmp_path, write=True)) as client:
         async with client.streaming("Write.", tools=[GATEWAY], headers={"X-Context-Approvals": "hold"}) as held:
@@ -309,7 +309,7 @@ async def test_a_held_answer_is_narrowed_by_the_request_that_decides(tmp_path: P
 
 
 @pytest.mark.parametrize("stores", [True, False])
-async def test_a_response_contains_the_fields_with_which_its_run_goes_on(tmp_path: Path, *, stores: bool) -> None:
+async def test_response_after_a_decision_reports_the_fields_of_its_run(tmp_path: Path, *, stores: bool) -> None:
     """The model, its instructions and its settings are those of the request that began the run."""
     async with answering(write(), says("Done."), tools=desk(tmp_path, write=True)) as client:
         began: Json = {"instructions": "Be brief.", "temperature": 0.5, "max_output_tokens": 99, "store": stores}
@@ -331,7 +331,7 @@ async def test_a_response_contains_the_fields_with_which_its_run_goes_on(tmp_pat
             assert (await client.get(answer["id"])).json == answer
 
 
-async def test_a_decision_that_comes_too_late_to_narrow_a_run_is_answered_with_the_runs_fields(tmp_path: Path) -> None:
+async def test_late_decision_response_reports_the_fields_of_the_run(tmp_path: Path) -> None:
     """Somebody else has decided, and the run goes on with all of its tools: its response does not state otherwise."""
     gate = asyncio.Event()
     async with answering(
@@ -372,7 +372,7 @@ def both() -> Answer:
 
 @pytest.mark.parametrize("rejected", [0, 1])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_rejection_undoes_no_other_decision(tmp_path: Path, rejected: int, *, stream: bool) -> None:
+async def test_rejection_does_not_affect_other_decisions(tmp_path: Path, rejected: int, *, stream: bool) -> None:
     """Each call is an item with its outcome, and the reason reaches the model."""
     async with answering(both(), says("One of two."), tools=desk(tmp_path, write=True)) as client:
         questions = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
@@ -391,7 +391,7 @@ async def test_a_rejection_undoes_no_other_decision(tmp_path: Path, rejected: in
         assert [(tmp_path / "work" / name).exists() for name in ("1.txt", "2.txt")] == [rejected == 1, rejected == 0]
 
 
-async def test_a_rejection_by_another_way_undoes_nothing_either(tmp_path: Path) -> None:
+async def test_rejection_over_rest_does_not_affect_other_calls(tmp_path: Path) -> None:
     """The other question stays open, and the response that decides on it has both calls."""
     async with answering(both(), says("One of two."), tools=desk(tmp_path, write=True)) as client:
         one, two = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
@@ -401,7 +401,7 @@ async def test_a_rejection_by_another_way_undoes_nothing_either(tmp_path: Path) 
         assert not (tmp_path / "work" / "1.txt").exists() and (tmp_path / "work" / "2.txt").exists()
 
 
-async def test_a_reason_has_the_length_that_every_other_way_has(tmp_path: Path) -> None:
+async def test_rejection_reason_is_truncated_to_2000_characters(tmp_path: Path) -> None:
     """The model gets it, and so does whoever looks at the approval."""
     async with answering(write(), says("No."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client)
@@ -412,7 +412,7 @@ async def test_a_reason_has_the_length_that_every_other_way_has(tmp_path: Path) 
 # The conversation of a request that decides.
 
 
-async def test_a_decision_goes_with_a_response_of_its_run(tmp_path: Path) -> None:
+async def test_decision_continuing_a_response_of_another_run_is_refused(tmp_path: Path) -> None:
     """Behind another one its call and answer would stand in a conversation that never asked for them."""
     answers = (says("Hello."), write("1.txt"), write("2.txt"), says("Written."), says("Yes."))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -430,7 +430,7 @@ async def test_a_decision_goes_with_a_response_of_its_run(tmp_path: Path) -> Non
         assert text_of(again) == "Written."  # of the same run
 
 
-async def test_a_decision_goes_with_a_response_that_shows_the_question_of_another_run(tmp_path: Path) -> None:
+async def test_decision_may_continue_a_response_sharing_the_approval(tmp_path: Path) -> None:
     """Both wait for the same call, which one approval clears: the second response asks for it, too."""
     async with answering(write(), write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
         headers = {"X-Context-User": "ann"}
@@ -442,7 +442,7 @@ async def test_a_decision_goes_with_a_response_that_shows_the_question_of_anothe
 
 
 @pytest.mark.parametrize("native_tools", [False, True])
-async def test_a_question_that_is_given_again_has_its_usage(tmp_path: Path, *, native_tools: bool) -> None:
+async def test_repeated_approval_request_reports_its_original_usage(tmp_path: Path, *, native_tools: bool) -> None:
     """In both dialects: the model was asked once, and the tokens are those of its answer."""
     fields: Json = {"tools": [GATEWAY]} if native_tools else {}
     async with answering(write("1.txt"), write("2.txt"), tools=desk(tmp_path, write=True)) as client:

@@ -33,7 +33,7 @@ def shape(events: Events) -> list[Json]:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_a_request_that_comes_again_gets_its_response(background: bool) -> None:
+async def test_repeated_request_gets_its_stored_response(background: bool) -> None:
     """The same one, with one turn in the conversation and one call of the model; another body is refused."""
     async with answering(says("one"), says("two")) as client:
         conversation = (await client.post({}, CONVERSATIONS)).json["id"]
@@ -52,7 +52,7 @@ async def test_a_request_that_comes_again_gets_its_response(background: bool) ->
         assert (await client.create("1", headers={"Idempotency-Key": "k2"}, **fields)).json["id"] != first["id"]
 
 
-async def test_a_stream_that_comes_again_has_the_same_events(tmp_path: Path) -> None:
+async def test_repeated_stream_gets_the_same_events(tmp_path: Path) -> None:
     """Each text in one piece, as the model said it here; those of the background are read from their log."""
     answers: tuple[Answer, ...] = (RUNS, says("one"), native(("get_weather", {"city": "Oslo"})), says("t", "wo"))
     async with answering(*answers, **folder_store(tmp_path), tools=desk(tmp_path, write=True)) as client:
@@ -68,7 +68,7 @@ async def test_a_stream_that_comes_again_has_the_same_events(tmp_path: Path) -> 
         assert (tmp_path / "work" / "new.txt").read_text() == "x" and len(client.world.model.asked) == 4
 
 
-async def test_a_request_comes_again_in_another_worker(tmp_path: Path) -> None:
+async def test_repeated_request_is_answered_by_another_worker(tmp_path: Path) -> None:
     """While the first one answers it, and after that worker has stopped."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), **folder_store(tmp_path)) as client:
@@ -88,7 +88,7 @@ async def test_a_request_comes_again_in_another_worker(tmp_path: Path) -> None:
         assert len(client.world.model.asked) == 1
 
 
-async def test_a_key_leads_to_nothing_that_was_deleted() -> None:
+async def test_idempotency_key_of_a_deleted_response_starts_a_new_response() -> None:
     """The request begins anew then."""
     async with answering(says("one"), says("two")) as client:
         first = (await client.create("1", headers=KEY)).json
@@ -98,7 +98,7 @@ async def test_a_key_leads_to_nothing_that_was_deleted() -> None:
         assert (await client.create("1", headers=KEY)).json == again
 
 
-async def test_what_was_cut_begins_anew() -> None:
+async def test_failed_or_cancelled_request_can_be_repeated() -> None:
     """If nothing was done: an error of the model, and a client that left."""
     gate = asyncio.Event()
     async with answering(refuses(400), says("one ", gate), says("two")) as client:
@@ -124,7 +124,7 @@ async def same_at_once(client: Client, there: Client, path: str, body: Json, *, 
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_two_workers_get_the_same_request_at_once(tmp_path: Path, background: bool) -> None:
+async def test_concurrent_equal_requests_on_two_workers_create_one_response(tmp_path: Path, background: bool) -> None:
     """Before the run of the first is on record: one response, and one turn in the conversation."""
     n_pairs = 10
     async with answering(*[says("one")] * n_pairs, **folder_store(tmp_path)) as client, elsewhere(client) as there:
@@ -173,7 +173,7 @@ async def test_a_decision_with_a_key_has_one_response(tmp_path: Path, *, backgro
         assert len(client.world.model.asked) == 2
 
 
-async def test_what_is_deleted_under_way_begins_anew(tmp_path: Path) -> None:
+async def test_response_deleted_while_running_frees_its_idempotency_key(tmp_path: Path) -> None:
     """In the worker that drives it still, as another one deleted it, and in all others from then on."""
     gate = asyncio.Event()
     answers: tuple[Answer, ...] = (says("one ", gate), says("two"))
@@ -204,7 +204,7 @@ async def test_waiting_idempotent_request_must_retry_after_its_response_is_delet
         assert text_of(again.last) == "two" and again.last["id"] != response_id
 
 
-async def test_two_workers_run_no_call_of_the_same_chat_twice(tmp_path: Path) -> None:
+async def test_concurrent_chats_on_two_workers_run_calls_once(tmp_path: Path) -> None:
     """Nor its model: the run is on record before, and the other request gets its answer."""
     gate = asyncio.Event()
     answers: tuple[Answer, ...] = (RUNS.but(before=gate), says("Done."))
@@ -236,7 +236,7 @@ async def test_a_chat_with_a_key_has_one_answer(tmp_path: Path) -> None:
         assert len(client.world.model.asked) == 1
 
 
-async def test_a_chat_that_failed_begins_anew() -> None:
+async def test_failed_chat_with_a_key_can_be_repeated() -> None:
     """With the key of the one that came to nothing."""
     body: Json = {"model": "m", "messages": [{"role": "user", "content": "1"}]}
     async with answering(refuses(400), says("two")) as client:

@@ -32,7 +32,7 @@ async def items_in(client: Client, conversation: str) -> list[Json]:
     return found
 
 
-async def test_a_response_is_found_from_its_first_event_on() -> None:
+async def test_response_is_readable_from_its_first_event() -> None:
     """With what there is, by its tenant alone; later requests go on from it once it has ended."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), says("three"), **KEYS) as client:
@@ -57,7 +57,7 @@ async def test_a_response_is_found_from_its_first_event_on() -> None:
         assert (await ann.create("2", previous_response_id=made(events))).status == 200
 
 
-async def test_a_response_that_is_deleted_under_way_is_never_stored() -> None:
+async def test_response_deleted_while_running_is_never_stored() -> None:
     """The model stops, the client gets an end, and the conversation stays as it was."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), says("three")) as client:
@@ -75,7 +75,7 @@ async def test_a_response_that_is_deleted_under_way_is_never_stored() -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_a_response_on_record_that_is_deleted_stops_its_model(
+async def test_deletion_of_a_recorded_response_stops_its_model_call(
     monkeypatch: pytest.MonkeyPatch, *, background: bool
 ) -> None:
     """At once, and not when this worker looks at its leases next."""
@@ -89,7 +89,7 @@ async def test_a_response_on_record_that_is_deleted_stops_its_model(
         assert (await client.get(made(events))).status == 404
 
 
-async def test_a_client_that_leaves_cancels_its_response() -> None:
+async def test_client_disconnect_cancels_its_response() -> None:
     """Without an effect the model's call ends; what was said is there, and adds nothing to the conversation."""
     gate = asyncio.Event()
     async with answering(says("one ", gate)) as client:
@@ -105,7 +105,7 @@ async def test_a_client_that_leaves_cancels_its_response() -> None:
         assert (await client.get(made(events))).status == 404
 
 
-async def test_store_false_is_found_never() -> None:
+async def test_store_false_response_is_never_found() -> None:
     """Neither under way nor afterwards."""
     gate = asyncio.Event()
     async with answering(says("one ", gate)) as client:
@@ -128,7 +128,7 @@ async def test_response_with_an_effect_is_readable_after_client_disconnect(tmp_p
         assert made(events) == made(broken) and (await client.get(made(broken))).json == events.last
 
 
-async def test_an_answer_that_is_read_slowly_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slowly_read_answer_is_stored_after_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Soon after its run has ended. What is deleted then does not come back with the client's end."""
     monkeypatch.setattr(in_progress, "LOOK_S", 0.01)
     async with shelf() as desk_of:

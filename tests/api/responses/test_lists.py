@@ -31,7 +31,7 @@ def refused(query: str) -> tuple[str, str | None]:
     return caught.value.code, caught.value.param
 
 
-def test_a_page_names_its_ends() -> None:
+def test_item_page_reports_first_last_and_has_more() -> None:
     """And whether more follows."""
     first = page("?limit=2")
     assert first == {"object": "list", "data": ITEMS[:2], "first_id": "msg_0", "last_id": "msg_1", "has_more": True}
@@ -40,13 +40,13 @@ def test_a_page_names_its_ends() -> None:
     assert page("?after=msg_249") == page("", []) | {"data": []} == page("", [])
 
 
-def test_pages_have_limits() -> None:
+def test_item_page_limit_defaults_to_20_and_caps_at_100() -> None:
     """20 unless the query says otherwise, and 100 at most."""
     assert [len(page(query)["data"]) for query in ("", "?limit=1", "?limit=100", "?limit=200")] == [20, 1, 100, 100]
     assert items_limit({}) == 20
 
 
-def test_all_pages_are_the_list() -> None:
+def test_item_pages_cover_the_list_in_order() -> None:
     """Each item once, in order."""
     found, after = [], ""
     while True:
@@ -70,13 +70,13 @@ def test_all_pages_are_the_list() -> None:
         ("?include[]=", ("invalid_field", "include[]")),
     ],
 )
-def test_a_query_that_is_none(query: str, expected: tuple[str, str]) -> None:
+def test_invalid_list_query_is_refused_with_its_name(query: str, expected: tuple[str, str]) -> None:
     """With the name of what is wrong."""
     assert refused(query) == expected
 
 
 @pytest.mark.parametrize("name", ["include", "include[]", "include%5B%5D"])
-def test_what_a_query_includes_is_shown_in_any_case(name: str) -> None:
+def test_include_query_values_are_accepted_without_effect(name: str) -> None:
     """Each of OpenAI's names, as often as it comes."""
     query = "&".join(f"{name}={value}" for value in INCLUDABLE)
     assert query_of_items(request(f"?{query}&limit=5"), "limit") == {"limit": "5"}

@@ -70,7 +70,7 @@ async def test_input_items_list_only_the_requests_own_items_paginated() -> None:
         ("?before=x", "unknown_field", "before"),
     ],
 )
-async def test_a_list_of_input_items_that_is_none(query: str, code: str, param: str) -> None:
+async def test_invalid_input_items_query_is_refused_with_its_name(query: str, code: str, param: str) -> None:
     """400, with its name."""
     async with answering(says("one")) as client:
         one = (await client.create()).json["id"]
@@ -78,7 +78,7 @@ async def test_a_list_of_input_items_that_is_none(query: str, code: str, param: 
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
 
 
-async def test_a_response_outlives_its_client(tmp_path: Path) -> None:
+async def test_response_with_effects_remains_readable_after_disconnect(tmp_path: Path) -> None:
     """Its run had an effect: a GET tells what was done, and how it ended, once for all."""
     gate = asyncio.Event()
     async with answering(RUNS, says("one ", gate), tools=desk(tmp_path, write=True)) as client:
@@ -95,7 +95,7 @@ async def test_a_response_outlives_its_client(tmp_path: Path) -> None:
         assert item["content"][0]["text"] == "1"
 
 
-async def test_a_question_outlives_its_client(tmp_path: Path) -> None:
+async def test_approval_request_remains_open_after_client_disconnect(tmp_path: Path) -> None:
     """A GET shows the request for an approval; a decision goes on from the response."""
     async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
         headers = {"X-Context-Approvals": "hold"}
@@ -110,7 +110,7 @@ async def test_a_question_outlives_its_client(tmp_path: Path) -> None:
         assert text_of(done) == "Written." and (tmp_path / "work" / "new.txt").read_text() == "x"
 
 
-async def test_a_response_that_a_client_reads_is_not_made_of_its_run(tmp_path: Path) -> None:
+async def test_response_still_being_read_is_not_rebuilt_from_its_run(tmp_path: Path) -> None:
     """The run may be over before a slow client has all of it; what the client gets is what is kept."""
     async with answering(RUNS, says("one"), tools=desk(tmp_path, write=True)) as client:
         made = (await client.create("1")).json
@@ -124,7 +124,7 @@ async def test_a_response_that_a_client_reads_is_not_made_of_its_run(tmp_path: P
         assert (found["status"], text_of(found)) == ("completed", "one")
 
 
-async def test_a_response_is_deleted_while_it_is_made(tmp_path: Path) -> None:
+async def test_response_deleted_while_running_stays_deleted(tmp_path: Path) -> None:
     """Its run is cancelled, its stream ends, and it does not come back with that end."""
     gate = asyncio.Event()
     async with answering(RUNS, says("one ", gate, "two"), tools=desk(tmp_path, write=True)) as client:
@@ -157,7 +157,7 @@ OF_CONVERSATIONS: Sequence[tuple[str, str, bytes]] = (
 )
 
 
-async def test_ids_of_another_tenant_name_nothing(tmp_path: Path) -> None:
+async def test_ids_of_another_tenant_return_not_found(tmp_path: Path) -> None:
     """T2: on each page, in each field: as ids that are not there, and nothing of them changes or reaches a model."""
     answers = (says("one"), WRITE, says("two"))
     async with answering(*answers, tools=desk(tmp_path, write=True), **KEYS) as client:
@@ -230,7 +230,7 @@ LONG = "x" * (1 << 20)
     [(RESPONSES, method, below) for method, below, _ in OF_RESPONSES]
     + [(CONVERSATIONS, method, below) for method, below, _ in OF_CONVERSATIONS],
 )
-async def test_hostile_ids_in_paths(collection: str, method: str, below: str) -> None:
+async def test_hostile_ids_in_paths_are_refused(collection: str, method: str, below: str) -> None:
     """A long one is refused by its length; others are not there."""
     async with answering() as client:
         for hostile in ("resp_" + "g" * 24, "..%2f..", "%00", "%ff", "'%20or%201=1", "a" * 5_000):
@@ -262,14 +262,14 @@ HOSTILE: Sequence[tuple[bytes, str, str | None]] = (
 
 @pytest.mark.parametrize("below", ["", "/compact"])
 @pytest.mark.parametrize(("body", "code", "param"), HOSTILE)
-async def test_hostile_bodies(below: str, body: bytes, code: str, param: str | None) -> None:
+async def test_hostile_response_bodies_are_refused(below: str, body: bytes, code: str, param: str | None) -> None:
     """400 with the place; no model is asked."""
     async with answering() as client:
         refused = await client.post(body, RESPONSES + below)
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
 
 
-async def test_long_ids_of_conversations_and_approvals() -> None:
+async def test_overlong_conversation_and_approval_ids_are_refused() -> None:
     """Refused by their places."""
     async with answering() as client:
         for fields, param in (
@@ -285,7 +285,7 @@ async def test_long_ids_of_conversations_and_approvals() -> None:
         assert refused.error["param"] == "input[0].approval_request_id"
 
 
-async def test_bodies_have_the_limits_of_the_lane() -> None:
+async def test_response_bodies_have_size_value_and_type_limits() -> None:
     """413 for too many bytes or values, and 415 for another type."""
     async with answering(limits={"context_body": "20KiB", "context_values": 1000}) as client:
         for below in ("", "/compact"):
@@ -321,7 +321,7 @@ async def test_unknown_query_parameter_is_refused_on_pages_without_a_query() -> 
         assert (await client.get(one)).status == 200
 
 
-async def test_without_a_context_header_the_upstream_answers() -> None:
+async def test_requests_without_context_header_are_relayed_to_the_upstream() -> None:
     """Byte for byte: the plain paths are passthrough."""
     answers = [Answer(content=b'{"id": "theirs"}')] * 3
     async with answering(*answers) as client:

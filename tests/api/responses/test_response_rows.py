@@ -46,7 +46,7 @@ def test_the_items_of_a_response_are_its_input_and_its_output() -> None:
     assert response_rows.is_hidden(response(output=b"")) and not response_rows.is_hidden(opened())
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_previous_response_error_names_both_ids() -> None:
     """The response that the request names, or one before it that the client may not know."""
     for gone in ("resp_2", "resp_1"):
         error = response_rows.no_previous("resp_2", gone)

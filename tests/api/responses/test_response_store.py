@@ -154,7 +154,7 @@ async def code_of(work: Any) -> str:
     return refused.value.code
 
 
-async def test_a_response_without_a_row_is_made_of_its_run() -> None:
+async def test_response_without_a_row_is_rebuilt_from_its_run() -> None:
     """Once: afterwards the row is the truth, also where the run is told otherwise."""
     async with shelf(client=CLIENT) as desk:
         first = await desk.resource()
@@ -173,14 +173,14 @@ async def test_run_of_another_api_is_not_found_as_a_response(client: Json | None
 
 
 @pytest.mark.parametrize("response_id", ["", "resp_x", RUN, f"resp_{HEX.upper()}", f"{RESPONSE}0", "é"])
-async def test_ids_that_are_none(response_id: str) -> None:
+async def test_invalid_response_ids_are_not_found(response_id: str) -> None:
     """Nothing is found by half an id, or by that of the run."""
     async with shelf(client=CLIENT) as desk:
         assert await code_of(desk.find(response_id)) == "response_not_found"
         assert await code_of(desk.find(tenant="other")) == "response_not_found"
 
 
-async def test_a_turn_that_goes_on_is_in_progress() -> None:
+async def test_running_response_is_in_progress_and_not_stored() -> None:
     """Nothing of it is stored; later it is."""
     async with shelf(client=CLIENT) as desk:
         desk.over = False
@@ -199,7 +199,7 @@ async def test_failed_response_keeps_its_partial_output_as_incomplete() -> None:
         assert failed["output"][0]["status"] == "incomplete"
 
 
-async def test_a_row_before_its_end_is_settled() -> None:
+async def test_unfinished_row_is_completed_from_its_run() -> None:
     """One that continues a stored run."""
     async with shelf(row(run_id=RUN)) as desk:
         assert (await desk.resource())["status"] == "completed"
@@ -219,7 +219,7 @@ async def test_a_row_before_its_end_is_settled() -> None:
         ("Hello", made.finish("stop"), USAGE),
     ],
 )
-async def test_a_log_gets_the_end_that_it_lacks(before: Sequence[Chunk]) -> None:
+async def test_incomplete_log_gets_its_missing_end(before: Sequence[Chunk]) -> None:
     """Nothing stands twice, nothing that was read changes, and the tokens are there."""
     async with shelf(row(background=True)) as desk:
         if before:
@@ -232,7 +232,7 @@ async def test_a_log_gets_the_end_that_it_lacks(before: Sequence[Chunk]) -> None
         assert await desk.resource() == found and await desk.log() == log
 
 
-async def test_calls_of_a_log_are_known_again() -> None:
+async def test_logged_client_calls_are_matched_by_id() -> None:
     """Those of the client by their ids."""
     call: Json = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     calls = made.build_call_chunks([call], reason="tool_calls")
@@ -242,7 +242,7 @@ async def test_calls_of_a_log_are_known_again() -> None:
         assert kinds((await desk.resource())["output"]) == ["message", "function_call"]
 
 
-async def test_a_text_beyond_the_record_stays_incomplete() -> None:
+async def test_logged_text_beyond_the_record_stays_incomplete() -> None:
     """It was read, so it stays; what the repeated call said follows."""
     async with shelf(row(background=True)) as desk:
         await desk.append("Hello and m")
@@ -284,7 +284,7 @@ async def test_two_workers_end_a_log_once() -> None:
         assert {one.output for one in found} - {None} == {(await desk.find()).output}
 
 
-async def test_a_log_with_an_end_makes_the_response() -> None:
+async def test_response_is_rebuilt_from_a_complete_log() -> None:
     """Whose worker died before it stored that."""
     async with shelf(row(background=True)) as desk:
         await desk.append(*WHOLE, module.build_end_entry(150.0, None))
@@ -304,7 +304,7 @@ async def test_a_cancelled_response_ends_its_log() -> None:
         assert parse_end_entry((await desk.log())[-1]) is not None
 
 
-async def test_a_queued_response_is_queued_until_something_comes() -> None:
+async def test_queued_response_becomes_in_progress_at_first_output() -> None:
     """Then it is in progress."""
     async with shelf(row(background=True, state="queued")) as desk:
         desk.over = False
@@ -331,7 +331,7 @@ async def test_resumed_run_is_recorded_after_the_existing_output() -> None:
         await runs.close()
 
 
-async def test_a_run_that_goes_on_behind_an_end_does_not_continue_that_answer() -> None:
+async def test_ended_log_is_not_extended_by_its_continuing_run() -> None:
     """The worker died between the end of the log and the row; the run answers a later response now, or none."""
     async with shelf(row(background=True)) as desk:
         await desk.append(*WHOLE, log_end(150.0, None))
@@ -343,7 +343,7 @@ async def test_a_run_that_goes_on_behind_an_end_does_not_continue_that_answer() 
         assert await desk.kept.find_record_callback(stored) is not None
 
 
-async def test_a_background_run_without_a_row_gets_one() -> None:
+async def test_background_run_without_a_row_gets_a_row() -> None:
     """The worker died between the two. A run with a client needs none, and a deleted response stays so."""
     for background, others in ((True, ()), (False, ()), (True, (ended(output=b""),))):
         async with shelf(*others, client=CLIENT, background=background) as desk:
@@ -372,7 +372,7 @@ async def test_run_is_replayed_with_the_options_of_its_request() -> None:
         assert desk.told_for == (True, ["ap_1"])
 
 
-async def test_a_response_has_ended_once_its_log_has() -> None:
+async def test_response_is_completed_once_its_log_has_ended() -> None:
     """A follower that has read the end goes on from the response, although its worker still stores it."""
     async with shelf(row(background=True)) as desk:
         runs, work = LiveRuns(clock=Clock(ManualClock())), Work(effects=False)
@@ -388,7 +388,7 @@ async def test_a_response_has_ended_once_its_log_has() -> None:
         await runs.close()
 
 
-async def test_a_response_with_a_client_has_no_log() -> None:
+async def test_foreground_response_has_no_log() -> None:
     """Nothing is recorded of it."""
     async with shelf(row()) as desk:
         stored = await desk.store.run(RUN, tenant="acme")
@@ -408,7 +408,9 @@ async def test_a_chain_is_read_in_order() -> None:
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
-async def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch, limit: int, fits: bool) -> None:
+async def test_response_chain_over_the_limit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, limit: int, fits: bool
+) -> None:
     """Behind which it is to be compacted."""
     monkeypatch.setattr(module, "CHAIN_LIMIT", limit)
     rows = [ended(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(5)]
@@ -419,7 +421,7 @@ async def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch, limit: int, 
             assert await code_of(desk.kept.chain("resp_4", tenant="acme")) == "invalid_field"
 
 
-async def test_a_chain_needs_all_of_its_links() -> None:
+async def test_response_chain_with_a_missing_link_is_refused() -> None:
     """One that is missing, deleted or another tenant's; one that goes on is told with its id."""
     rows = [ended("resp_0", tenant="other"), ended("resp_1", previous_id="resp_0")]
     async with shelf(*rows, row(background=True), client=CLIENT) as desk:
@@ -455,7 +457,7 @@ async def test_deleting_a_response_without_stored_run_removes_it_completely() ->
         assert await desk.store.response(response_id, tenant="acme") is None
 
 
-async def test_one_with_the_answer_of_an_earlier_run_stays_deleted() -> None:
+async def test_deleted_response_sharing_an_earlier_answer_stays_deleted() -> None:
     """A request that joined the same answer would store it again. Its key is free."""
     response_id = "resp_" + "0" * 24
     async with shelf(ended(response_id, idempotency_key="k")) as desk:
@@ -519,7 +521,7 @@ async def test_full_store_still_serves_the_response_and_stores_it_later(backgrou
             assert (await desk.store.response(RESPONSE, tenant="acme") or row()).state == "completed"
 
 
-async def test_the_worker_that_drove_a_run_stores_its_response() -> None:
+async def test_unfinished_run_is_stored_only_by_its_driving_worker() -> None:
     """That worker may still send it; for others the response goes on, and is stored when no end can come any more."""
     async with shelf(client=CLIENT) as desk:
         desk.over = False
@@ -532,7 +534,7 @@ async def test_the_worker_that_drove_a_run_stores_its_response() -> None:
         assert kinds((await desk.resource())["output"]) == ["reasoning", "message"]
 
 
-async def test_a_question_is_an_item_of_its_service() -> None:
+async def test_approval_request_item_names_its_service_and_tool() -> None:
     """By the name that it has there."""
     async with shelf() as desk:
         for number, tool, named in (

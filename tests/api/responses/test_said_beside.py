@@ -43,7 +43,9 @@ def roles(client: Client) -> list[str]:
 
 @pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize("going_on", ["previous_response_id", "conversation", "the items", "the messages alone"])
-async def test_the_message_follows_the_result(tmp_path: Path, going_on: str, *, is_first: bool) -> None:
+async def test_user_message_with_a_decision_follows_the_call_result(
+    tmp_path: Path, going_on: str, *, is_first: bool
+) -> None:
     """However the client goes on; its place beside the response is its own."""
     async with answering(write(), says("Both."), says("Yes."), tools=desk(tmp_path, write=True)) as client:
         fields: Json = {"tools": [GATEWAY]}
@@ -66,7 +68,7 @@ async def test_the_message_follows_the_result(tmp_path: Path, going_on: str, *, 
         assert said.count("And say so.") == 1
 
 
-async def test_a_client_that_stores_nothing_sends_its_whole_conversation(tmp_path: Path) -> None:
+async def test_stateless_client_can_send_whole_conversation_with_a_decision(tmp_path: Path) -> None:
     """Without questions and calls, as the AI SDK does with `store: false`: what the run began with is history."""
     answers = (write("1.txt"), write("2.txt"), says("Done."), says("Hello."))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -85,7 +87,7 @@ async def test_a_client_that_stores_nothing_sends_its_whole_conversation(tmp_pat
         assert text_of((await client.create(history, **fields)).json) == "Hello."
 
 
-async def test_the_message_survives_a_kill_before_the_model_hears_it(tmp_path: Path) -> None:
+async def test_message_with_a_decision_survives_a_restart(tmp_path: Path) -> None:
     """It is on disk with the decision: whoever takes the run over has it."""
     settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
     answers = (write(), says("never read", before=asyncio.Event()), says("Both."))
@@ -108,7 +110,7 @@ async def run_of(client: Client, question: Json) -> str:
     return run_id
 
 
-async def test_a_repeated_request_adds_its_message_once(tmp_path: Path) -> None:
+async def test_repeated_decision_adds_its_message_once(tmp_path: Path) -> None:
     """In this process and in another, under way and afterwards."""
     gate = asyncio.Event()
     settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
@@ -125,7 +127,7 @@ async def test_a_repeated_request_adds_its_message_once(tmp_path: Path) -> None:
         assert roles(client) == ["user", "assistant", "tool", "user"]
 
 
-async def test_a_message_that_comes_too_late_is_refused(tmp_path: Path) -> None:
+async def test_message_with_a_late_decision_is_refused(tmp_path: Path) -> None:
     """Somebody else has decided: its answer would be of a run that never read it."""
     async with answering(write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client)
@@ -137,7 +139,7 @@ async def test_a_message_that_comes_too_late_is_refused(tmp_path: Path) -> None:
         assert text_of(answer) == "Written."
 
 
-async def test_a_message_of_another_person_is_refused_with_the_decision(tmp_path: Path) -> None:
+async def test_message_of_another_user_is_refused_with_its_decision(tmp_path: Path) -> None:
     """It has no place in the conversation of the person who asked, and nothing is decided."""
     async with answering(write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client, user="ann")
@@ -149,7 +151,7 @@ async def test_a_message_of_another_person_is_refused_with_the_decision(tmp_path
         assert text_of(answer) == "Written."
 
 
-async def test_a_message_beside_a_rejection_reaches_the_model(tmp_path: Path) -> None:
+async def test_message_with_a_rejection_reaches_the_model(tmp_path: Path) -> None:
     """Behind the results of all calls of the round."""
     async with answering(both(), says("One."), tools=desk(tmp_path, write=True)) as client:
         one, two = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
@@ -158,7 +160,7 @@ async def test_a_message_beside_a_rejection_reaches_the_model(tmp_path: Path) ->
         assert text_of(answer) == "One." and roles(client) == ["user", "assistant", "tool", "tool", "user"]
 
 
-async def test_a_message_is_answered_behind_a_call_that_was_to_end_the_turn(tmp_path: Path) -> None:
+async def test_message_approving_a_terminating_call_is_answered(tmp_path: Path) -> None:
     """The model hears it, and answers."""
     last = calls("file_operations", terminate=True, operation="write", path="new.txt", content="x", risk_level=None)
     async with answering(last, says("And so I say."), tools=desk(tmp_path, write=True)) as client:
@@ -167,7 +169,7 @@ async def test_a_message_is_answered_behind_a_call_that_was_to_end_the_turn(tmp_
         assert text_of(answer) == "And so I say." and client.sent[-1]["content"] == "And say so."
 
 
-async def test_a_held_answer_gets_the_message_of_the_request_that_decides(tmp_path: Path) -> None:
+async def test_waiting_stream_gets_the_message_of_the_deciding_request(tmp_path: Path) -> None:
     """Its run goes on in the request that holds it open."""
     async with answering(write(), says("Both."), tools=desk(tmp_path, write=True)) as client:
         async with client.streaming("Write.", tools=[GATEWAY], headers={"X-Context-Approvals": "hold"}) as held:
@@ -179,7 +181,7 @@ async def test_a_held_answer_gets_the_message_of_the_request_that_decides(tmp_pa
         assert text_of(answer) == "Both." and roles(client) == ["user", "assistant", "tool", "user"]
 
 
-async def test_the_clients_own_message_is_not_hidden(tmp_path: Path) -> None:
+async def test_message_with_a_decision_is_sent_to_the_model_once(tmp_path: Path) -> None:
     """A decision without an `mcp` tool: what the client did not see comes back to the model, and its message once."""
     fields: Json = {"headers": {"X-Context-User": "ann"}}
     async with answering(write(), says("Both."), says("Yes."), tools=desk(tmp_path, write=True)) as client:
@@ -192,7 +194,7 @@ async def test_the_clients_own_message_is_not_hidden(tmp_path: Path) -> None:
         assert [one["content"] for one in client.sent].count("And say so.") == 1 and "tool" in roles(client)
 
 
-async def test_no_page_shows_the_message(tmp_path: Path) -> None:
+async def test_message_with_a_decision_is_not_shown_on_pages(tmp_path: Path) -> None:
     """The conversation is that of its person; others of the tenant see that a decision was made."""
     async with answering(write(), says("Both."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client)
@@ -210,7 +212,7 @@ async def test_no_page_shows_the_message(tmp_path: Path) -> None:
         assert "And say so." not in seen
 
 
-async def test_the_message_of_the_first_of_two_reaches_the_model(tmp_path: Path) -> None:
+async def test_message_of_the_first_of_two_approvers_reaches_the_model(tmp_path: Path) -> None:
     """The other key approves by another way, and the run goes on without a request."""
     async with answering(write(), says("Both."), key="ann", tools=desk(tmp_path, write=True), **TWO) as client:
         _, question = await asked(client)
@@ -221,7 +223,7 @@ async def test_the_message_of_the_first_of_two_reaches_the_model(tmp_path: Path)
         assert roles(client) == ["user", "assistant", "tool", "user"] and client.sent[-1]["content"] == "And say so."
 
 
-async def test_what_the_first_of_two_narrows_holds(tmp_path: Path) -> None:
+async def test_narrowing_by_the_first_of_two_approvers_applies(tmp_path: Path) -> None:
     """The other key approves by another way, and the next call asks as the first one wants."""
     answers = (write(), READ, says("It ran unasked."))
     async with answering(*answers, key="ann", tools=desk(tmp_path, write=True), **TWO) as client:
@@ -244,7 +246,7 @@ async def test_ask_before_message_beside_a_decision_requires_the_next_approval(t
         assert json.loads(told["output"][1]["arguments"])["operation"] == "read"
 
 
-async def test_a_message_is_stored_once_for_all_calls(tmp_path: Path) -> None:
+async def test_message_for_several_decisions_is_stored_once(tmp_path: Path) -> None:
     """A run may wait for hundreds, and each worker reads all events."""
     async with answering(both(), says("Two."), tools=desk(tmp_path, write=True)) as client:
         questions = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
@@ -254,7 +256,7 @@ async def test_a_message_is_stored_once_for_all_calls(tmp_path: Path) -> None:
         assert [event.type for event in events].count(ADDED) == 1 and client.sent[-1]["content"] == "And say so."
 
 
-async def test_a_message_that_is_too_long_is_refused_with_the_decision(tmp_path: Path) -> None:
+async def test_too_long_message_is_refused_with_its_decision(tmp_path: Path) -> None:
     """A run writes it with each line of its record."""
     async with answering(write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client)
@@ -266,7 +268,7 @@ async def test_a_message_that_is_too_long_is_refused_with_the_decision(tmp_path:
         assert text_of(answer) == "Written."
 
 
-async def test_a_message_beside_a_rejection_that_ends_the_run_is_refused(tmp_path: Path) -> None:
+async def test_message_with_a_run_ending_rejection_is_refused(tmp_path: Path) -> None:
     """Of a run whose client is shown no calls: no model would read it."""
     async with answering(write(), tools=desk(tmp_path, write=True)) as client:
         await client.create("Write.")
@@ -278,7 +280,7 @@ async def test_a_message_beside_a_rejection_that_ends_the_run_is_refused(tmp_pat
         assert left["state"] == "pending"
 
 
-async def test_no_message_comes_past_a_stage_that_might_stop_it(tmp_path: Path) -> None:
+async def test_message_that_would_bypass_a_stage_is_refused(tmp_path: Path) -> None:
     """A stored run goes on below the stage, which every other message of the user meets."""
     uses = [{"use": "block_list", "with": {"phrases": {"projects": ["Blue Heron"]}}}, {"use": "agent_loop"}]
     settings: Json = {"tools": desk(tmp_path, write=True), "chains": {"assistant": uses}}

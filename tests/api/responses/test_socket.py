@@ -118,7 +118,7 @@ def assistant(text: str) -> Json:
 
 
 @pytest.mark.parametrize("path", build_paths("responses"))
-async def test_turns_follow_each_other(path: str) -> None:
+async def test_socket_turns_continue_each_other(path: str) -> None:
     """Each with all its events, numbered from 0; they are responses as any others."""
     answers = (says("one ", "two"), says("three"))
     async with answering(*answers) as client, talking(client, path, **{"X-Context-Mode": "context"}) as talk:
@@ -131,7 +131,7 @@ async def test_turns_follow_each_other(path: str) -> None:
         assert text_of(second) == "three" and client.sent == [user("1"), assistant("one two"), user("2")]
 
 
-async def test_messages_at_once_are_answered_one_after_the_other() -> None:
+async def test_concurrent_socket_messages_are_answered_in_order() -> None:
     """In their order: the second run begins behind the first one's end."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), says("three")) as client, talking(client) as talk:
@@ -145,7 +145,7 @@ async def test_messages_at_once_are_answered_one_after_the_other() -> None:
         assert text_of((await talk.rest())[-1]["response"]) == "three"
 
 
-async def test_too_many_messages_wait_at_their_client() -> None:
+async def test_socket_reads_only_as_many_messages_as_may_wait() -> None:
     """The gateway reads no more of them than may wait, and loses none."""
     gate, texts = asyncio.Event(), [str(number) for number in range(3 * WAITING)]
     answers = (says("one ", gate), *map(says, texts))
@@ -163,7 +163,7 @@ async def test_too_many_messages_wait_at_their_client() -> None:
             assert client.sent == [user(text)]
 
 
-async def test_messages_under_way_have_the_size_of_one() -> None:
+async def test_socket_reads_one_large_message_at_a_time() -> None:
     """Of large ones the first alone is read; the others fill what the kernel has for them, and wait."""
     gate, large, most = asyncio.Event(), "x" * 3_900_000, 10
     answers = (says("one ", gate), *(says(str(number)) for number in range(most)))
@@ -191,7 +191,7 @@ async def test_messages_under_way_have_the_size_of_one() -> None:
         await sending
 
 
-async def test_a_message_is_a_request_under_way() -> None:
+async def test_socket_message_counts_towards_the_concurrency_limit() -> None:
     """`limits.concurrent` counts it; a WebSocket that waits for its client counts as none."""
     gate = asyncio.Event()
     async with (
@@ -222,7 +222,7 @@ async def test_a_message_is_a_request_under_way() -> None:
         ({"Idempotency-Key": "k"}, 400, "invalid_header", "idempotency-key"),
     ],
 )
-async def test_a_handshake_that_no_message_could_follow_is_refused(
+async def test_invalid_socket_handshake_is_refused_before_the_upgrade(
     headers: dict[str, str], status: int, code: str, param: str
 ) -> None:
     """With the error of HTTP, before the 101."""
@@ -237,7 +237,7 @@ async def test_a_handshake_that_no_message_could_follow_is_refused(
         assert (answer.status, answer.error["code"], answer.error["param"]) == (status, code, param)
 
 
-async def test_a_repeated_handshake_repeats_no_message(tmp_path: Path) -> None:
+async def test_retried_handshake_does_not_repeat_messages(tmp_path: Path) -> None:
     """A retry count is that of the handshake: each message has an answer of its own."""
     async with (
         answering(RUNS, says("one"), RUNS, says("two"), tools=desk(tmp_path, write=True)) as client,
@@ -247,7 +247,7 @@ async def test_a_repeated_handshake_repeats_no_message(tmp_path: Path) -> None:
         assert text_of(await talk.response(tools=[GATEWAY])) == "two"
 
 
-async def test_what_is_not_stored_is_remembered_by_its_connection() -> None:
+async def test_unstored_response_is_known_only_to_its_connection() -> None:
     """And by no other one, nor over HTTP."""
     answers = (says("one"), says("two"), says("three"))
     async with answering(*answers) as client, talking(client) as talk:
@@ -262,7 +262,7 @@ async def test_what_is_not_stored_is_remembered_by_its_connection() -> None:
             assert (refused["code"], refused["param"]) == ("previous_response_not_found", "previous_response_id")
 
 
-async def test_a_connection_remembers_the_latest() -> None:
+async def test_connection_remembers_only_the_latest_unstored_responses() -> None:
     """The oldest of too many is forgotten; the others are there."""
     answers = [says(str(number)) for number in range(REMEMBERED + 2)]
     async with answering(*answers) as client, talking(client) as talk:
@@ -323,7 +323,7 @@ async def test_stored_response_behind_unstored_one_cannot_be_continued_over_http
         assert "send the whole input" in refused["message"]
 
 
-async def test_a_warm_up_decides_nothing(tmp_path: Path) -> None:
+async def test_warm_up_message_with_a_decision_is_refused(tmp_path: Path) -> None:
     """Nobody would see what came of it; the call goes on waiting."""
     write = calls("file_operations", operation="write", path="new.txt", content="x", risk_level=None)
     async with answering(write, tools=desk(tmp_path, write=True)) as client, talking(client) as talk:
@@ -335,7 +335,7 @@ async def test_a_warm_up_decides_nothing(tmp_path: Path) -> None:
         assert waiting.json["state"] == "pending" and not (tmp_path / "work" / "new.txt").exists()
 
 
-async def test_a_call_waits_and_is_decided_on_the_same_connection(tmp_path: Path) -> None:
+async def test_call_is_approved_on_the_same_connection(tmp_path: Path) -> None:
     """By an item of the next message, also where nothing is stored."""
     write = calls("file_operations", operation="write", path="new.txt", content="x", risk_level=None)
     for store in (True, False):
@@ -391,7 +391,7 @@ async def test_binary_frame_is_refused_as_invalid_json() -> None:
         assert text_of(await talk.response()) == "one"
 
 
-async def test_a_frame_has_the_limits_of_a_body() -> None:
+async def test_socket_frame_has_the_body_limits() -> None:
     """So many values; and a frame that is longer than a body may be ends the connection (1009)."""
     limits = {"context_body": "20KiB", "context_values": 1000}
     async with answering(says("one"), limits=limits) as client, talking(client) as talk:
@@ -401,7 +401,7 @@ async def test_a_frame_has_the_limits_of_a_body() -> None:
         assert await talk.code() == 1009
 
 
-async def test_an_error_of_the_model_before_its_first_word() -> None:
+async def test_model_error_before_output_is_reported_with_its_status() -> None:
     """It is an error with the status that a request over HTTP gets."""
     async with answering(refuses(429), says("one")) as client, talking(client) as talk:
         (told,) = await talk.turn()
@@ -409,7 +409,7 @@ async def test_an_error_of_the_model_before_its_first_word() -> None:
         assert text_of(await talk.response()) == "one"
 
 
-async def test_a_fault_of_a_plugin_ends_its_turn_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_plugin_error_ends_only_its_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """`error`, then the response that failed; the next message is answered."""
     (tmp_path / "stages").mkdir()
     (tmp_path / "stages" / "failing.py").write_text(FAILING)
@@ -423,7 +423,7 @@ async def test_a_fault_of_a_plugin_ends_its_turn_alone(tmp_path: Path, caplog: p
         assert caplog.text.count("RuntimeError: a fault of this plugin") == 2
 
 
-async def test_an_error_has_the_request_id_of_the_log() -> None:
+async def test_socket_error_names_the_logged_request_id() -> None:
     """Each message has a line in the access log, as a request over HTTP."""
     answers = (says("one"), refuses(429), says("tw", Cut(), finish=None))
     async with answering(*answers, logging={"access": True}) as client:
@@ -469,14 +469,14 @@ async def test_removed_key_is_refused_on_the_next_turn() -> None:
         assert (await talk.refusal())["code"] == "invalid_api_key"
 
 
-async def test_another_tenants_response_is_not_gone_on_from() -> None:
+async def test_response_of_another_tenant_cannot_be_continued() -> None:
     """It is told as one that is not there."""
     async with answering(says("one"), **KEYS) as client, talking(client.of("eve")) as talk:
         made = (await client.of("ann").create("1")).json
         assert (await talk.refusal(previous_response_id=made["id"]))["code"] == "previous_response_not_found"
 
 
-async def test_a_client_that_leaves_ends_its_turn() -> None:
+async def test_client_close_ends_its_turn() -> None:
     """The model's call ends with it, and what was said is there."""
     gate = asyncio.Event()
     async with answering(says("one ", gate)) as client:
@@ -511,7 +511,7 @@ async def _nothing(client: Client) -> bool:
     return not (await pages(client))._open
 
 
-async def test_a_run_with_effects_is_found_behind_a_lost_connection(tmp_path: Path) -> None:
+async def test_run_with_effects_is_readable_after_a_lost_connection(tmp_path: Path) -> None:
     """The response tells what was done, and how it ended."""
     gate = asyncio.Event()
     async with answering(RUNS, says("one ", gate), tools=desk(tmp_path, write=True)) as client:
@@ -525,7 +525,7 @@ async def test_a_run_with_effects_is_found_behind_a_lost_connection(tmp_path: Pa
         assert [item["name"] for item in response["output"] if item["type"] == "mcp_call"] == ["file_operations"]
 
 
-async def test_a_connection_has_a_longest_life() -> None:
+async def test_connection_is_closed_at_its_maximum_lifetime() -> None:
     """Then an error says so, and the client opens another one."""
     async with answering(says("one")) as client:
         (await pages(client)).life_s = 0.05
@@ -538,7 +538,7 @@ async def test_a_connection_has_a_longest_life() -> None:
             assert text_of(await talk.response()) == "one"
 
 
-async def test_a_gateway_that_stops_says_goodbye() -> None:
+async def test_gateway_stop_closes_sockets_with_1001() -> None:
     """1001, also in the middle of a turn."""
     gate = asyncio.Event()
     async with answering(says("one ", gate)) as client, talking(client) as idle, talking(client) as busy:

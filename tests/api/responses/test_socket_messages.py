@@ -9,7 +9,7 @@ from .answering import answering
 from .test_socket import PATIENCE_S, talking, user
 
 
-async def test_a_long_message_is_answered_as_it_was_sent() -> None:
+async def test_long_fragmented_message_is_answered_intact() -> None:
     """Whatever its bytes, over the pieces in which it comes."""
     said = "".join(chr(0x61 + number % 26) + "ä€😀" for number in range(300_000))
     async with answering(says("Yes"), says("Yes")) as client, talking(client) as talk:

@@ -19,7 +19,7 @@ LOOK: Json = {"type": "function", "name": "look", "parameters": {"type": "object
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_tools_run_first_and_the_last_answer_has_the_format(tmp_path: Path, background: bool) -> None:
+async def test_tools_run_before_the_formatted_answer(tmp_path: Path, background: bool) -> None:
     """As openai-agents with an output type and a hosted MCP tool asks for it, and `responses.parse`."""
     async with answering(READ, says("Behind the mirror."), says(ANSWER), tools=desk(tmp_path)) as client:
         made = await client.create("Where?", tools=[GATEWAY], text=PLACE, background=background)
@@ -30,7 +30,7 @@ async def test_tools_run_first_and_the_last_answer_has_the_format(tmp_path: Path
         assert formatting["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-async def test_the_answer_behind_an_approval_has_the_format(tmp_path: Path) -> None:
+async def test_answer_after_an_approval_has_the_format(tmp_path: Path) -> None:
     """The run goes on as it began."""
     async with answering(WRITE, says(ANSWER), tools=desk(tmp_path, write=True)) as client:
         asked = await client.create("Write.", tools=[GATEWAY], text=PLACE)
@@ -42,7 +42,7 @@ async def test_the_answer_behind_an_approval_has_the_format(tmp_path: Path) -> N
         assert text_of(answer.json) == ANSWER and (tmp_path / "work" / "a.txt").read_text() == "x"
 
 
-async def test_calls_of_the_client_come_without_a_text(tmp_path: Path) -> None:
+async def test_client_calls_precede_the_formatted_answer(tmp_path: Path) -> None:
     """The client runs its tool, and the answer that follows has the format."""
     call = native(("look", {}), text="Let me look.")
     async with answering(call, says("A mirror."), says(ANSWER), tools=desk(tmp_path)) as client:

@@ -12,7 +12,7 @@ LOOK: Json = {"type": "function", "name": "look", "parameters": {"type": "object
 
 
 @pytest.mark.parametrize("lost", ["nothing", "summary", "id"])
-async def test_thoughts_come_back_with_the_client(lost: str) -> None:
+async def test_reasoning_returned_by_the_client_reaches_the_model(lost: str) -> None:
     """As openai-agents, Codex and the AI SDK send them, whatever else they leave out."""
     thinks = native(("look", {}))
     thinks = thinks.but(pieces=({"reasoning_content": "It is "}, {"reasoning_content": "night."}, *thinks.pieces))
@@ -36,7 +36,7 @@ async def test_thoughts_come_back_with_the_client(lost: str) -> None:
         assert client.sent[1]["reasoning_content"] == "It is night."
 
 
-async def test_a_client_that_does_not_ask_gets_none() -> None:
+async def test_reasoning_is_omitted_unless_included() -> None:
     """And thoughts that another server sealed are nothing to the model."""
     thinks = says({"reasoning_content": "Hm."}, "Hi.")
     async with answering(thinks, says("Again.")) as client:
@@ -67,7 +67,7 @@ def signed(*, late: bool = False) -> Answer:
 @pytest.mark.parametrize("chains", [None, CHAINS])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("way", ["previous_response_id", "input", "conversation"])
-async def test_fields_that_only_a_provider_reads_come_back_to_it(chains: Json | None, late: bool, way: str) -> None:
+async def test_provider_fields_return_to_the_provider(chains: Json | None, late: bool, way: str) -> None:
     """Without them Gemini refuses the turn after a call. Stored, or kept by the client."""
     settings = {} if chains is None else {"chains": chains}
     async with answering(signed(late=late), says("ok"), **settings) as client:
@@ -91,7 +91,7 @@ async def test_fields_that_only_a_provider_reads_come_back_to_it(chains: Json | 
         assert first["extra_content"] == SIGNED and "extra_content" not in second
 
 
-async def test_fields_without_a_thought_stand_in_an_item_of_their_own() -> None:
+async def test_provider_fields_without_reasoning_get_their_own_item() -> None:
     """In front of the call, and of a text and a call of the gateway, too."""
     sealed = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "c2VhbGVk"}]}
     answer = native(("look", {"at": 1}), text="Let me see.")
@@ -107,7 +107,7 @@ async def test_fields_without_a_thought_stand_in_an_item_of_their_own() -> None:
         assert message["content"] == "Let me see." and message["reasoning_details"] == sealed["reasoning_details"]
 
 
-async def test_a_text_stays_the_last_item() -> None:
+async def test_text_message_stays_the_last_output_item() -> None:
     """Clients read it there, so fields behind it are left out."""
     async with answering(says("Hi.", {"extra_content": SIGNED})) as client:
         assert kinds((await client.create()).json["output"]) == ["message"]

@@ -25,7 +25,7 @@ async def state_of(client: Client, approval_id: str) -> str:
 
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("how", ["cancel", "delete"])
-async def test_a_question_is_withdrawn_with_its_response(tmp_path: Path, how: str, background: bool) -> None:
+async def test_cancelled_response_withdraws_its_approval_request(tmp_path: Path, how: str, background: bool) -> None:
     """No door takes its approval any more, and its call never runs."""
     async with answering(write(), says("Never."), tools=desk(tmp_path, write=True)) as client:
         begun = (await client.create("Write.", tools=[GATEWAY], background=background)).json
@@ -82,7 +82,7 @@ async def test_removing_an_inquiring_response_keeps_the_question_pending(
         assert own["status"] == "completed" and (tmp_path / "work" / "new.txt").exists()
 
 
-async def test_a_colleagues_response_ends_no_run_when_it_is_deleted(tmp_path: Path) -> None:
+async def test_colleagues_deletion_does_not_end_the_run(tmp_path: Path) -> None:
     """Of another key, which decided and saw the next question: that waits for the one who asked as before."""
     keys = [{**key(name, "context", "approve"), "tenant": "acme"} for name in ("ann", "boss")]
     answers, upstream = (write("1.txt"), write("2.txt"), says("Both.")), {"api_key": "sk-upstream"}
@@ -99,7 +99,7 @@ async def test_a_colleagues_response_ends_no_run_when_it_is_deleted(tmp_path: Pa
 
 
 @pytest.mark.parametrize("said", ["What is {}?", "approve {}"])
-async def test_a_response_about_anothers_question_never_gets_its_answer(tmp_path: Path, said: str) -> None:
+async def test_response_of_another_user_never_gets_the_answer(tmp_path: Path, said: str) -> None:
     """Also if its worker died between its first row and its end, and the call was decided on since."""
     answers = (write(), says("Anna's secret is safe."))
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
@@ -118,7 +118,7 @@ async def test_a_response_about_anothers_question_never_gets_its_answer(tmp_path
 
 
 @pytest.mark.parametrize("call", ["a question", "a call that needs none"])
-async def test_a_line_that_is_being_written_is_withdrawn_with_its_response(tmp_path: Path, call: str) -> None:
+async def test_cancelled_response_withdraws_an_approval_still_being_written(tmp_path: Path, call: str) -> None:
     """Another process holds the store: the first line of the run waits there, and the record knows of no run yet."""
     made, loose = tmp_path / "work" / "new.txt", {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
     asks = write() if call == "a question" else calls("execute_command", command=f"touch {made}", risk_level="low")
@@ -144,7 +144,7 @@ async def test_a_line_that_is_being_written_is_withdrawn_with_its_response(tmp_p
         assert not made.exists() and len(client.world.model.asked) == 2
 
 
-async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> None:
+async def test_next_turn_reports_an_interrupted_call_as_unknown(tmp_path: Path) -> None:
     """With an outcome that is unknown: its effect is there, and the model must not make it again unseen."""
     made = tmp_path / "made"
     slow = calls("execute_command", command=f"touch {made}; sleep 60", risk_level="low")

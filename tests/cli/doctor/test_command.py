@@ -20,7 +20,7 @@ def _configure(text: str) -> None:
     Path("gateway.yaml").write_text(f"listen: 127.0.0.1:{free_port()}\nlimits: {{connections: 10}}\n{text}")
 
 
-def test_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_exits_0_when_all_checks_pass(capsys: pytest.CaptureFixture[str]) -> None:
     _configure("")
     assert main(["doctor"]) == 0
     said = capsys.readouterr()
@@ -28,7 +28,7 @@ def test_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.out.endswith(f" ok, {0 if os.geteuid() else 1} to look at, 0 failed\n")
 
 
-def test_what_fails_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_exits_1_on_a_failed_check(capsys: pytest.CaptureFixture[str]) -> None:
     with refusing_port() as port:
         _configure(f"upstreams: [{{name: up, base_url: 'http://127.0.0.1:{port}/v1'}}]")
         assert main(["doctor", "--json"]) == 1
@@ -42,7 +42,7 @@ def test_doctor_reports_configuration_errors_and_exits_with_1(capsys: pytest.Cap
     assert "unknown key 'upstream'" in capsys.readouterr().err
 
 
-def test_a_warning_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_configuration_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     _configure("mcp: {servers: {kb: {command: no-such-program}}}")
     assert main(["doctor"]) == 1
     said = capsys.readouterr()

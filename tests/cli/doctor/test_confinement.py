@@ -3,7 +3,7 @@
 from gateway.cli.doctor.confinement import examine_confinement
 
 
-async def test_the_machine_is_tried() -> None:
+async def test_doctor_reports_whether_commands_are_confined() -> None:
     """It confines a command, or says why each one asks."""
     found = await examine_confinement()
     is_confined = found.level == "ok" and "are confined by" in found.text

@@ -3,7 +3,7 @@
 from gateway.cli.doctor.findings import Finding
 
 
-def test_a_finding_is_a_line_and_its_advice() -> None:
+def test_finding_lines_are_escaped_and_followed_by_advice() -> None:
     """The text of another program is escaped: it cannot act as the terminal."""
     said = Finding("fail", "MCP kb", "it wrote \x1b[31mred", "look")
     assert said.lines() == (

@@ -21,7 +21,7 @@ def found(text: str, *, folder: Path) -> dict[str, Finding]:
     return {one.about: one for one in examine_machine(loaded(text, folder=folder), now_s=time.time())}
 
 
-def test_a_new_machine_has_nothing_to_do(tmp_path: Path) -> None:
+def test_doctor_finds_nothing_to_fix_on_a_new_machine(tmp_path: Path) -> None:
     """The versions are there for a report; the store is not made."""
     said = found("limits: {connections: 10}", folder=tmp_path)
     assert said.pop("user").level == ("ok" if os.geteuid() else "warn")

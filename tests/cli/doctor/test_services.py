@@ -8,7 +8,7 @@ from tests.cli.doctor.examined import examined
 from tests.mcp.misbehaving import command
 
 
-async def test_servers_are_started_and_named(tmp_path: Path) -> None:
+async def test_doctor_starts_and_names_mcp_servers(tmp_path: Path) -> None:
     """Each by itself: one that cannot start does not hide the other."""
     program, *args = command("ok")
     good = json.dumps({"command": program, "args": args})

@@ -24,7 +24,9 @@ from tests.cli.doctor.examined import examined
         (503, "weight: 1", "fail", "it fails with 503"),
     ],
 )
-async def test_an_answer_tells_how_an_endpoint_is(tmp_path: Path, status: int, key: str, level: str, text: str) -> None:
+async def test_doctor_reports_endpoint_state_from_its_answer(
+    tmp_path: Path, status: int, key: str, level: str, text: str
+) -> None:
     async with FakeUpstream(serve(answer(status, b"{}"))) as fake:
         endpoint = f"upstreams: [{{name: up, endpoints: [{{name: one, url: '{fake.base_url}/v1', {key}}}]}}]"
         found = (await examined(endpoint, folder=tmp_path))["up one"]
@@ -32,7 +34,7 @@ async def test_an_answer_tells_how_an_endpoint_is(tmp_path: Path, status: int, k
     assert fake.requests[0].target == b"/v1/models"
 
 
-async def test_an_endpoint_that_is_away_is_a_failure(tmp_path: Path) -> None:
+async def test_doctor_fails_an_unreachable_endpoint(tmp_path: Path) -> None:
     with refusing_port() as port:
         found = await examined(f"upstreams: [{{name: up, base_url: 'http://127.0.0.1:{port}/v1'}}]", folder=tmp_path)
     assert found[f"up 127.0.0.1:{port}"].level == "fail"
@@ -40,7 +42,9 @@ async def test_an_endpoint_that_is_away_is_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("off_s", "level", "text"), [(0, "ok", "within"), (-600, "warn", "it is 60")])
-async def test_the_clock_is_compared(tmp_path: Path, off_s: int, level: str, text: str) -> None:
+async def test_doctor_compares_the_clock_with_the_upstream_date(
+    tmp_path: Path, off_s: int, level: str, text: str
+) -> None:
     date = email.utils.formatdate(time.time() + off_s, usegmt=True)
     async with FakeUpstream(serve(answer(200, b"{}", [("Date", date)]))) as fake:
         found = (await examined(f"upstreams: [{{name: up, base_url: '{fake.base_url}'}}]", folder=tmp_path))["clock"]
@@ -48,5 +52,5 @@ async def test_the_clock_is_compared(tmp_path: Path, off_s: int, level: str, tex
     assert ("ahead of" in found.text) is (off_s < 0)
 
 
-async def test_without_upstreams_there_is_the_demo_model(tmp_path: Path) -> None:
+async def test_doctor_reports_demo_model_without_upstreams(tmp_path: Path) -> None:
     assert (await examined("", folder=tmp_path))["upstreams"].text == "none: the built-in demo model answers"

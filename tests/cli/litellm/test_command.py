@@ -20,7 +20,7 @@ ENVIRON = {
 }
 
 
-def test_the_result_is_checked_and_runs(
+def test_imported_configuration_passes_check_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """check-config takes it once the variables are set. Its notes are in it, and on standard error."""
@@ -48,7 +48,7 @@ def test_no_secret_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         assert secret not in said.out + said.err
 
 
-def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_never_overwrites_an_existing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = tmp_path / "gateway.yaml"
     there.write_text("workers: 2\n")
     assert main(["import", "litellm", str(DOCUMENTED), "-o", str(there)]) == 1
@@ -68,7 +68,7 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, capsys: pytest.Capt
         (b"x" * (1 << 20) + b"y", "has more than 1048576 bytes"),
     ],
 )
-def test_another_file_is_refused(
+def test_import_refuses_a_file_of_another_kind(
     content: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -77,12 +77,12 @@ def test_another_file_is_refused(
     assert reason in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_names_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "litellm", "/no/such/config.yaml"]) == 1
     assert "'/no/such/config.yaml' cannot be read: No such file or directory" in capsys.readouterr().err
 
 
-def test_parts_are_written_where_they_belong() -> None:
+def test_imported_yaml_contains_no_anchors() -> None:
     """YAML's references would make one part of two."""
     text, _ = import_config(DOCUMENTED, {})
     assert "&id" not in text and "*id" not in text
@@ -130,7 +130,7 @@ MORE = [
 
 
 @pytest.mark.parametrize(("field", "value"), [*((field, value) for field in FIELDS for value in ODD), *MORE])
-def test_whatever_is_written_is_accepted(field: tuple[str, str], value: Any, tmp_path: Path) -> None:
+def test_imported_configuration_is_always_valid(field: tuple[str, str], value: Any, tmp_path: Path) -> None:
     """A value of another kind is noted, and left out. The keys of the file's own are set."""
     params: dict[str, Any] = {"model": "openai/m", "api_key": "os.environ/K"}
     entry: dict[str, Any] = {"model_name": "n", "litellm_params": params}

@@ -39,7 +39,7 @@ GROQ = "https://api.groq.com/openai/v1"
         ),
     ],
 )
-def test_an_entry_is_a_model_of_a_server(params: dict[str, Any], found: str) -> None:
+def test_model_entry_becomes_a_deployment(params: dict[str, Any], found: str) -> None:
     told, _ = one(**params)
     assert told is not None
     server = told.server
@@ -65,7 +65,7 @@ def test_an_entry_is_a_model_of_a_server(params: dict[str, Any], found: str) -> 
         ({"model": "m", "api_base": "http://a/v1\n b"}, "its api_base is left out with the entry: a URL has no spaces"),
     ],
 )
-def test_others_are_noted(params: dict[str, Any], note: str) -> None:
+def test_untranslatable_model_entries_are_noted(params: dict[str, Any], note: str) -> None:
     found, notes = one(**params)
     assert found is None and note in notes[0]
 
@@ -95,7 +95,7 @@ def test_a_credential_in_an_address_is_not_copied() -> None:
         ({"max_parallel_requests": 0}, "model_list[0] (name): its max_parallel_requests is no whole number"),
     ],
 )
-def test_a_field_of_another_kind_is_noted(params: dict[str, Any], note: str) -> None:
+def test_field_of_the_wrong_type_is_noted(params: dict[str, Any], note: str) -> None:
     found, notes = one(model="gpt-4o", **params)
     assert found is not None and (found.weight, found.concurrent) == (1, None) and notes[0].startswith(note)
 
@@ -111,7 +111,7 @@ def test_invalid_model_list_entries_are_skipped_and_noted() -> None:
     ]
 
 
-def test_a_credential_is_that_of_its_entry() -> None:
+def test_named_credential_overrides_entry_parameters() -> None:
     """It comes before the entry's own parameters, as in LiteLLM: no prompt goes to the provider's address."""
     values = {"api_base": "https://cred.example.com/v1", "api_key": "os.environ/CRED"}
     surroundings = Surroundings(credentials={"cred1": values})
@@ -120,7 +120,7 @@ def test_a_credential_is_that_of_its_entry() -> None:
     assert (found.server.base_url, found.server.key) == ("https://cred.example.com/v1", "${CRED}")
 
 
-def test_a_price_is_a_line_for_the_file_of_prices() -> None:
+def test_model_price_becomes_a_note_for_the_price_file() -> None:
     notes: list[str] = []
     params = {"model": "openai/gpt-4o", "output_cost_per_token": 0.00001}
     entry = {"model_name": "n", "litellm_params": params, "model_info": {"input_cost_per_token": 2.5e-6}}
@@ -130,7 +130,7 @@ def test_a_price_is_a_line_for_the_file_of_prices() -> None:
     ]
 
 
-def test_limits_of_an_entry_have_their_page() -> None:
+def test_entry_limits_are_noted_with_their_documentation_page() -> None:
     _, notes = one(model="openai/m", rpm=6, organization="o")
     assert [note.partition(": not translated: ")[2] for note in notes] == [
         "organization, rpm (docs/limits.md has limits of upstreams, models and keys)"

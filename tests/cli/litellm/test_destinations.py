@@ -30,7 +30,7 @@ def destination(surroundings: Surroundings | None = None, **params: Any) -> tupl
         ("mistral/mistral-small", "https://api.mistral.ai/v1"),
     ],
 )
-def test_a_known_name_goes_to_its_provider(model: str, address: str) -> None:
+def test_known_model_name_resolves_to_its_provider_address(model: str, address: str) -> None:
     assert destination(model=model)[0] == address
 
 
@@ -47,7 +47,7 @@ def test_a_known_name_goes_to_its_provider(model: str, address: str) -> None:
         ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B does not name its provider"),
     ],
 )
-def test_another_name_never_goes_to_openai(model: str, note: str) -> None:
+def test_unknown_model_name_is_never_sent_to_openai(model: str, note: str) -> None:
     """LiteLLM asks another company for it, or refuses it."""
     address, _, notes = destination(model=model)
     assert address is None and note in notes[0]
@@ -65,7 +65,7 @@ def test_another_name_never_goes_to_openai(model: str, note: str) -> None:
         (Surroundings(api_base="http://all/v1"), {"model": "openai/q", "api_base": "http://one/v1"}, "http://one/v1"),
     ],
 )
-def test_an_address_elsewhere_in_the_file_or_the_environment_counts(
+def test_address_from_settings_or_environment_is_used(
     surroundings: Surroundings, params: dict[str, Any], address: str
 ) -> None:
     assert destination(surroundings, **params)[0] == address
@@ -78,13 +78,13 @@ def test_an_address_elsewhere_in_the_file_or_the_environment_counts(
         (Surroundings(environ={"LITELLM_PROXY_API_BASE": "http://p"}, by_proxy=True), {}),
     ],
 )
-def test_what_goes_by_another_proxy_stays_with_it(surroundings: Surroundings, params: dict[str, Any]) -> None:
+def test_proxied_model_keeps_the_proxy_address(surroundings: Surroundings, params: dict[str, Any]) -> None:
     """Whatever provider its model names."""
     address, model, _ = destination(surroundings, model="openai/gpt-4o", **params)
     assert (address, model) == ("${LITELLM_PROXY_API_BASE}", "openai/gpt-4o")
     assert destination(model="gpt-4o", use_litellm_proxy=True)[2] == ["entry: litellm_proxy needs an api_base"]
 
 
-def test_a_variable_is_a_name_behind_its_word() -> None:
+def test_find_variable_accepts_only_environment_references() -> None:
     assert find_variable("os.environ/A_KEY") == "A_KEY"
     assert find_variable("os.environ/no name") is None and find_variable("A_KEY") is None

@@ -13,7 +13,7 @@ def told(**settings: Any) -> tuple[Any, list[str]]:
     return translate_mcp_servers({"kb": settings}, Secrets(), notes.append).get("kb"), notes
 
 
-def test_a_command_has_its_arguments_and_environment() -> None:
+def test_mcp_command_is_imported_with_arguments_and_environment() -> None:
     """Each value of the environment is a reference: it may be secret."""
     env = {"TOKEN": "s3cret", "HOME_DIR": "os.environ/HOME"}
     written, notes = told(transport="stdio", command="npx", args=["-y", "server", "$x"], env=env)
@@ -55,7 +55,7 @@ def test_a_secret_among_the_arguments_is_not_copied(args: list[str], found: list
         ("basic", {"Authorization": "Basic ${KB}"}),
     ],
 )
-def test_a_server_of_http_has_its_secret_in_a_header(kind: str, headers: dict[str, str]) -> None:
+def test_http_server_secret_becomes_a_header(kind: str, headers: dict[str, str]) -> None:
     written, notes = told(
         url="https://kb.example.com/mcp", transport="http", auth_type=kind, auth_value="os.environ/KB"
     )
@@ -77,7 +77,7 @@ def test_a_secret_in_an_address_is_not_copied() -> None:
         ({"url": "https://a/mcp", "allowed_tools": ["x"]}, "not translated: allowed_tools"),
     ],
 )
-def test_the_rest_is_noted(settings: dict[str, Any], note: str) -> None:
+def test_untranslated_server_settings_are_noted(settings: dict[str, Any], note: str) -> None:
     assert any(note in one for one in told(**settings)[1])
 
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from gateway.cli.litellm.providers import FAMILIES, OTHERS, PROVIDERS, SAME
 
 
-def test_addresses_are_whole() -> None:
+def test_provider_base_urls_are_complete() -> None:
     """Without a slash at the end, encrypted unless they are of this machine."""
     for name, provider in PROVIDERS.items():
         if provider.base_url is not None:
@@ -15,10 +15,10 @@ def test_addresses_are_whole() -> None:
             assert provider.below or url.path or name == "perplexity", name
 
 
-def test_a_provider_has_one_api() -> None:
+def test_provider_has_exactly_one_api() -> None:
     assert not OTHERS & PROVIDERS.keys()
     assert not SAME.keys() & {*OTHERS, *PROVIDERS} and set(SAME.values()) <= PROVIDERS.keys()
 
 
-def test_a_family_has_a_known_provider() -> None:
+def test_model_family_has_a_known_provider() -> None:
     assert {kind for _, kind in FAMILIES} <= {*OTHERS, *PROVIDERS}

@@ -19,11 +19,11 @@ SECTIONS = ("router_settings", "litellm_settings", "general_settings")
         ("router_settings", "redis_host", "there is nothing like it"),
     ],
 )
-def test_a_setting_has_its_advice(section: str, name: str, advice: str) -> None:
+def test_untranslated_setting_gets_advice(section: str, name: str, advice: str) -> None:
     (remark,) = collect_remarks({section: {name: 1}}, SECTIONS)
     assert remark.startswith(f"{section}.{name}: ") and advice in remark
 
 
-def test_what_is_translated_has_none() -> None:
+def test_translated_settings_get_no_remark() -> None:
     config = {"model_list": [], "general_settings": {"allowed_ips": []}, "router_settings": None, "odd": 1}
     assert collect_remarks(config, SECTIONS) == ["odd: there is nothing like it"]

@@ -22,7 +22,7 @@ def of(**config: Any) -> Translation:
     return translate_config({"model_list": models, **config}, {"MASTER": "sk-1"})
 
 
-def test_servers_are_upstreams(told: Translation) -> None:
+def test_litellm_servers_become_upstreams(told: Translation) -> None:
     """One for each server and key; servers with the same model share one."""
     upstreams = {upstream["name"]: upstream for upstream in told.data["upstreams"]}
     assert [*upstreams] == ["azure", "azure-2", "mistral-7b", "openai", "ollama", "groq", "openai-2"]
@@ -42,7 +42,7 @@ def test_servers_are_upstreams(told: Translation) -> None:
     assert not any("paths" in upstream for upstream in upstreams.values())
 
 
-def test_every_upstream_has_the_settings_of_the_router(told: Translation) -> None:
+def test_router_settings_apply_to_every_upstream(told: Translation) -> None:
     """`router_settings` come before `litellm_settings`."""
     for upstream in told.data["upstreams"]:
         assert upstream["retry"] == {"tries": 3}
@@ -50,7 +50,7 @@ def test_every_upstream_has_the_settings_of_the_router(told: Translation) -> Non
         assert upstream["timeouts"] == {"first_byte": "60s"}
 
 
-def test_names_and_fallbacks_are_aliases(told: Translation) -> None:
+def test_model_names_and_fallbacks_become_aliases(told: Translation) -> None:
     """A name that is the model's own needs none."""
     gpt = [("gpt-4o-eu", "azure"), ("gpt-4o-ca", "azure-2"), ("gpt-4o-mini", "openai")]
     models = {
@@ -60,7 +60,7 @@ def test_names_and_fallbacks_are_aliases(told: Translation) -> None:
     assert models == {"gpt-4o": gpt, "gpt-4": gpt, "llama": llama, "hidden": llama}
 
 
-def test_names_that_are_too_long_for_an_alias_are_left_out() -> None:
+def test_overlong_alias_names_are_left_out_and_noted() -> None:
     """Of entries and of `model_group_alias`. One that is the model's own may be as long as it likes."""
     entries = [
         {"model_name": name, "litellm_params": {"model": f"openai/{model}"}}
@@ -74,7 +74,7 @@ def test_names_that_are_too_long_for_an_alias_are_left_out() -> None:
     assert [note for note in told.notes if left_out in note] == ["n" * 40 + left_out, "a" * 40 + left_out]
 
 
-def test_the_cache_is_a_stage(told: Translation) -> None:
+def test_cache_settings_become_a_response_cache_stage(told: Translation) -> None:
     *_, last = told.data["chains"]["assistant"]
     assert last == {"use": "response_cache", "with": {"any_temperature": True, "shared_by": "tenant", "ttl": "600s"}}
 
@@ -96,7 +96,7 @@ def test_the_cache_is_a_stage(told: Translation) -> None:
         "environment_variables: export them before the gateway starts",
     ],
 )
-def test_the_rest_is_noted(note: str, told: Translation) -> None:
+def test_untranslated_settings_are_noted(note: str, told: Translation) -> None:
     assert [one for one in told.notes if note in one] != []
 
 
@@ -109,13 +109,13 @@ def test_the_master_key_is_hashed(master: str) -> None:
 
 
 @pytest.mark.parametrize("general", [{}, {"master_key": "os.environ/UNSET"}])
-def test_without_a_key_it_stays_on_loopback(general: dict[str, str]) -> None:
+def test_import_without_a_master_key_listens_on_loopback(general: dict[str, str]) -> None:
     told = of(general_settings=general)
     assert told.data["listen"] == "127.0.0.1:4000" and "keys" not in told.data
     assert any("master_key" in note for note in told.notes)
 
 
-def test_servers_at_one_address_have_names() -> None:
+def test_endpoints_at_one_address_get_distinct_names() -> None:
     """Two keys for one server are two endpoints."""
     entries = [
         {"model_name": "m", "litellm_params": {"model": "openai/m", "api_key": f"os.environ/KEY_{n}"}} for n in (1, 2)
@@ -128,12 +128,12 @@ def test_servers_at_one_address_have_names() -> None:
 
 
 @pytest.mark.parametrize("broken", [None, [], {"model_list": 3}, {"router_settings": 3, "litellm_settings": []}])
-def test_sections_of_another_kind_are_taken_as_empty(broken: Any) -> None:
+def test_sections_of_the_wrong_type_are_treated_as_empty(broken: Any) -> None:
     given = broken if isinstance(broken, dict) else {"router_settings": broken}
     assert translate_config(given, {}).data["upstreams"] == []
 
 
-def test_a_limit_of_one_model_does_not_hold_for_another() -> None:
+def test_concurrency_limit_of_one_model_is_not_applied_to_others() -> None:
     """Whichever of the two comes first."""
     entries = [
         {"model_name": "a", "litellm_params": {"model": "openai/a"}},
@@ -168,16 +168,16 @@ def test_global_max_parallel_requests_becomes_the_concurrent_limit() -> None:
         {"litellm_settings": {"guardrails": [{"words": {"callbacks": ["hide_secrets"], "default_on": True}}]}},
     ],
 )
-def test_a_guardrail_that_is_always_on_comes_first_among_the_notes(config: dict[str, Any]) -> None:
+def test_default_guardrail_note_comes_first(config: dict[str, Any]) -> None:
     told = of(**config)
     assert told.data["chains"]["assistant"][-1] == {"use": "redact_pii", "with": {"mode": "shadow"}}
     assert told.notes[0].startswith("guardrails: the new gateway redacts and blocks NOTHING yet")
 
 
-def test_the_servers_that_get_prompts_are_named() -> None:
+def test_notes_name_the_servers_that_receive_prompts() -> None:
     assert of().notes[-1] == "prompts go to these servers, and to no other: https://api.openai.com/v1"
 
 
-def test_servers_of_mcp_are_written() -> None:
+def test_mcp_servers_are_imported() -> None:
     told = of(mcp_servers={"kb": {"url": "https://kb.example.com/mcp"}})
     assert told.data["mcp"] == {"servers": {"kb": {"url": "https://kb.example.com/mcp"}}}

@@ -24,7 +24,7 @@ def group(*ids: str) -> Change:
     )
 
 
-async def test_what_waits_is_listed() -> None:
+async def test_approvals_list_shows_pending_calls() -> None:
     """With the call, why it is held, and until when; oldest first."""
     async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=90.0, rule="")) as desk:
         assert await told(lambda: list_approvals(remote(desk), status="pending", as_json=False)) == [
@@ -38,7 +38,7 @@ async def test_what_waits_is_listed() -> None:
         ]
 
 
-async def test_a_list_is_of_one_state_or_of_all() -> None:
+async def test_approvals_list_filters_by_state() -> None:
     """And says so when it is empty."""
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
         await desk.office.store.rule(write("ap_2"))
@@ -49,7 +49,7 @@ async def test_a_list_is_of_one_state_or_of_all() -> None:
         assert await told(lambda: list_approvals(remote(desk), status="expired", as_json=True)) == []
 
 
-async def test_a_list_is_narrowed_and_counted_in_groups() -> None:
+async def test_approvals_list_filters_and_groups_calls() -> None:
     """By tool, caller and text; a group says how many calls there are, and which expires first."""
     async with opened(
         parked(), parked("run_2", approval_id="ap_2"), parked("run_3", approval_id="ap_3", caller="bob")
@@ -74,7 +74,7 @@ async def test_a_long_list_is_shown_whole() -> None:
         assert [json.loads(line)["id"] for line in lines] == [f"ap_{i}" for i in range(PAGE + 1)]
 
 
-async def test_one_approval_is_shown_whole() -> None:
+async def test_approvals_show_prints_the_whole_approval() -> None:
     """And how to decide on exactly what is shown."""
     async with opened() as desk:
         assert await told(lambda: one(remote(desk), "ap_1", as_json=False)) == [
@@ -95,7 +95,7 @@ async def test_one_approval_is_shown_whole() -> None:
         assert json.loads(line)["arguments"] == {"command": "make"}
 
 
-async def test_approve_lets_the_call_run() -> None:
+async def test_approve_command_resumes_the_run() -> None:
     """The decision is made with all that was said, and the run goes on."""
     async with opened() as desk:
         lines = await told(
@@ -128,7 +128,7 @@ def shown_hash(lines: list[str]) -> str:
     return line.split()[1]
 
 
-async def test_approve_with_other_arguments() -> None:
+async def test_approve_command_applies_edited_arguments() -> None:
     """What is told is what runs."""
     async with opened() as desk:
         lines = await told(
@@ -162,7 +162,9 @@ async def test_reject_gives_the_reason() -> None:
         ("schlüssel", "ap_1", None, "GATEWAY_API_KEY contains a character that no key has"),
     ],
 )
-async def test_what_is_refused_says_why(key: str | None, approval_id: str, sha256: str | None, message: str) -> None:
+async def test_refused_decision_prints_the_gateway_error(
+    key: str | None, approval_id: str, sha256: str | None, message: str
+) -> None:
     """In the words of the gateway, and nothing was decided."""
     async with opened() as desk:
         with pytest.raises(RemoteError, match=message):
@@ -173,7 +175,7 @@ async def test_what_is_refused_says_why(key: str | None, approval_id: str, sha25
         assert (await desk.get("/context/runs/run_1"))[1]["state"] == "awaiting_approval"
 
 
-async def test_several_are_decided_together() -> None:
+async def test_decide_command_decides_several_approvals_together() -> None:
     """Before their run goes on; those that cannot be are named, behind what was done."""
     async with opened(group("ap_1", "ap_2", "ap_3")) as desk:
         lines: list[str] = []

@@ -44,7 +44,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return says
 
 
-async def test_what_is_remembered_from_the_list_to_its_end(said: Says) -> None:
+async def test_remembered_grant_is_listed_and_revoked_by_commands(said: Says) -> None:
     """Approved for a conversation, listed, taken back; then the list is empty."""
     async with opened() as desk:
         await said("approvals", "approve", "ap_1", "--remember", "conversation", desk=desk)
@@ -58,7 +58,7 @@ async def test_what_is_remembered_from_the_list_to_its_end(said: Says) -> None:
         assert (code, out) == (1, "") and "no grant with this id" in err
 
 
-async def test_approvals_from_the_list_to_the_decision(said: Says) -> None:
+async def test_approval_is_listed_shown_and_approved_by_commands(said: Says) -> None:
     """What is pending is listed, shown, approved; then nothing is pending any more."""
     async with opened() as desk:
         code, out, err = await said("approvals", "list", desk=desk)
@@ -72,7 +72,7 @@ async def test_approvals_from_the_list_to_the_decision(said: Says) -> None:
         assert code == 0 and json.loads(out)["state"] == "approved"
 
 
-async def test_approve_takes_other_arguments_from_a_file(said: Says) -> None:
+async def test_approve_command_accepts_edited_arguments_from_a_file(said: Says) -> None:
     """Or as they are typed."""
     Path("arguments.json").write_text('{"command": "make -n"}')
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
@@ -81,7 +81,7 @@ async def test_approve_takes_other_arguments_from_a_file(said: Says) -> None:
             assert (code, out, err) == (0, f'{approval_id}  approved  execute_command {{"command":"make -n"}}\n', "")
 
 
-async def test_several_are_rejected_with_one_reason(said: Says) -> None:
+async def test_approvals_commands_decide_several_and_report_failures(said: Says) -> None:
     """And approved in one go; who is left is told on standard error."""
     changes = [parked(f"run_{i}", approval_id=f"ap_{i}") for i in (1, 2, 3, 4)]
     async with opened(*changes) as desk:
@@ -96,7 +96,7 @@ async def test_several_are_rejected_with_one_reason(said: Says) -> None:
         )
 
 
-async def test_runs_from_the_list_to_their_end(said: Says) -> None:
+async def test_runs_commands_list_resume_and_cancel_runs(said: Says) -> None:
     """One is told what became of its call, the other is cancelled."""
     async with opened(parked(), LOST) as desk:
         code, out, _ = await said("runs", "list", "--state", "unknown", desk=desk)
@@ -110,7 +110,7 @@ async def test_runs_from_the_list_to_their_end(said: Says) -> None:
         assert (code, out) == (1, "") and "run_not" not in err and "only a run in the state 'unknown'" in err
 
 
-async def test_services_from_their_registration_to_their_end(said: Says, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_commands_add_control_and_remove_a_service(said: Says, monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret is read from the environment of the command, so that nobody sees it on its command line."""
     monkeypatch.setenv("TOKEN", "sk-canary-12345")
     Path("more.json").write_text('{"start_timeout": "5s"}')
@@ -140,7 +140,7 @@ async def test_services_from_their_registration_to_their_end(said: Says, monkeyp
         assert (code, out) == (1, "") and "answered 404: The gateway has no service of this name" in err
 
 
-async def test_what_is_refused_is_one_line_and_exit_code_1(said: Says) -> None:
+async def test_refused_command_exits_1_with_one_error_line(said: Says) -> None:
     """By the gateway, or because there is none."""
     async with opened() as desk:
         for argv, key, reason in (
@@ -159,7 +159,7 @@ async def test_what_is_refused_is_one_line_and_exit_code_1(said: Says) -> None:
         assert (code, out) == (1, "") and f"127.0.0.1:{port} does not answer" in err
 
 
-async def test_workflows_from_the_list_to_the_result(said: Says) -> None:
+async def test_workflows_commands_list_show_and_run_workflows(said: Says) -> None:
     """Parameters as they are typed, and from a file; a run that nobody waits for, and one that waits for a person."""
     Path("more.json").write_text('{"language": "German", "text": "x"}')
     async with bureau() as counter:
@@ -226,7 +226,7 @@ async def test_wrong_usage_is_exit_code_2(said: Says, argv: str) -> None:
     assert (code, out) == (2, "") and err.startswith("usage: gateway")
 
 
-async def test_the_audit_log_of_the_configured_store(said: Says, tmp_path: Path) -> None:
+async def test_audit_commands_read_the_configured_store(said: Says, tmp_path: Path) -> None:
     """It is checked and listed without a gateway; a break is exit code 1."""
     Path("gateway.yaml").write_text("store: sqlite:///kept.db\n")
     code, out, err = await said("audit", "verify")
@@ -248,7 +248,7 @@ async def test_the_audit_log_of_the_configured_store(said: Says, tmp_path: Path)
 
 
 @pytest.mark.parametrize("argv", [("approvals", "approve", "a", "b", "--sha256", HASH), ("memories", "delete")])
-async def test_wrong_usage_comes_before_a_broken_configuration(argv: tuple[str, ...], said: Says) -> None:
+async def test_wrong_usage_is_reported_before_a_broken_configuration(argv: tuple[str, ...], said: Says) -> None:
     """Exit code 2, whatever the file holds."""
     Path("gateway.yaml").write_text("lisen: 127.0.0.1:1\n")
     code, out, err = await said(*argv)

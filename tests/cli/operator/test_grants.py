@@ -45,7 +45,7 @@ async def test_grants_of_conversations_are_listed() -> None:
         assert await told(lambda: grants(remote(desk, key="rival"), as_json=False)) == ["none"]
 
 
-async def test_grants_of_runs_end_with_them() -> None:
+async def test_grants_command_shows_run_grants_ending_with_the_run() -> None:
     """And say which run it is."""
     async with opened() as desk:
         await remember(desk, of="run")
@@ -53,7 +53,7 @@ async def test_grants_of_runs_end_with_them() -> None:
         assert lines[2] == "  run           run_1, of ann" and lines[-1] == "  ends          with its run"
 
 
-async def test_conversations_that_ask_are_listed() -> None:
+async def test_asks_command_lists_conversations_with_ask_before() -> None:
     """Their names are shown, and obeyed by no terminal."""
     async with opened() as desk:
         ask_id = await asking(desk, "c\x1b[2J")
@@ -65,7 +65,7 @@ async def test_conversations_that_ask_are_listed() -> None:
         assert await told(lambda: asks(remote(desk, key="rival"), as_json=True)) == []
 
 
-async def test_both_are_taken_back() -> None:
+async def test_revoke_command_removes_grants_and_asks() -> None:
     """By their ids, in one command; what is not there is told behind what was."""
     async with opened() as desk:
         ids = [await remember(desk, of="conversation"), await asking(desk, "c2")]

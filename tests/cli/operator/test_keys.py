@@ -45,7 +45,7 @@ async def test_a_key_is_made_shown_once_and_revoked() -> None:
 
 
 @pytest.mark.parametrize("on_store", [True, False])
-async def test_a_revocation_says_which_older_key_of_the_name_goes_on(on_store: bool, tmp_path: Path) -> None:
+async def test_key_revocation_reports_an_older_key_still_valid(on_store: bool, tmp_path: Path) -> None:
     """Until its grace is over: whoever has lost the new key may have lost the old one, too."""
     async with keyring(tmp_path / "g.db") as ring:
         old = await made(lambda: create_key(remote(ring), TERMS, as_json=True))
@@ -109,7 +109,7 @@ async def test_the_first_key_is_made_on_the_store(tmp_path: Path) -> None:
         assert code == 1 and new["id"] in err
 
 
-async def test_the_store_takes_no_key_that_the_gateway_would_not_accept(tmp_path: Path) -> None:
+async def test_keys_create_refuses_store_when_runtime_keys_are_disabled(tmp_path: Path) -> None:
     """The reason is told, and how to change that."""
     file = tmp_path / "gateway.yaml"
     file.write_text("store: sqlite:///./g.db\nworkflows: {folder: none}\n")
@@ -136,7 +136,9 @@ def test_keys_rejects_invalid_arguments_with_usage(words: str, capsys: pytest.Ca
     assert exit_.value.code == 2 and "usage: gateway keys" in capsys.readouterr().err
 
 
-async def test_arguments_become_terms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_keys_create_arguments_become_key_terms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All of them, through the command line."""
     monkeypatch.setenv("GATEWAY_API_KEY", ROOT)
     async with keyring() as ring:

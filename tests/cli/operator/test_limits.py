@@ -20,6 +20,6 @@ async def test_limits_are_listed() -> None:
         assert json.loads(first)["most"] == 2
 
 
-async def test_a_gateway_without_limits_has_none() -> None:
+async def test_limits_command_prints_none_without_limits() -> None:
     async with LocalGateway({"upstreams": []}) as gateway:
         assert await told(lambda: list_limits(Remote(gateway.base_url, None), as_json=False)) == ["none"]

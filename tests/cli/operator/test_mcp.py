@@ -50,7 +50,7 @@ async def test_services_are_listed() -> None:
             await told(lambda: add_service(asked, "time", settings=TIME))
 
 
-async def test_stop_start_restart_and_remove() -> None:
+async def test_mcp_stop_start_restart_and_remove_report_the_state() -> None:
     """Each tells how the service is then."""
     async with moored() as harbour:
         asked = remote(harbour)
@@ -63,7 +63,7 @@ async def test_stop_start_restart_and_remove() -> None:
             await told(lambda: remove_service(asked, "My Server"))
 
 
-async def test_tools_are_shown_and_accepted() -> None:
+async def test_mcp_tools_shows_and_accepts_changed_tools() -> None:
     """A changed tool is accepted as it was shown, beside the accepted one; a name that is none is told."""
     async with moored(time=TIME) as harbour:
         asked = remote(harbour)
@@ -86,7 +86,7 @@ async def test_tools_are_shown_and_accepted() -> None:
         assert await told(lambda: tools(asked, "time", as_json=False)) == ["none: the service runs, and lists no tools"]
 
 
-async def test_tools_of_a_service_that_starts_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_tools_waits_for_a_starting_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """Right after the start of a gateway there is nothing to list yet."""
     async with moored(time=TIME) as harbour:
         await until_pinned(harbour)
@@ -103,7 +103,7 @@ async def test_tools_of_a_service_that_starts_are_waited_for(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_tools_of_a_service_that_does_not_run(as_json: bool) -> None:
+async def test_mcp_tools_fails_for_a_service_that_is_not_running(as_json: bool) -> None:
     """A failure, with the reason and the next step: a script must not take it for a service without tools."""
     async with moored(time=TIME) as harbour:
         asked = remote(harbour)
@@ -129,7 +129,7 @@ async def test_tools_of_a_service_that_does_not_run(as_json: bool) -> None:
         (("--url", "http://127.0.0.1"), "kéy", "GATEWAY_API_KEY contains a character that no key has"),
     ],
 )
-def test_what_cannot_be_relayed(
+def test_mcp_serve_prints_why_it_cannot_relay(
     arguments: tuple[str, ...],
     key: str,
     problem: str,
@@ -145,7 +145,7 @@ def test_what_cannot_be_relayed(
     assert problem in printed.err and printed.out == ""
 
 
-def test_the_relay_needs_the_sdk(tmp_path: Path) -> None:
+def test_mcp_serve_names_the_missing_sdk_extra(tmp_path: Path) -> None:
     """Without the extra the command names it."""
     code = "import sys; sys.modules['mcp'] = None; from gateway.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "mcp", "serve", "--stdio", "--url", "http://127.0.0.1:1"]

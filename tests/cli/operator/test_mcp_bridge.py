@@ -101,7 +101,7 @@ async def relayed(site_url: str, era: str, *, key: str | None = None, **options:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_calls_with_all_that_belongs_to_them(site: Site, era: str) -> None:
+async def test_relayed_tool_call_keeps_content_progress_and_errors(site: Site, era: str) -> None:
     """Texts, pictures, structured results, progress; arguments that belong into headers; errors by name."""
     steps: list[str | None] = []
 
@@ -123,7 +123,7 @@ async def test_calls_with_all_that_belongs_to_them(site: Site, era: str) -> None
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(("sure", "text"), [(True, "deleted a"), (False, "kept")])
-async def test_questions_and_their_answers(site: Site, era: str, sure: bool, text: str) -> None:
+async def test_relayed_elicitation_returns_the_users_answer(site: Site, era: str, sure: bool, text: str) -> None:
     """By a request of the server, or by a result that asks."""
     asked: list[str] = []
 
@@ -137,7 +137,7 @@ async def test_questions_and_their_answers(site: Site, era: str, sure: bool, tex
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_that_is_cancelled(server: Server, site: Site, era: str) -> None:
+async def test_cancelled_call_is_relayed_to_the_server(server: Server, site: Site, era: str) -> None:
     """The server hears of it, and the next call works."""
     async with relayed(site.url, era) as client:
         call = asyncio.create_task(client.call_tool("hang", {}))
@@ -148,7 +148,7 @@ async def test_a_call_that_is_cancelled(server: Server, site: Site, era: str) ->
         assert (await client.call_tool("echo", {"text": "b"})).structured_content == {"text": "b"}
 
 
-async def test_the_list_of_tools_changes(site: Site) -> None:
+async def test_tool_list_change_is_relayed_to_the_client(site: Site) -> None:
     """A session hears of it."""
     changed = asyncio.Event()
 
@@ -164,7 +164,7 @@ async def test_the_list_of_tools_changes(site: Site) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_gateway_that_is_started_again(server: Server, site: Site, era: str) -> None:
+async def test_relay_recovers_after_a_gateway_restart(server: Server, site: Site, era: str) -> None:
     """Calls fail while it is away, and the client goes on as before when it is back; each call ran once."""
     async with relayed(site.url, era) as client:
         await client.call_tool("echo", {"text": "a"})
@@ -203,7 +203,7 @@ async def test_bridge_answers_invalid_messages_with_errors_and_continues(site: S
     assert [answer["error"]["code"] for answer in answers[:2]] == [-32700, -32600]
 
 
-async def test_what_has_two_readings_is_refused(server: Server, site: Site) -> None:
+async def test_ambiguous_json_line_is_refused_by_the_relay(server: Server, site: Site) -> None:
     """As over HTTP, before anything is sent: nothing runs, and each line has its answer."""
     call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "echo", "arguments": %s}}'
     echoes = ['{"text": "a"}, "arguments": {"text": "b"}', '{"text": "a", "text": "b"}']
@@ -218,7 +218,7 @@ async def test_what_has_two_readings_is_refused(server: Server, site: Site) -> N
     assert "'arguments' twice" in answers[0]["error"]["message"]
 
 
-async def test_a_gateway_that_is_not_there() -> None:
+async def test_relay_reports_an_unreachable_gateway_to_the_client() -> None:
     """The client reads why, in the answer to its request."""
     url = f"http://127.0.0.1:{free_port()}"
     initialize = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}

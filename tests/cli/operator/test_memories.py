@@ -26,7 +26,7 @@ async def test_memories_are_listed() -> None:
         assert await told(lambda: list_memories(remote(desk, key="rival"), **ZOE, as_json=True)) == []
 
 
-async def test_memories_of_a_conversation_say_so() -> None:
+async def test_memories_command_shows_the_conversation_of_a_memory() -> None:
     """They are a key's."""
     async with opened() as desk:
         await keep(desk, "tea", user=None, key="bob")
@@ -57,7 +57,7 @@ def test_memories_rejects_invalid_arguments_with_usage(words: str, capsys: pytes
 
 
 @pytest.mark.parametrize("words", ["list", "delete mem_1", "delete --all --user a", "delete --all --key a"])
-def test_a_gateway_that_is_not_there_is_named(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memories_command_names_an_unreachable_gateway(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With its address."""
     assert main(["memories", *words.split(), "--url", "http://127.0.0.1:1"]) == 1
     assert "127.0.0.1:1 does not answer" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def answering(status: int, body: bytes) -> Iterator[tuple[int, list[tuple[str, s
             thread.join()
 
 
-def test_the_answer_is_an_object() -> None:
+def test_remote_request_returns_an_object_and_sends_headers() -> None:
     """To a body that is one, with the headers given; an address to listen on is one to connect to."""
     with answering(200, b'{"a": 1}') as (port, asked):
         for where in (f"http://127.0.0.1:{port}", f"127.0.0.1:{port}/", Address("0.0.0.0", port)):
@@ -54,7 +54,7 @@ def test_the_answer_is_an_object() -> None:
     assert [(path, key, json.loads(body)) for path, key, body in asked] == [("/x", "k", {"b": "é"})] * 3
 
 
-def test_what_is_begun_may_still_go_on() -> None:
+def test_remote_begin_requests_async_response_unless_waiting() -> None:
     """Its answer is 202; who does not wait for the end says so."""
     with answering(202, b'{"id": "run_1"}') as (port, asked):
         remote = Remote(f"127.0.0.1:{port}", None)
@@ -135,7 +135,7 @@ def test_remote_requests_send_the_key_and_escape_path_segments() -> None:
         (["missing_api_key"], None, r"No key\.$"),
     ],
 )
-def test_where_a_command_takes_its_key_from(code: object, key: str | None, hint: str) -> None:
+def test_unauthorised_remote_request_hints_at_the_key_source(code: object, key: str | None, hint: str) -> None:
     """The gateway names the header, which nobody types here."""
     body = json.dumps({"error": {"code": code, "message": "No key."}}).encode()
     with answering(401, body) as (port, _), pytest.raises(RemoteError, match=hint):
@@ -143,7 +143,7 @@ def test_where_a_command_takes_its_key_from(code: object, key: str | None, hint:
 
 
 @pytest.mark.parametrize("key", ["bad\nkey", "schlüssel"])
-def test_a_key_that_cannot_be_one_is_not_sent(key: str) -> None:
+def test_malformed_key_is_not_sent_or_printed(key: str) -> None:
     """It is not repeated, either."""
     with pytest.raises(RemoteError, match="GATEWAY_API_KEY") as caught:
         Remote("127.0.0.1:1", key).get("x")

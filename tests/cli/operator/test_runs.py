@@ -37,14 +37,14 @@ async def test_runs_are_listed() -> None:
 
 
 @pytest.mark.parametrize("most", [PAGE - 1, PAGE, PAGE + 1])
-async def test_a_list_that_is_full_says_so(most: int) -> None:
+async def test_runs_list_reports_when_the_limit_truncates_it(most: int) -> None:
     """There may be more than are asked for, of which a gateway sends so many at once."""
     async with opened(*(new(run(f"r{i}", state="failed")) for i in range(PAGE + 2))) as desk:
         lines = await told(lambda: list_runs(remote(desk), state="failed", conversation=None, most=most, as_json=False))
         assert (len(lines), lines[-1]) == (most + 1, f"... the newest {most}; --limit shows more")
 
 
-async def test_one_run_is_shown_call_by_call() -> None:
+async def test_runs_show_prints_each_call() -> None:
     """And what a person has to say about a call of which nobody knows."""
     async with opened(LOST) as desk:
         lines = await told(lambda: one(remote(desk), "run_1", as_json=False))

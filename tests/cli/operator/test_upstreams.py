@@ -33,7 +33,7 @@ async def test_upstreams_are_listed() -> None:
         ]
 
 
-async def test_an_upstream_without_rules_has_only_a_state() -> None:
+async def test_upstreams_command_shows_only_state_without_retry_rules() -> None:
     async with LocalGateway({"upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}]}) as gateway:
         lines = await told(lambda: list_upstreams(Remote(gateway.base_url, None), as_json=False))
         assert lines == ["up: 0 requests sent, 0 failed", "  127.0.0.1:9: up"]

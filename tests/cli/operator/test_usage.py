@@ -20,7 +20,7 @@ ROWS = [
 ]
 
 
-async def test_usage_is_a_table() -> None:
+async def test_usage_command_prints_a_table() -> None:
     """Names to the left, numbers to the right; no terminal obeys the name of a model."""
     async with LocalGateway({"upstreams": []}) as gateway:
         await gateway.gateway._shared.store.add_usage(ROWS, writer="w", now_s=1.0)
@@ -33,7 +33,7 @@ async def test_usage_is_a_table() -> None:
         ]
 
 
-async def test_usage_as_json_and_none() -> None:
+async def test_usage_command_prints_json_lines_or_none() -> None:
     """One object a line, as the page has it."""
     async with LocalGateway({"upstreams": []}) as gateway:
         await gateway.gateway._shared.store.add_usage(ROWS[:1], writer="w", now_s=1.0)

@@ -48,7 +48,7 @@ async def test_a_long_list_is_shown_whole() -> None:
         assert [json.loads(line)["name"] for line in lines] == names
 
 
-async def test_one_is_shown_as_it_is_to_be_called() -> None:
+async def test_workflows_show_prints_parameters_and_steps() -> None:
     """Its parameters with type, default and choices, and its steps."""
     async with bureau() as counter:
         assert await told(lambda: one(remote(counter), "translate", as_json=False)) == [
@@ -71,7 +71,7 @@ async def test_one_is_shown_as_it_is_to_be_called() -> None:
             await told(lambda: one(remote(counter), "nope", as_json=False))
 
 
-async def test_a_run_tells_its_result() -> None:
+async def test_workflow_run_command_prints_the_result() -> None:
     """Line by line; what is typed gets its type, and wins over the file."""
     async with bureau() as counter:
         lines = await told(running(counter, "translate", text="Hallo\nWelt\x1b[2J", times="3"))
@@ -99,7 +99,7 @@ async def test_workflow_run_without_wait_prints_its_run_id() -> None:
         assert lines == ["run_1  running"] and counter.bureau.wanted[0].detached
 
 
-async def test_a_run_that_waits_for_a_person_says_how_to_decide() -> None:
+async def test_workflow_run_awaiting_approval_prints_how_to_decide() -> None:
     """And how to look at it afterwards."""
     async with bureau() as counter:
         lines = await told(running(counter, "deploy"))
@@ -110,7 +110,7 @@ async def test_a_run_that_waits_for_a_person_says_how_to_decide() -> None:
         ]
 
 
-async def test_what_is_refused_names_the_parameter() -> None:
+async def test_refused_workflow_run_names_the_parameter_or_step() -> None:
     """Here or by the gateway; a step that fails is named."""
     async with bureau() as counter:
         for written, said in (
@@ -127,7 +127,7 @@ async def test_what_is_refused_names_the_parameter() -> None:
             await told(lambda: run_workflow(remote(counter, key="reader"), "deploy", pairs=[], given={}, wait=True))
 
 
-async def test_what_an_author_wrote_obeys_no_terminal() -> None:
+async def test_workflow_author_text_is_escaped_for_the_terminal() -> None:
     """Control characters are written out, and no line passes for one of ours."""
     async with bureau() as counter:
         tree = {

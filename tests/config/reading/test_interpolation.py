@@ -37,7 +37,7 @@ def test_references_are_replaced(text: str, expanded: str) -> None:
     assert expand(text, environ=ENVIRON) == expanded
 
 
-def test_what_a_variable_brings_in_is_not_looked_at_again() -> None:
+def test_expanded_variable_values_are_not_expanded_again() -> None:
     """A value that looks like a reference stays as it is."""
     assert expand("${NESTED}", environ=ENVIRON) == "${KEY} $$"
 
@@ -57,7 +57,7 @@ def test_what_a_variable_brings_in_is_not_looked_at_again() -> None:
         ("${1A}", ["not complete"]),
     ],
 )
-def test_all_that_cannot_be_resolved_is_reported(text: str, messages: list[str]) -> None:
+def test_unresolvable_variable_references_are_all_reported(text: str, messages: list[str]) -> None:
     """One message per reference, with the next step; forms of other programs are not guessed."""
     with pytest.raises(InterpolationError) as caught:
         expand(text, environ=ENVIRON)
@@ -73,7 +73,7 @@ def test_non_utf8_variable_is_refused() -> None:
 
 
 @given(st.text("${}:-?AKEY_ \n", max_size=40))
-def test_no_text_does_anything_else_than_expand_or_fail(text: str) -> None:
+def test_expanding_any_text_raises_only_interpolation_errors(text: str) -> None:
     """The only exception is InterpolationError, and doubled dollars always come back single."""
     with contextlib.suppress(InterpolationError):
         expand(text, environ=ENVIRON)

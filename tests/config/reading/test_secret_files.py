@@ -47,7 +47,7 @@ def test_every_secret_can_come_from_a_file(folder: Folder) -> None:
     assert "sk-1" not in repr(settings)
 
 
-def test_every_companion_of_the_models_is_read() -> None:
+def test_secret_file_list_matches_the_settings_models() -> None:
     """The list of secrets and the keys of the models that end in `_file` are the same."""
     for pattern in SECRETS_WITH_FILES:
         path = tuple(0 if part == "*" and pattern[0] != "mcp" else part for part in pattern)
@@ -85,7 +85,7 @@ def test_a_file_without_a_secret_is_reported(folder: Folder, content: bytes | No
     assert problem == place + message.format(path=folder.path / "key")
 
 
-def test_a_secret_that_has_not_the_form_of_its_place_is_reported_without_it(folder: Folder) -> None:
+def test_malformed_secret_in_a_file_is_reported_without_its_value(folder: Folder) -> None:
     """At the place of the `*_file` key."""
     folder.write("key", "can ary")
     problem = folder.problem('upstreams:\n  - {name: a, base_url: "http://a", api_key_file: key}')
@@ -110,7 +110,7 @@ def test_a_file_that_may_not_be_read_is_reported(folder: Folder) -> None:
     assert "Is a directory" in folder.problem("store_file: .")
 
 
-def test_companions_know_each_other() -> None:
+def test_secret_keys_and_file_keys_resolve_to_each_other() -> None:
     """In both directions, and only where there is one."""
     assert find_companion(("upstreams", 3, "api_key")) == ("upstreams", 3, "api_key_file")
     assert find_companion(("upstreams", 3, "api_key_file")) == ("upstreams", 3, "api_key")

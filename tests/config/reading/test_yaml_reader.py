@@ -43,7 +43,7 @@ def test_a_tree_is_plain_data() -> None:
     assert source.complete and not source.faults
 
 
-def test_every_part_has_its_place() -> None:
+def test_yaml_keys_and_values_have_line_and_column() -> None:
     """Keys and values by line and column, counted in characters from 1."""
     source = read("# ü\nlisten: a:1\nupstreams:\n  - name: ü\n    base_url: b\n  - {name: ö, base_url: c}\n")
     assert source.keys[("upstreams", 0, "base_url")] == Mark(5, 5)
@@ -53,7 +53,7 @@ def test_every_part_has_its_place() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment", "---\n", "---\n...\n", "\ufeff"[1:]])
-def test_an_empty_file_holds_nothing(text: str) -> None:
+def test_empty_yaml_file_yields_no_tree_and_no_faults(text: str) -> None:
     """No document, or an empty one, is nothing; that is no fault."""
     source = read(text)
     assert source.tree is None and source.complete and not source.faults
@@ -135,7 +135,7 @@ def test_depth_is_limited_with_aliases_too() -> None:
 
 
 @pytest.mark.parametrize("unit", ["[", "{", "- ", "? ", "[a,", "{a: ", "- - ", "&a [", "? - "])
-def test_deep_nesting_costs_nothing(unit: str) -> None:
+def test_deeply_nested_yaml_is_refused_quickly(unit: str) -> None:
     """A megabyte of openings is refused at once."""
     started = time.process_time()
     source = read(unit * (MAX_FILE_BYTES // len(unit)))
@@ -166,7 +166,7 @@ def test_invalid_yaml_is_reported_with_line_and_column(text: str, line: int, col
     assert not read(text).complete
 
 
-def test_references_are_expanded_where_they_stand() -> None:
+def test_variable_references_in_yaml_are_expanded_in_place() -> None:
     """Text stays text; an unquoted null is nothing; a faulty one leaves a mark in the tree."""
     source = read('a: ${X}\nb: ${NULL}\nc: "${NULL}"\nd: ${Y}\ne: ${NOPE} and ${NADA}\n${X}: 1\nf: $$\n')
     assert source.tree == {"a": "12", "b": None, "c": "null", "d": "a: [b]", "e": BROKEN, "${X}": 1, "f": "$"}
@@ -184,7 +184,7 @@ def test_references_need_no_quotes_between_braces() -> None:
     assert "U+F0041 is not allowed" in fault("a: \U000f0041")[2]
 
 
-def test_files_are_small_and_utf_8(tmp_path: Path) -> None:
+def test_configuration_file_must_be_small_and_utf_8(tmp_path: Path) -> None:
     """Everything else is a ValueError that names the file and nothing of its content."""
     path = tmp_path / "f"
     path.write_bytes(b"\xef\xbb\xbfa: 1\r\n")
@@ -210,7 +210,7 @@ _SYNTAX = st.text(st.sampled_from("ab:-?!&*#|>%@`'\"[]{}, \n\t\\$<~0.\u2028ü\x8
 
 
 @given(_SYNTAX | st.text(max_size=60))
-def test_no_text_makes_the_reader_raise(text: str) -> None:
+def test_yaml_reader_never_raises_on_any_text(text: str) -> None:
     """Any text gives a tree or faults; every fault has a place."""
     source = read(text)
     assert source.complete or source.faults

@@ -61,7 +61,7 @@ def test_plain_scalar_resolves_to_its_common_yaml_value(text: str, value: object
         "007",
     ],
 )
-def test_what_yaml_readers_disagree_about_is_refused(text: str) -> None:
+def test_ambiguous_yaml_scalars_are_refused(text: str) -> None:
     """YAML 1.1 surprises are errors that say what to write instead."""
     with pytest.raises(ValueError, match="in quotes"):
         resolve_plain(text)
@@ -75,7 +75,7 @@ def _yaml_1_1(text: str) -> object:
 
 
 @given(st.text("0123456789+-._:exboEnyaIfN~truls", max_size=12))
-def test_no_number_or_truth_value_means_something_else_to_pyyaml(text: str) -> None:
+def test_yaml_numbers_and_booleans_match_pyyaml(text: str) -> None:
     """Where a value other than text comes out, YAML 1.1 reads the same one."""
     try:
         value = resolve_plain(text)

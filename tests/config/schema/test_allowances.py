@@ -7,7 +7,7 @@ from gateway.config.schema.allowances import AllowanceSettings
 from gateway.contracts.allowance import Allowance
 
 
-def test_a_section_is_an_allowance() -> None:
+def test_limits_section_is_parsed_into_an_allowance() -> None:
     section = AllowanceSettings.model_validate({"requests_per_minute": "60", "cost_per_month": "25.5", "soft": "yes"})
     assert section.allowance == Allowance(requests_per_minute=60, cost_per_month=25.5, soft=True)
 

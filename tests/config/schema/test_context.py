@@ -11,7 +11,7 @@ def test_context_defaults_match_the_contract() -> None:
     assert StreamSettings().keepalive == 10.0
 
 
-def test_the_chain_and_the_prompt_exist_without_being_declared() -> None:
+def test_default_chain_and_prompt_exist_without_declaration() -> None:
     """As the contract writes them, also beside others; declaring them replaces them whole."""
     plain = Settings.model_validate({})
     assert [stage.use for stage in plain.chains["assistant"]] == ["intent", "memory", "prompt_enhancer", "agent_loop"]

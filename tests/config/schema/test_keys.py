@@ -10,7 +10,7 @@ from gateway.config.schema.keys import KeySettings, RuntimeKeys
 KEY = {"name": "ci", "sha256": "0" * 64, "scopes": ["admin"]}
 
 
-def test_a_key_is_known_by_its_hash() -> None:
+def test_key_settings_require_a_sha256_and_known_scopes() -> None:
     """64 hexadecimal digits in any case, known scopes; the tenant is the key's name unless it is given."""
     key = KeySettings.model_validate({"name": "ci", "sha256": "AB" * 32, "scopes": ["context", "approve"]})
     assert (key.sha256, key.scopes, key.tenant_name) == ("ab" * 32, ("context", "approve"), "ci")
@@ -21,7 +21,7 @@ def test_a_key_is_known_by_its_hash() -> None:
             KeySettings.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], **wrong})
 
 
-def test_a_key_has_no_bounds_unless_it_is_given_some() -> None:
+def test_key_settings_without_bounds_are_unrestricted() -> None:
     """Empty lists allow everything, as everywhere."""
     key = KeySettings.model_validate(KEY)
     assert key.expires is None and key.metadata == {}
@@ -40,6 +40,6 @@ def test_a_key_has_no_bounds_unless_it_is_given_some() -> None:
     assert KeySettings.model_validate(bound.model_dump(mode="json")) == bound
 
 
-def test_keys_at_run_time_are_off_until_they_are_wanted() -> None:
+def test_runtime_keys_are_disabled_by_default() -> None:
     """A rotated key stays valid for a day."""
     assert RuntimeKeys().model_dump() == {"enabled": False, "grace": 86400.0}

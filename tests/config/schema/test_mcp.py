@@ -7,7 +7,7 @@ from gateway.config.schema.mcp import McpServer
 from gateway.config.schema.settings import Settings
 
 
-def test_an_mcp_server_keeps_its_credentials_to_itself() -> None:
+def test_mcp_server_settings_do_not_print_credentials() -> None:
     """Environment, headers and address are secrets; the timeout is ours."""
     server = McpServer.model_validate(
         {
@@ -30,7 +30,7 @@ def test_mcp_server_is_enabled_with_timeouts_from_its_section() -> None:
     assert (server.oauth, server.idempotent) == (None, ())
 
 
-def test_the_credentials_of_oauth_are_complete_and_secret() -> None:
+def test_mcp_oauth_credentials_stay_secret_and_require_an_issuer() -> None:
     """An issuer must be named: the server must not say where the secret goes."""
     oauth = {"issuer": "https://i", "client_id": "gateway", "client_secret": "canary"}
     server = McpServer.model_validate({"url": "https://m", "oauth": oauth})

@@ -11,7 +11,7 @@ def settings(serve: object) -> Settings:
     return Settings.model_validate({"mcp": {"serve": serve}})
 
 
-def test_the_gateway_serves_no_client_unless_it_is_to() -> None:
+def test_mcp_serve_is_off_by_default() -> None:
     """An empty section is all defaults; none is off."""
     assert Settings.model_validate({}).mcp.serve is None and settings(None).mcp.serve is None
     serve = settings({}).mcp.serve
@@ -19,7 +19,7 @@ def test_the_gateway_serves_no_client_unless_it_is_to() -> None:
     assert (serve.workflows, serve.search_over, serve.sessions.most) == ("prompts", None, 1000)
 
 
-def test_the_endpoint_takes_no_path_of_other_pages() -> None:
+def test_mcp_serve_path_of_other_pages_is_refused() -> None:
     """Nor does it end in a slash, or name one that clients would have to quote."""
     serve = settings({"path": "/tools/mcp"}).mcp.serve
     assert serve is not None and serve.path == "/tools/mcp"
@@ -28,7 +28,7 @@ def test_the_endpoint_takes_no_path_of_other_pages() -> None:
             settings({"path": path})
 
 
-def test_a_key_may_use_some_tools_only() -> None:
+def test_key_tools_setting_accepts_globs() -> None:
     """The scope `tools` is one of its own."""
     key = {"name": "agent", "sha256": "ab" * 32, "scopes": ["tools"], "tools": ["time.*"]}
     assert Settings.model_validate({"keys": [key]}).keys[0].tools == ("time.*",)

@@ -19,7 +19,7 @@ from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.config.values.secret import MaskedText
 
 
-def test_a_section_is_frozen_and_knows_its_keys() -> None:
+def test_settings_sections_are_frozen_and_refuse_unknown_keys() -> None:
     """Nothing changes a configuration after it was read; an unknown key is a finding."""
     limits = LimitsSettings.model_validate({})
     with pytest.raises(ValidationError):
@@ -43,7 +43,7 @@ def test_findings_do_not_hold_the_input() -> None:
     assert "canary" not in str(caught.value) and "can ary" not in str(caught.value)
 
 
-def test_a_plugin_keeps_its_own_configuration_as_it_is() -> None:
+def test_plugin_configuration_is_kept_unchanged_and_masked() -> None:
     """Free-form content is neither read nor changed; what a variable brought in is masked when it is printed."""
     use = PluginUse.model_validate({"use": "x", "with": {"a": [1, {"b": None}], "c": MaskedText("canary")}})
     assert use.with_ == {"a": [1, {"b": None}], "c": "canary"}
@@ -51,7 +51,7 @@ def test_a_plugin_keeps_its_own_configuration_as_it_is() -> None:
     assert PluginUse.model_validate({"use": "x"}).with_ == {}
 
 
-def test_types_can_be_walked_along_a_path() -> None:
+def test_find_type_resolves_setting_types_along_a_path() -> None:
     """Sections, lists, names of users; None where nothing is known."""
     assert strip(find_type(Settings, ("upstreams", 0))) is UpstreamSettings
     assert is_collection(find_type(Settings, ("upstreams", 0, "models")))

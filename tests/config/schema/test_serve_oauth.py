@@ -18,7 +18,7 @@ def test_oauth_scopes_grant_only_tools_and_approve() -> None:
 
 
 @pytest.mark.parametrize("missing", ["issuer", "audience", "scopes"])
-def test_nothing_is_guessed(missing: str) -> None:
+def test_oauth_settings_require_every_value(missing: str) -> None:
     """The operator writes each: issuer, audience, and what tokens may do."""
     named = {"issuer": "https://i", "audience": "a", "scopes": {"mcp": ["tools"]}}
     with pytest.raises(ValidationError, match=missing):

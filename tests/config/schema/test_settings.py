@@ -21,7 +21,7 @@ def test_root_defaults_match_the_contract() -> None:
     assert settings == Settings()
 
 
-def test_the_console_is_on_and_links_lead_to_where_people_open_it() -> None:
+def test_console_is_on_by_default_and_its_url_follows_public_url() -> None:
     """Its own URL stands above that of the gateway; without either, and with the console off, nothing links to it."""
     assert Settings().console.model_dump() == {"enabled": True, "url": None, "session": 43_200.0}
     public, own = "https://gw.example/x/", "https://console.example"
@@ -34,7 +34,7 @@ def test_the_console_is_on_and_links_lead_to_where_people_open_it() -> None:
         assert Settings.model_validate(facts).console_url == url
 
 
-def test_the_contract_loads_as_it_stands(tmp_path: Path) -> None:
+def test_design_contract_example_loads_with_its_values(tmp_path: Path) -> None:
     """The whole example of the design, every section and every key, means what it says."""
     environ = {"OPENAI_API_KEY": "sk-1", "DOCS_TOKEN": "t"}
     folder = tmp_path / "data"

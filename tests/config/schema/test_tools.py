@@ -12,7 +12,7 @@ from gateway.config.schema.tools import ToolsSettings, find_built_in_settings
 from gateway.plugins import plugin_names, plugin_of_ours
 
 
-def test_nothing_is_on_unless_it_is_named() -> None:
+def test_tools_are_off_by_default() -> None:
     """Without a word about tools there are none."""
     tools = ToolsSettings.model_validate({})
     assert tools.built_in == {}
@@ -35,7 +35,7 @@ def test_a_built_in_tool_that_is_named_has_safe_defaults() -> None:
     )
 
 
-def test_every_other_tool_is_a_plugin() -> None:
+def test_unknown_tool_names_are_plugin_tools() -> None:
     """By the name of the tool, or another one; keys of built-in tools are not known there."""
     tools = ToolsSettings.model_validate({"mine": {}, "yours": {"use": "theirs", "with": {"a": 1}, "untrusted": True}})
     assert tools.plugins["mine"].use is None
@@ -62,13 +62,13 @@ def test_the_plugin_declares_the_settings_of_a_built_in_tool(name: str) -> None:
     assert find_built_in_settings(name) is plugin_of_ours("tools", name).config
 
 
-def test_a_tool_that_comes_with_the_gateway_is_known_by_its_folder() -> None:
+def test_built_in_tools_match_the_plugin_folders() -> None:
     """A new one needs no change elsewhere."""
     assert sorted((*BUILT_IN, "demo_note")) == list(plugin_names("tools"))
     assert find_built_in_settings("mine") is None
 
 
-def test_what_is_set_reaches_the_plugin(folder: Folder) -> None:
+def test_tool_settings_reach_the_plugin_in_base_units(folder: Folder) -> None:
     """Durations as seconds, sizes as bytes, paths from the folder of the file."""
     for name in ("data.db", "work/x", "lib/x"):
         folder.write(name, "")

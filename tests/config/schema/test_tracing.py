@@ -16,7 +16,7 @@ from gateway.config.schema.tracing import TracingSettings
         ("https://c/v1/traces", "https://c/v1/traces"),
     ],
 )
-def test_the_path_of_traces_is_added(endpoint: str | None, url: str | None) -> None:
+def test_tracing_endpoint_gets_the_traces_path_appended(endpoint: str | None, url: str | None) -> None:
     assert TracingSettings.model_validate({"endpoint": endpoint}).url == url
 
 
@@ -31,7 +31,7 @@ def test_headers_may_come_from_files_and_are_secrets(folder: Folder) -> None:
     assert tracing.sample == 0.1 and "sesame" not in repr(tracing)
 
 
-def test_without_an_endpoint_nothing_else_has_an_effect(folder: Folder) -> None:
+def test_tracing_settings_without_an_endpoint_warn(folder: Folder) -> None:
     loaded = folder.load("tracing: {passthrough: true, propagate: [mcp]}")
     assert [str(one) for one in loaded.warnings if "tracing" in str(one)] == [
         "gateway.yaml:1:11 tracing.passthrough: has no effect without endpoint",
@@ -39,6 +39,6 @@ def test_without_an_endpoint_nothing_else_has_an_effect(folder: Folder) -> None:
     ]
 
 
-def test_what_gets_context_is_one_of_three(folder: Folder) -> None:
+def test_tracing_propagate_accepts_only_known_receivers(folder: Folder) -> None:
     problem = folder.problem("tracing: {endpoint: 'http://c', propagate: [models]}")
     assert "tracing.propagate[0]: expected one of upstreams, tools, mcp" in problem

@@ -56,13 +56,13 @@ def test_upstream_urls_are_the_urls_of_its_endpoints() -> None:
 
 
 @pytest.mark.parametrize("reason", ["connect", 429, "503", "599"])
-def test_a_reason_to_send_again_is_a_word_or_a_status(reason: object) -> None:
+def test_retry_reason_is_a_word_or_a_status(reason: object) -> None:
     """A status may be written as a number."""
     assert Retry.model_validate({"on": [reason]}).on == (str(reason),)
 
 
 @pytest.mark.parametrize("reason", ["always", 200, "5xx", True, "", 600])
-def test_other_reasons_are_refused(reason: object) -> None:
+def test_unknown_retry_reasons_are_refused(reason: object) -> None:
     """An answer that is good is never one."""
     with pytest.raises(ValidationError, match="expected connect, reset, timeout, or a status from 400 to 599"):
         Retry.model_validate({"on": [reason]})

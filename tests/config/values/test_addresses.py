@@ -94,7 +94,7 @@ def test_invalid_listen_address_is_refused(value: object) -> None:
         "http://my_host:80/",
     ],
 )
-def test_a_base_url_says_only_where(text: str) -> None:
+def test_base_url_of_scheme_host_port_and_path_is_accepted(text: str) -> None:
     """Scheme, host, port and path; it stays as it was written."""
     assert parse_base_url(text) == text
 
@@ -127,7 +127,7 @@ def test_a_base_url_says_only_where(text: str) -> None:
         ("http://h/{x}", "percent-encoded"),
     ],
 )
-def test_a_base_url_with_anything_else_is_refused(text: str, reason: str) -> None:
+def test_base_url_with_other_parts_is_refused_without_echo(text: str, reason: str) -> None:
     """The reason is named, and what stood in the URL is never repeated."""
     with pytest.raises(ValueError, match=reason) as caught:
         parse_base_url(text)
@@ -135,7 +135,7 @@ def test_a_base_url_with_anything_else_is_refused(text: str, reason: str) -> Non
 
 
 @given(st.text(max_size=60))
-def test_no_text_surprises_the_parsers(text: str) -> None:
+def test_address_parsers_raise_only_value_error(text: str) -> None:
     """Addresses, URLs, prefixes, hosts and secrets: a value or a ValueError, for any text."""
     parsers: tuple[Callable[[object], object], ...] = (
         parse_address,
@@ -190,14 +190,14 @@ def test_a_credential_header_cannot_break_the_request() -> None:
 
 
 @pytest.mark.parametrize("text", ["Bearer " + CANARY, CANARY + "\n", CANARY + "\r\nX: y", "ü" + CANARY, CANARY + "\0"])
-def test_a_key_that_could_not_be_sent_is_refused_without_showing_it(text: str) -> None:
+def test_unsendable_key_is_refused_without_echo(text: str) -> None:
     """Spaces, line ends and other characters would change the request."""
     with pytest.raises(ValueError, match="visible ASCII") as caught:
         parse_credential(text)
     assert CANARY not in str(caught.value)
 
 
-def test_secrets_have_the_form_of_their_place() -> None:
+def test_secret_values_are_validated_by_kind() -> None:
     """Header values may hold spaces inside, variables may be empty, URLs must be URLs, databases must be known."""
     assert parse_header_value("Bearer " + CANARY).reveal() == "Bearer " + CANARY
     assert parse_variable("").reveal() == ""

@@ -31,7 +31,7 @@ def test_a_network_is_a_prefix_or_one_address(text: str, network: str) -> None:
         (10, "expected text"),
     ],
 )
-def test_what_would_have_to_be_guessed_is_refused(value: object, message: str) -> None:
+def test_ambiguous_network_is_refused(value: object, message: str) -> None:
     """The message says what to write."""
     with pytest.raises(ValueError, match=message):
         parse_network(value)

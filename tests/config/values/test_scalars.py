@@ -19,7 +19,7 @@ from gateway.config.values.scalars import (
 from gateway.config.values.secret import MaskedText
 
 
-def test_text_is_text_and_a_number_needs_quotes() -> None:
+def test_number_in_a_text_setting_is_refused_without_quotes() -> None:
     """A value that YAML reads as something else is refused with the remedy."""
     assert parse_text("abc") == "abc"
     for value, found in ((1, "a number"), (1.5, "a number"), (True, "true or false")):
@@ -33,7 +33,7 @@ def test_text_is_text_and_a_number_needs_quotes() -> None:
         parse_text("\udcff")
 
 
-def test_hidden_text_stays_hidden_only_where_any_text_may_stand() -> None:
+def test_masked_text_stays_masked_only_in_free_text() -> None:
     """A name is shown in messages; free text that came from a variable is not."""
     assert isinstance(parse_free_text(MaskedText("x")), MaskedText)
     assert type(parse_text(MaskedText("x"))) is str
@@ -65,7 +65,7 @@ def test_counts_are_whole_numbers_within_limits() -> None:
             leaf.parse(count)
 
 
-def test_names_are_safe_wherever_they_appear() -> None:
+def test_names_and_labels_are_validated() -> None:
     """In a URL, a header, a metric label; labels for people are one line of anything."""
     for name in ("openai", "a", "9", "gpt-4.1_x", "a" * 64):
         assert parse_name(name) == name
@@ -92,7 +92,7 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
             parse_path(value, tmp_path)
 
 
-def test_a_file_that_must_exist_is_looked_for(tmp_path: Path) -> None:
+def test_missing_required_file_is_refused(tmp_path: Path) -> None:
     """A folder is not a file, and a name that the system refuses is a message like any other."""
     (tmp_path / "here").write_text("x")
     assert parse_existing_file("here", tmp_path) == tmp_path / "here"

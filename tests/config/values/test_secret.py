@@ -32,7 +32,7 @@ def test_secrets_are_equal_by_content() -> None:
     assert copy.deepcopy(Secret("a")) == Secret("a") == pickle.loads(pickle.dumps(Secret("a")))
 
 
-def test_hidden_text_is_text_that_is_not_shown_by_accident() -> None:
+def test_masked_text_equals_its_text_but_hides_in_repr() -> None:
     """It works as a str, but neither its repr nor a masked copy shows it."""
     hidden = MaskedText(CANARY)
     assert hidden == CANARY and str(hidden) == CANARY

@@ -21,7 +21,7 @@ def test_a_moment_is_read_in_any_zone_and_written_in_utc(text: str, moment: str)
 @pytest.mark.parametrize(
     "value", ["2027-01-31", "2027-01-31T23:59:59", "2027-02-30T00:00:00Z", "0001-01-01T00:00:00+23:00", "soon", "", 1]
 )
-def test_a_moment_without_its_zone_is_none(value: object) -> None:
+def test_time_without_a_zone_is_refused(value: object) -> None:
     """Nor is one that no calendar has."""
     with pytest.raises(ValueError, match=r"expected|there is no such time"):
         parse_time(value)
@@ -35,7 +35,7 @@ def test_a_moment_without_its_zone_is_none(value: object) -> None:
         ("2027-01-31T23:59:59Z", "2027-01-31T23:59:59Z"),
     ],
 )
-def test_a_person_may_say_how_long(text: str, moment: str) -> None:
+def test_relative_time_resolves_from_now(text: str, moment: str) -> None:
     """Counted from now; anything else is no moment."""
     assert resolve_time(text, now_s=10.9) == moment
     for wrong in ("soon", "1w", "-1d", "2027-01-31"):

@@ -67,7 +67,7 @@ def test_invalid_duration_is_refused(value: object) -> None:
         parse_positive_duration(value)
 
 
-def test_zero_is_a_duration_only_where_it_makes_sense() -> None:
+def test_zero_duration_is_refused_unless_explicitly_allowed() -> None:
     """A drain may take no time, a timeout may not."""
     assert parse_duration(0) == parse_duration("0s") == 0.0
     with pytest.raises(ValueError, match="more than 0"):
@@ -89,7 +89,7 @@ def test_invalid_size_is_refused(value: object) -> None:
         parse_size(value)
 
 
-def test_a_size_out_of_its_limits_is_refused_in_the_words_of_a_file() -> None:
+def test_size_out_of_limits_is_refused_with_readable_limits() -> None:
     """The message names both limits as one would write them."""
     leaf = limit_size(1024, 1 << 20)
     assert leaf.parse("1KiB") == 1024
@@ -102,7 +102,7 @@ def test_a_size_out_of_its_limits_is_refused_in_the_words_of_a_file() -> None:
     ("seconds", "text"),
     [(0.5, "500ms"), (5.0, "5s"), (60.0, "60s"), (75.0, "75s"), (600.0, "10m"), (86400.0, "24h"), (0.0, "0s")],
 )
-def test_durations_are_written_as_the_documentation_writes_them(seconds: float, text: str) -> None:
+def test_durations_are_formatted_in_the_usual_unit(seconds: float, text: str) -> None:
     """The usual spelling, not the longest unit at any price."""
     assert format_duration(seconds) == text
 

@@ -23,7 +23,7 @@ class _Model(BaseModel):
     text: Annotated[str, ValueType(kind="text", parse=str)] = ""
 
 
-def test_a_leaf_reads_and_writes_its_value() -> None:
+def test_leaf_type_parses_and_serialises_its_value() -> None:
     """`parse` decides what a value is, `write` how JSON shows it; a path begins at the folder of the context."""
     model = _Model.model_validate({"even": 4, "path": "a", "text": 5}, context={"folder": Path("/f")})
     assert (model.even, model.path, model.text) == (4, Path("/f/a"), "5")
@@ -50,7 +50,7 @@ def test_editors_accept_a_reference_in_place_of_a_number() -> None:
     assert properties["text"]["type"] == properties["path"]["type"] == "string"
 
 
-def test_kinds_are_named_in_the_words_of_a_file() -> None:
+def test_value_kinds_are_described_without_their_content() -> None:
     """Never with the content."""
     values: list[object] = [None, True, 1, 1.5, "secret", [], (), {}, object()]
     assert [describe_kind(value) for value in values] == [

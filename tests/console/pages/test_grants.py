@@ -71,7 +71,7 @@ async def test_key_without_approve_scope_cannot_revoke_grants(tmp_path: Path) ->
         assert (await ann.api().get("/context/grants")).json["data"] == [grant]
 
 
-async def test_each_list_is_paged_by_itself(tmp_path: Path) -> None:
+async def test_grants_and_asks_lists_are_paged_separately(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         for number in range(51):

@@ -41,7 +41,7 @@ async def test_a_key_is_made_and_shown_once(tmp_path: Path) -> None:
         assert (line["caller"], line["by"], line["via"]) == ("ci", "ann", "console")
 
 
-async def test_a_form_that_is_wrong_stays_as_it_was_filled_in(tmp_path: Path) -> None:
+async def test_invalid_key_form_keeps_its_input(tmp_path: Path) -> None:
     """The field is marked, and nothing is made."""
     async with served(tmp_path, *KEYS, runtime_keys=ON) as browser:
         ann = await browser.signed_in("ann")
@@ -60,7 +60,7 @@ async def test_a_form_that_is_wrong_stays_as_it_was_filled_in(tmp_path: Path) ->
         assert "store" not in str((await ann.api().get("/context/keys")).json)
 
 
-async def test_the_form_offers_the_scopes_of_the_reader(tmp_path: Path) -> None:
+async def test_key_form_offers_only_the_scopes_of_the_user(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS, runtime_keys=ON) as browser:
         form = await (await browser.signed_in("ann")).get("/console/keys/new")
         offered = [one.attributes["value"] for one in form.root.all("input") if one.attributes.get("name") == "scopes"]
@@ -103,7 +103,7 @@ async def test_keys_page_explains_how_to_enable_runtime_keys(tmp_path: Path) -> 
         assert page.status == 409 and "runtime_keys" in page.problem
 
 
-async def test_a_session_lives_as_long_as_its_key(tmp_path: Path) -> None:
+async def test_revoking_a_key_ends_its_sessions(tmp_path: Path) -> None:
     """One that was made here signs in, and its revocation signs it out."""
     async with served(tmp_path, *KEYS, runtime_keys=ON) as browser:
         ann = await browser.signed_in("ann")

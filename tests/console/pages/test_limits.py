@@ -39,7 +39,7 @@ def test_limit_figures_are_formatted_by_their_unit() -> None:
     assert (tokens.used, tokens.most, tokens.renewed) == ("1\u202f200", "100\u202f000", "tomorrow (UTC)")
 
 
-def test_of_too_many_the_fullest_are_shown() -> None:
+def test_limits_page_shows_the_fullest_of_too_many_limits() -> None:
     few = [build_bar(limit(used, 10)) for used in (1, 9, 5)]
     assert fullest(few) == few
     many = [build_bar(limit(used, SHOWN * 2)) for used in range(SHOWN + 5)]
@@ -71,7 +71,7 @@ async def test_limits_page_shows_used_and_refused_requests(tmp_path: Path) -> No
         assert "Tenant <b>x</b>" in everything.main and "2 of 2" in everything.main
 
 
-async def test_a_budget_that_cannot_be_counted_says_why(tmp_path: Path) -> None:
+async def test_uncountable_budget_states_its_reason(tmp_path: Path) -> None:
     """And what to do: its requests are refused although nothing of it is used."""
     prices = tmp_path / "prices.yaml"
     prices.write_text("currency: USD\nprices: [{model: '*', input: 1, output: 1}]")
@@ -99,7 +99,7 @@ async def test_limits_table_refreshes_until_live_updates_are_off(tmp_path: Path)
         assert "hx-get" not in still.attributes
 
 
-async def test_without_limits_the_page_says_so(tmp_path: Path) -> None:
+async def test_limits_page_without_limits_reports_none(tmp_path: Path) -> None:
     async with served(tmp_path, key("root")) as browser:
         page = await (await browser.signed_in("root")).get("/console/limits")
         assert "Nothing that your key may see has limits." in page.main

@@ -69,7 +69,7 @@ def buttons(page: Seen) -> list[str]:
     return [one.name for one in buttons_of(page.root)]
 
 
-async def test_a_link_shows_the_call_and_decides_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_decision_link_shows_the_call_and_decides_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Without a key or a session. To open it, however often and by whatever program, decides nothing."""
     caplog.set_level(logging.DEBUG)
     async with mailed(tmp_path) as (browser, mailbox):
@@ -102,7 +102,7 @@ async def test_a_link_shows_the_call_and_decides_once(tmp_path: Path, caplog: py
     assert (tmp_path / "files" / "note.txt").read_text() == "Call Ann"
 
 
-async def test_a_rejection_by_a_link_has_a_reason(tmp_path: Path) -> None:
+async def test_rejection_by_link_records_its_reason(tmp_path: Path) -> None:
     """In a form of its own: a browser presses the first button of a form on Enter."""
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
@@ -123,7 +123,7 @@ async def test_reason_given_through_a_link_is_truncated(tmp_path: Path) -> None:
         assert (await browser.until(approval_id, "rejected", key="ann-key"))["comment"] == "x" * 2000
 
 
-async def test_a_link_ends_with_a_decision_elsewhere(tmp_path: Path) -> None:
+async def test_decision_link_ends_with_a_decision_elsewhere(tmp_path: Path) -> None:
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
         path = await mailbox.link(approval_id)
@@ -135,7 +135,7 @@ async def test_a_link_ends_with_a_decision_elsewhere(tmp_path: Path) -> None:
     assert not (tmp_path / "files" / "note.txt").exists()
 
 
-async def test_a_link_ends_with_its_approval(tmp_path: Path) -> None:
+async def test_decision_link_ends_when_its_approval_expires(tmp_path: Path) -> None:
     clock = ManualClock(1_800_000_000.0)
     async with mailed(tmp_path, clock=Clock(clock), expires="30m") as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
@@ -148,7 +148,7 @@ async def test_a_link_ends_with_its_approval(tmp_path: Path) -> None:
         await browser.until(approval_id, "expired", key="ann-key")
 
 
-async def test_a_form_of_a_page_that_was_open_for_too_long_decides_nothing(tmp_path: Path) -> None:
+async def test_decision_form_left_open_too_long_is_refused(tmp_path: Path) -> None:
     clock = ManualClock(1_800_000_000.0)
     async with mailed(tmp_path, clock=Clock(clock)) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
@@ -159,7 +159,7 @@ async def test_a_form_of_a_page_that_was_open_for_too_long_decides_nothing(tmp_p
         await browser.until(approval_id, "pending", key="ann-key")
 
 
-async def test_a_link_is_of_one_call(tmp_path: Path) -> None:
+async def test_decision_link_is_valid_for_its_own_call_only(tmp_path: Path) -> None:
     """Neither with other characters, nor in the place of another one, nor without the token of its page."""
     async with mailed(tmp_path) as (browser, mailbox):
         first = await browser.asks(key="ann-key", operation="write", path="a.txt", content="a")
@@ -187,7 +187,7 @@ async def test_a_link_is_of_one_call(tmp_path: Path) -> None:
             await browser.until(approval_id, "pending", key="ann-key")
 
 
-async def test_another_secret_of_the_webhook_ends_its_links(tmp_path: Path) -> None:
+async def test_changed_webhook_secret_invalidates_its_decision_links(tmp_path: Path) -> None:
     """And so do another name, and no links."""
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
@@ -200,7 +200,7 @@ async def test_another_secret_of_the_webhook_ends_its_links(tmp_path: Path) -> N
         assert (await browser.get(path)).status == 200
 
 
-async def test_a_link_ends_with_a_change_of_the_policy(tmp_path: Path) -> None:
+async def test_decision_link_is_refused_after_a_policy_change(tmp_path: Path) -> None:
     async with mailed(tmp_path) as (browser, mailbox):
         path = await mailbox.link(await browser.asks(key="ann-key"))
         page = await browser.get(path)
@@ -228,7 +228,7 @@ async def test_link_counts_as_one_of_two_required_approvals(tmp_path: Path) -> N
         assert [one["by"] for one in decided["approved_by"]] == ["link:oncall", "bob"]
 
 
-async def test_the_console_says_that_another_key_must_approve(tmp_path: Path) -> None:
+async def test_approval_page_states_that_another_key_must_approve(tmp_path: Path) -> None:
     """Its own page, and the refusal of the key that has approved."""
     async with mailed(tmp_path, require=[{"approvals": 2}]) as (browser, _):
         ann = await browser.signed_in("ann")
@@ -240,7 +240,7 @@ async def test_the_console_says_that_another_key_must_approve(tmp_path: Path) ->
         assert again.status == 409 and "has approved this call already (1 of 2)" in again.problem
 
 
-async def test_the_forms_of_a_link_that_are_sent_at_once_decide_once(tmp_path: Path) -> None:
+async def test_concurrent_forms_of_a_decision_link_decide_once(tmp_path: Path) -> None:
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
         page = await browser.get(await mailbox.link(approval_id))

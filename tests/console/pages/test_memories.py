@@ -48,7 +48,7 @@ async def test_only_operators_see_memories_of_another_key(tmp_path: Path) -> Non
         assert "No memories." in (await eve.get("/console/memories?key=ann")).main
 
 
-async def test_one_memory_is_deleted_and_its_owner_stays_on_the_page(tmp_path: Path) -> None:
+async def test_memory_can_be_deleted_and_the_filter_is_kept(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await remembers(ann, DOGS, user="carol")
@@ -62,7 +62,7 @@ async def test_one_memory_is_deleted_and_its_owner_stays_on_the_page(tmp_path: P
         assert again.status == 404
 
 
-async def test_all_are_deleted_after_a_question(tmp_path: Path) -> None:
+async def test_all_memories_are_deleted_after_a_confirmation_page(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await remembers(ann, TEA, user="carol & dan")
@@ -94,7 +94,7 @@ async def test_delete_form_without_an_owner_deletes_nothing(tmp_path: Path) -> N
         assert "No memories." in (await ann.get("/console/memories/delete?user=nobody")).main
 
 
-async def test_the_list_is_paged(tmp_path: Path) -> None:
+async def test_memory_list_is_paged(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         for number in range(51):

@@ -29,7 +29,7 @@ async def lines(browser: Browser, lane: str, **fields: str) -> tuple[str, str]:
     return "".join(one.get("text", "") for one in found), found[-1]["end"]
 
 
-async def test_both_lanes_answer_and_are_explained(browser: Browser) -> None:
+async def test_playground_without_scripts_shows_both_lanes_and_an_explanation(browser: Browser) -> None:
     """On one page where nothing runs in the browser; the form holds what was sent."""
     ann = await browser.signed_in("ann")
     page = await ann.submit(await ann.get(PAGE), "Send", {"message": "Say <b>hello</b>"})
@@ -39,7 +39,7 @@ async def test_both_lanes_answer_and_are_explained(browser: Browser) -> None:
     assert "&lt;b&gt;hello" in page.html and "<b>hello" not in page.html
 
 
-async def test_the_answer_streams_in_pieces(browser: Browser) -> None:
+async def test_playground_streams_text_followed_by_time_and_tokens(browser: Browser) -> None:
     """With the time and the tokens at its end; a text alone has no run to link to."""
     ann = await browser.signed_in("ann")
     for lane in ("passthrough", "context"):
@@ -48,7 +48,7 @@ async def test_the_answer_streams_in_pieces(browser: Browser) -> None:
         assert "first text after" in facts and "tokens" in facts and "/console/runs/" not in facts
 
 
-async def test_a_call_of_a_tool_has_a_run_and_waits(browser: Browser) -> None:
+async def test_playground_tool_call_creates_a_run_and_waits_for_approval(browser: Browser) -> None:
     """The playground is no way past the gate."""
     ann = await browser.signed_in("ann")
     call = 'tool file_operations {"operation": "write", "path": "a", "content": "b"}'
@@ -93,7 +93,9 @@ async def test_playground_offers_only_the_lanes_the_key_may_use(browser: Browser
         (418, b'{"error": "no object"}', "418: no object"),
     ],
 )
-async def test_what_an_upstream_refuses_is_shown(tmp_path: Path, status: int, body: bytes, shown: str) -> None:
+async def test_playground_shows_upstream_errors_with_their_status(
+    tmp_path: Path, status: int, body: bytes, shown: str
+) -> None:
     """With its status, whatever form its error has; the person's key for it goes nowhere else."""
     async with FakeUpstream(serve(answer(status, body))) as fake:
         upstreams = [{"name": "up", "base_url": fake.base_url}]

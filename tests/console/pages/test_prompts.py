@@ -24,7 +24,7 @@ async def text_of(browser: Browser, prompt_id: str) -> str:
     return text
 
 
-async def test_the_list_names_source_and_version(tmp_path: Path) -> None:
+async def test_prompt_list_shows_source_and_version(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS, **PROMPTS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "reviewer", "one")
@@ -49,7 +49,7 @@ async def test_a_new_prompt_is_stored_and_shown_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prompt_id", ["house", "taken"])
-async def test_a_new_prompt_never_replaces_one_that_is_there(tmp_path: Path, prompt_id: str) -> None:
+async def test_new_prompt_never_replaces_an_existing_prompt(tmp_path: Path, prompt_id: str) -> None:
     async with served(tmp_path, *KEYS, **PROMPTS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "taken", "as it was")
@@ -62,7 +62,7 @@ async def test_a_new_prompt_never_replaces_one_that_is_there(tmp_path: Path, pro
 
 
 @pytest.mark.parametrize(("prompt_id", "text"), [("no name/at all", "x"), ("..", "x"), ("empty", ""), (" ", "x")])
-async def test_what_the_api_refuses_stays_in_the_form(tmp_path: Path, prompt_id: str, text: str) -> None:
+async def test_rejected_prompt_form_keeps_its_input(tmp_path: Path, prompt_id: str, text: str) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         page = await ann.get("/console/prompts")
@@ -73,7 +73,7 @@ async def test_what_the_api_refuses_stays_in_the_form(tmp_path: Path, prompt_id:
         assert len((await ann.api().get("/v1/system-prompts")).json["data"]) == 1
 
 
-async def test_a_form_without_its_text_stores_nothing(tmp_path: Path) -> None:
+async def test_prompt_form_without_a_text_field_stores_nothing(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "there", "as it was")
@@ -85,7 +85,7 @@ async def test_a_form_without_its_text_stores_nothing(tmp_path: Path) -> None:
         assert await text_of(ann, "there") == "as it was"
 
 
-async def test_a_text_that_is_too_long_is_refused_with_its_form(tmp_path: Path) -> None:
+async def test_prompt_text_over_the_limit_is_refused_with_its_input(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "long", "short")
@@ -106,7 +106,7 @@ async def test_an_edited_prompt_is_stored_to_the_character(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["one\r\ntwo", "zero\u200bwidth", "nul\0", "\u202ebackwards", "tag\U000e0041"])
-async def test_characters_that_do_not_show_are_edited_as_json(tmp_path: Path, text: str) -> None:
+async def test_prompt_with_invisible_characters_is_edited_as_json(tmp_path: Path, text: str) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "odd", text)
@@ -121,7 +121,7 @@ async def test_characters_that_do_not_show_are_edited_as_json(tmp_path: Path, te
 
 
 @pytest.mark.parametrize("text", ["-" * 80, "می\u200cخواهم", "👩\u200d💻", "हिन्दी", "a\tb  c", "\\n is no line end"])
-async def test_a_text_that_shows_is_edited_as_it_is(tmp_path: Path, text: str) -> None:
+async def test_prompt_with_visible_characters_is_edited_as_plain_text(tmp_path: Path, text: str) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         await stored(ann, "plain", text)
@@ -146,7 +146,7 @@ async def test_concurrently_changed_prompt_is_not_overwritten(tmp_path: Path) ->
         assert await text_of(ann, "reviewer") == "mine"
 
 
-async def test_a_configured_prompt_is_read_only_and_names_its_place(tmp_path: Path) -> None:
+async def test_configured_prompt_is_read_only_and_names_its_setting(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS, **PROMPTS) as browser:
         ann = await browser.signed_in("ann")
         page = await ann.get("/console/prompts/house")

@@ -68,7 +68,7 @@ async def test_run_page_shows_every_step_from_request_to_answer(tmp_path: Path) 
         assert not page.root.all(hx_ext="sse") and "Cancel the run" not in page.main
 
 
-async def test_a_person_rejects_beside_the_run(tmp_path: Path) -> None:
+async def test_call_can_be_rejected_from_the_run_page(tmp_path: Path) -> None:
     async with read_by_ann(tmp_path) as browser:
         run_id, approval_id = await opened(tmp_path, browser)
         page = await browser.get(f"/console/runs/{run_id}")
@@ -97,7 +97,7 @@ async def test_run_page_with_truncated_arguments_links_to_the_full_approval(tmp_
         assert f"/console/approvals/{approval_id}" in page.links
 
 
-async def test_the_picture_has_its_figures_as_a_table(tmp_path: Path) -> None:
+async def test_timeline_chart_has_a_table_of_its_figures(tmp_path: Path) -> None:
     """A bar for the wait, and one for the call; their length, begin and duration."""
     asked = approval(
         tenant=TENANT, step=0, state="done", created_s=100.0, decided_s=190.0, decided_by="bob", via="chat"
@@ -162,7 +162,7 @@ async def test_built_in_assessor_reason_is_translated_into_chinese(tmp_path: Pat
         assert "<script>x" not in page.html and not set("\u202e\x1b\u200b") & set(page.html)
 
 
-async def test_a_result_of_many_lines_does_not_break_the_page(tmp_path: Path) -> None:
+async def test_long_result_is_cut_on_the_run_page_only(tmp_path: Path) -> None:
     """The page has its beginning; the JSON has all of it."""
     await stored(tmp_path, finished(result="\n".join(f"line {n}" for n in range(10_000))))
     async with read_by_ann(tmp_path) as browser:
@@ -176,7 +176,7 @@ async def test_a_result_of_many_lines_does_not_break_the_page(tmp_path: Path) ->
         assert "line 9999" in text.raw_text
 
 
-async def test_a_run_of_many_steps_comes_in_parts(tmp_path: Path) -> None:
+async def test_run_of_many_steps_is_paged(tmp_path: Path) -> None:
     facts = {"tenant": TENANT, "state": "finished", "result": "ok"}
     await stored(tmp_path, new(ran(), steps=tuple(step(n, round=n, **facts) for n in range(150))))
     async with read_by_ann(tmp_path) as browser:
@@ -193,7 +193,7 @@ async def test_a_run_of_many_steps_comes_in_parts(tmp_path: Path) -> None:
         assert (await browser.get(RUN + "?from=x")).status == 200
 
 
-async def test_the_picture_of_a_part_says_its_range(tmp_path: Path) -> None:
+async def test_chart_of_a_partial_run_states_its_step_range(tmp_path: Path) -> None:
     """The picture names its steps and the time at which its axis begins. That of a whole run says nothing."""
     facts = {"tenant": TENANT, "state": "finished", "result": "ok"}
     steps = tuple(step(n, round=n, started_s=100.0 + n, finished_s=100.5 + n, **facts) for n in range(150))
@@ -251,7 +251,7 @@ async def test_unknown_outcomes_are_settled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fields", [{"step": "0"}, {"as": "done"}, {"step": "x", "as": "done"}, {"step": "0", "as": "ok"}]
 )
-async def test_a_form_with_holes_settles_nothing(tmp_path: Path, fields: dict[str, str]) -> None:
+async def test_incomplete_settle_form_changes_nothing(tmp_path: Path, fields: dict[str, str]) -> None:
     await stored(tmp_path, lost())
     async with read_by_ann(tmp_path) as browser:
         token = (await browser.get(RUN)).token
@@ -259,7 +259,7 @@ async def test_a_form_with_holes_settles_nothing(tmp_path: Path, fields: dict[st
         assert (await browser.api().get("/context/runs/run_1")).json["state"] == "unknown"
 
 
-async def test_a_run_that_cannot_be_resumed_says_so(tmp_path: Path) -> None:
+async def test_resume_without_a_client_credential_is_refused_with_a_reason(tmp_path: Path) -> None:
     """It needs its client's own key, which is not stored."""
     request = json.dumps({"credential": True, "messages": []}).encode()
     await stored(tmp_path, new(ran(state="awaiting_client", request=request)))
@@ -270,7 +270,7 @@ async def test_a_run_that_cannot_be_resumed_says_so(tmp_path: Path) -> None:
         assert after.heading == "Run run_1"
 
 
-async def test_the_part_that_changes_is_sent_only_if_it_did(tmp_path: Path) -> None:
+async def test_unchanged_run_fragment_returns_204(tmp_path: Path) -> None:
     async with read_by_ann(tmp_path) as browser:
         run_id, _ = await opened(tmp_path, browser)
         page = await browser.get(f"/console/runs/{run_id}")
@@ -283,7 +283,7 @@ async def test_the_part_that_changes_is_sent_only_if_it_did(tmp_path: Path) -> N
         assert 'hx-swap-oob="innerHTML"' in changed.html
 
 
-async def test_an_open_page_has_news_until_the_run_is_over(tmp_path: Path) -> None:
+async def test_run_event_stream_ends_with_the_run(tmp_path: Path) -> None:
     async with read_by_ann(tmp_path) as browser:
         run_id, _ = await opened(tmp_path, browser)
         page = await browser.get(f"/console/runs/{run_id}")
@@ -296,7 +296,7 @@ async def test_an_open_page_has_news_until_the_run_is_over(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("place", ["", "/raw", "/timeline", "/live"])
-async def test_runs_of_others_do_not_exist(tmp_path: Path, place: str) -> None:
+async def test_runs_of_another_tenant_are_not_found(tmp_path: Path, place: str) -> None:
     """Neither do runs that nobody ever began; a key of operators sees none."""
     await stored(tmp_path, finished())
     keys = (key("ann"), key("eve", tenant="others"), key("op", "admin"))
@@ -308,7 +308,7 @@ async def test_runs_of_others_do_not_exist(tmp_path: Path, place: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["cancel", "resume", "settle"])
-async def test_runs_of_others_cannot_be_touched(tmp_path: Path, action: str) -> None:
+async def test_runs_of_another_tenant_cannot_be_changed(tmp_path: Path, action: str) -> None:
     await stored(tmp_path, lost())
     async with served(tmp_path, key("ann"), key("eve", tenant="others")) as browser:
         eve = await browser.signed_in("eve")
@@ -341,7 +341,7 @@ async def test_a_run_without_a_model_has_no_tokens(tmp_path: Path) -> None:
         assert "Tokens" not in (await browser.get(RUN)).main
 
 
-def test_json_is_seen_as_it_is() -> None:
+def test_exact_json_escapes_invisible_characters_only() -> None:
     """It is the same value, with an escape for each character that does not show."""
     value = {"a\u202eb": '\x1b \u200b \U000e0041 \ufeff \xa0 e\u0301 <b> \\ " 中文 é', "n": [1, 2.5, None]}
     text = exact_json(value)

@@ -42,7 +42,7 @@ async def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
         assert rows(await (await browser.signed_in("eve")).get(RUNS)) == ["run_4"]
 
 
-async def test_a_tool_call_shows_its_tool_and_its_client(tmp_path: Path) -> None:
+async def test_tool_run_shows_its_tool_and_escaped_client_name(tmp_path: Path) -> None:
     """Whatever the client calls itself."""
     client = orjson.dumps({"name": "<b>probe", "version": "1.2"}).decode()
     await stored(tmp_path, new(ran("run_1", kind="tool", tool="notes.find", client=client)), new(ran("run_2")))
@@ -68,7 +68,7 @@ async def test_a_tool_call_shows_its_tool_and_its_client(tmp_path: Path) -> None
         ("state=rejected", []),
     ],
 )
-async def test_a_list_is_narrowed(tmp_path: Path, query: str, found: list[str]) -> None:
+async def test_run_list_is_filtered_and_keeps_the_form_input(tmp_path: Path, query: str, found: list[str]) -> None:
     """And the form keeps what was entered."""
     await stored(
         tmp_path,
@@ -97,7 +97,9 @@ async def test_a_list_is_narrowed(tmp_path: Path, query: str, found: list[str]) 
         ("after=run_9", 400, "after"),
     ],
 )
-async def test_what_is_not_understood_is_named(tmp_path: Path, query: str, status: int, told: str) -> None:
+async def test_invalid_run_filter_is_reported_beside_the_form(
+    tmp_path: Path, query: str, status: int, told: str
+) -> None:
     """Beside the form, so that its reader can mend it."""
     async with read_by_ann(tmp_path) as browser:
         page = await browser.get(f"{RUNS}?{query}")
@@ -106,7 +108,7 @@ async def test_what_is_not_understood_is_named(tmp_path: Path, query: str, statu
         assert page.root.all("input", name="caller") and "<b>" not in page.html
 
 
-async def test_a_long_list_comes_in_pages(tmp_path: Path) -> None:
+async def test_run_list_is_paged_with_its_filter(tmp_path: Path) -> None:
     """The way on keeps what the list is narrowed by."""
     await stored(
         tmp_path, *(new(ran(f"run_{n:03}", created_s=100.0 + n, conversation="a b")) for n in range(SHOWN + 1))
@@ -120,7 +122,7 @@ async def test_a_long_list_comes_in_pages(tmp_path: Path) -> None:
         assert not [link for link in second.links if "after=" in link and "sort=" not in link]
 
 
-async def test_nothing_has_run_yet(tmp_path: Path) -> None:
+async def test_empty_run_list_links_to_playground_and_workflows(tmp_path: Path) -> None:
     async with read_by_ann(tmp_path) as browser:
         page = await browser.get(RUNS)
         assert (page.status, page.problem) == (200, "")
@@ -156,7 +158,7 @@ async def test_run_list_is_open_to_context_and_approve_scopes(
         assert (await (await browser.signed_in("ann")).get(RUNS)).status == status
 
 
-def test_times_of_a_form_are_in_utc() -> None:
+def test_form_times_without_a_zone_are_read_as_utc() -> None:
     """One with a zone keeps it; Unix seconds are passed on."""
     assert parse_time({"since": "2026-01-31T08:00"}, "since") == "1769846400"
     assert parse_time({"since": "2026-01-31T09:00+01:00"}, "since") == "1769846400"
@@ -166,7 +168,7 @@ def test_times_of_a_form_are_in_utc() -> None:
         parse_time({"since": "soon"}, "since")
 
 
-async def test_a_reader_takes_the_runs_along(tmp_path: Path) -> None:
+async def test_runs_csv_contains_all_filtered_runs(tmp_path: Path) -> None:
     """All of them, or all that the page is narrowed to; as a file that no browser shows."""
     await stored(
         tmp_path,
@@ -191,7 +193,7 @@ async def test_a_reader_takes_the_runs_along(tmp_path: Path) -> None:
         assert wrong.status == 400 and "soon is not a time" in wrong.text
 
 
-async def test_a_table_of_runs_is_that_of_the_readers_tenant(tmp_path: Path) -> None:
+async def test_runs_csv_is_limited_to_the_tenant_of_the_user(tmp_path: Path) -> None:
     await stored(tmp_path, new(ran("run_1")), new(ran("run_2", tenant="others")))
     async with served(tmp_path, key("ann", "context"), key("op", "admin")) as browser:
         table = await (await browser.signed_in("ann")).get("/console/runs/csv")

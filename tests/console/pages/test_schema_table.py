@@ -17,12 +17,12 @@ def test_a_row_has_the_type_and_the_limits() -> None:
     assert row == ParameterRow(name="n", kind="integer", required=True, description="How many.", limits=limits)
 
 
-def test_choices_are_json() -> None:
+def test_enum_choices_are_shown_as_json() -> None:
     (row,) = build_rows({"properties": {"mode": {"enum": ["a", 1, None]}}})
     assert (row.kind, row.choices) == ("any", ['"a"', "1", "null"])
 
 
-def test_fields_within_fields_have_rows() -> None:
+def test_nested_fields_have_their_own_rows() -> None:
     inner = {"type": "object", "properties": {"since": {"type": "string"}}, "required": ["since"]}
     rows = build_rows({"properties": {"filter": inner, "all": {"type": "array", "items": inner}}})
     assert [(row.name, row.kind, row.required) for row in rows] == [
@@ -33,7 +33,7 @@ def test_fields_within_fields_have_rows() -> None:
     ]
 
 
-def test_types_of_several_kinds_are_words() -> None:
+def test_union_types_are_shown_as_words() -> None:
     rows = build_rows(
         {
             "properties": {

@@ -57,7 +57,7 @@ async def test_failed_service_form_keeps_the_entered_values(root: Browser) -> No
     ("field", "label", "text"),
     [("env", "Environment", "{"), ("headers", "Header fields", "1 2"), ("further", "Further settings", '["a"]')],
 )
-async def test_json_that_is_none_names_its_field(root: Browser, field: str, label: str, text: str) -> None:
+async def test_invalid_json_field_is_reported_by_its_label(root: Browser, field: str, label: str, text: str) -> None:
     seen = await root.submit(await root.get(FORM), "Add and start it", {"name": "notes", field: text})
     assert seen.status == 422
     assert seen.problem.startswith(f"{label}: this is not ")
@@ -81,7 +81,7 @@ async def test_a_change_keeps_secrets_that_stay_masked(root: Browser) -> None:
     assert (now["description"], now["env"]) == ("Keeps notes.", {"TOKEN": "***", "MODE": "***"})
 
 
-async def test_a_change_without_a_change_changes_nothing(root: Browser) -> None:
+async def test_unchanged_service_form_changes_no_setting(root: Browser) -> None:
     settings = {
         "url": "https://mcp.example/mcp?key=very-secret-1",
         "headers": {"Authorization": "very-secret-2"},
@@ -97,14 +97,14 @@ async def test_a_change_without_a_change_changes_nothing(root: Browser) -> None:
     assert await settings_of(root) == before
 
 
-async def test_a_mask_without_a_value_is_refused(root: Browser) -> None:
+async def test_masked_secret_without_a_stored_value_is_refused(root: Browser) -> None:
     fields = {"name": "notes", "command": "true", "env": '{"TOKEN": "***"}'}
     seen = await root.submit(await root.get(FORM), "Add and start it", fields)
     assert seen.status == 400
     assert seen.problem.startswith("env.TOKEN: ")
 
 
-async def test_what_was_entered_is_text(root: Browser) -> None:
+async def test_service_form_escapes_its_input(root: Browser) -> None:
     fields = {"name": '"><script>1</script>', "command": "</textarea>", "args": "</textarea><b>", "env": "<b>"}
     seen = await root.submit(await root.get(FORM), "Add and start it", fields)
     assert "<script>1" not in seen.html and "<b>" not in seen.html
@@ -112,7 +112,7 @@ async def test_what_was_entered_is_text(root: Browser) -> None:
     assert {name: form[name] for name in fields} == fields
 
 
-async def test_only_operators_write_settings(root: Browser) -> None:
+async def test_service_forms_are_restricted_to_operators(root: Browser) -> None:
     ann = await root.another().signed_in("ann")
     for path in (FORM, "/console/services/notes/change"):
         assert (await ann.get(path)).status == 403

@@ -24,7 +24,7 @@ def test_settings_survive_the_form() -> None:
     assert parse_settings({name: text for name, text in form.items() if text}) == SETTINGS
 
 
-def test_line_ends_of_a_browser_end_lines() -> None:
+def test_crlf_in_a_form_field_separates_arguments() -> None:
     assert parse_settings({"args": "-m\r\nclock\r\n\r\n"}) == {"args": ["-m", "clock"]}
 
 
@@ -40,13 +40,13 @@ def test_line_ends_of_a_browser_end_lines() -> None:
         {"trigger_keywords": ["a\rb"]},
     ],
 )
-def test_a_value_that_a_field_would_change_stands_as_json(settings: dict[str, object]) -> None:
+def test_setting_a_field_cannot_represent_is_shown_as_json(settings: dict[str, object]) -> None:
     form = build_form(settings)
     assert set(form) == {"further"}
     assert parse_settings(form) == settings
 
 
-def test_empty_fields_are_no_settings() -> None:
+def test_empty_fields_produce_no_settings() -> None:
     empty = dict.fromkeys(("command", "url", "args", "env", "headers", "description", "further"), " ")
     assert parse_settings(empty) == {}
     assert build_form({"args": [], "env": {}, "trigger_keywords": [], "requires_approval": False}) == {
@@ -67,7 +67,7 @@ def test_empty_fields_are_no_settings() -> None:
         ({"further": '{"command": "sh"}', "command": "python"}, "further"),
     ],
 )
-def test_a_field_that_cannot_be_read_is_named(form: dict[str, str], field: str) -> None:
+def test_unparsable_field_is_named_in_the_error(form: dict[str, str], field: str) -> None:
     with pytest.raises(FormError) as caught:
         parse_settings(form)
     assert caught.value.name == field
@@ -77,5 +77,5 @@ def test_a_field_that_cannot_be_read_is_named(form: dict[str, str], field: str) 
     ("param", "field"),
     [("env.TOKEN", "env"), ("name", "name"), ("timeout", "further"), ("oauth.issuer", "further"), (None, "")],
 )
-def test_the_field_of_an_error(param: str | None, field: str) -> None:
+def test_error_param_is_mapped_to_its_form_field(param: str | None, field: str) -> None:
     assert get_field_name(param) == field

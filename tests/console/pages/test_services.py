@@ -43,7 +43,7 @@ async def changed(root: Browser, tmp_path: Path) -> Seen:
     return await root.get("/console/services/notes")
 
 
-async def test_a_reader_sees_state_tools_and_settings_without_secrets(browser: Browser) -> None:
+async def test_service_page_shows_state_tools_and_masked_settings(browser: Browser) -> None:
     root = await browser.signed_in("root")
     await added(root, "notes", server("ok", env={"TOKEN": "very-secret-1"}, trigger_keywords=["memo"]))
     page = await root.get("/console/services/notes")
@@ -64,7 +64,7 @@ async def test_a_service_is_stopped_and_started(browser: Browser) -> None:
     await in_state(root, "notes", "running")
 
 
-async def test_a_program_that_fails_shows_its_reason_and_its_last_words(browser: Browser) -> None:
+async def test_failed_service_shows_its_reason_and_last_output(browser: Browser) -> None:
     root = await browser.signed_in("root")
     await added(root, "broken", server("exits", 3), state="error")
     page = await root.get("/console/services/broken")
@@ -80,9 +80,7 @@ async def test_a_refused_start_is_an_error_on_the_page(browser: Browser) -> None
     assert "set 'enabled' to true first" in seen.problem
 
 
-async def test_a_changed_definition_stands_beside_the_accepted_one_and_is_accepted(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_changed_definition_is_compared_and_can_be_accepted(browser: Browser, tmp_path: Path) -> None:
     root = await browser.signed_in("root")
     page = await changed(root, tmp_path)
     assert "Definitions that changed 1" in page.main
@@ -105,14 +103,14 @@ async def test_outdated_definition_hash_is_not_accepted(browser: Browser, tmp_pa
     assert "Definitions that changed 1" in seen.main
 
 
-async def test_no_definition_at_all_accepts_none(browser: Browser, tmp_path: Path) -> None:
+async def test_accept_without_a_definition_accepts_none(browser: Browser, tmp_path: Path) -> None:
     root = await browser.signed_in("root")
     page = await changed(root, tmp_path)
     await root.post("/console/services/notes/accept", {"token": page.token})
     assert (await root.api().get("/mcp/services/notes")).json["changed"] == ["echo"]
 
 
-async def test_a_service_is_deleted_after_a_question(browser: Browser) -> None:
+async def test_service_is_deleted_after_a_confirmation_page(browser: Browser) -> None:
     root = await browser.signed_in("root")
     await added(root, "notes", server("ok"))
     question = await root.get("/console/services/notes/delete")
@@ -141,7 +139,7 @@ async def test_only_operators_see_services(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("name", ["new", "a/b", "<b>&\"'", "ü 中"])
-async def test_any_name_of_a_service_has_its_page(browser: Browser, name: str) -> None:
+async def test_service_with_any_name_has_a_page(browser: Browser, name: str) -> None:
     root = await browser.signed_in("root")
     assert (await root.api().post("/mcp/services", {"name": name, **server("ok")})).status == 201
     listed = await root.get("/console/services")
@@ -151,7 +149,7 @@ async def test_any_name_of_a_service_has_its_page(browser: Browser, name: str) -
     assert "<b>" not in page.html
 
 
-def test_lines_that_changed_stand_beside_each_other() -> None:
+def test_pair_lines_aligns_removed_and_added_lines() -> None:
     rows = pair_lines(exact_difference("a\nb\nc", "a\nx\ny\nc"))
     found = [(left and (left.kind, str(left.text)), right and (right.kind, str(right.text))) for left, right in rows]
     assert found == [
@@ -196,7 +194,7 @@ def test_an_unknown_definition_is_not_compared() -> None:
     assert compare_definitions({**DEFINITION, "accepted": None}) is None
 
 
-async def test_many_tools_and_many_changes_stand_on_several_pages(browser: Browser, tmp_path: Path) -> None:
+async def test_many_tools_of_a_service_are_paged(browser: Browser, tmp_path: Path) -> None:
     root = await browser.signed_in("root")
     await added(root, "many", server("many-tools", 150))
     first = await root.get("/console/services/many")

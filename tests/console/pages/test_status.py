@@ -28,7 +28,7 @@ async def test_status_page_shows_the_running_gateway_to_an_operator(tmp_path: Pa
         assert any(chart.attributes["aria-label"].startswith("Requests per minute: at least") for chart in charts)
 
 
-async def test_secrets_of_the_configuration_are_not_there(tmp_path: Path) -> None:
+async def test_status_page_hides_configured_secrets(tmp_path: Path) -> None:
     upstreams = [{"name": "up", "base_url": "http://127.0.0.1:9", "api_key": "very-secret-1"}]
     servers = {"notes": {"command": "true", "env": {"TOKEN": "very-secret-2"}, "enabled": False}}
     async with served(tmp_path, key("root"), upstreams=upstreams, mcp={"servers": servers}) as browser:
@@ -37,7 +37,7 @@ async def test_secrets_of_the_configuration_are_not_there(tmp_path: Path) -> Non
         assert "very-secret" not in page.html
 
 
-async def test_problems_of_the_configuration_stand_on_top(tmp_path: Path) -> None:
+async def test_status_page_shows_configuration_problems(tmp_path: Path) -> None:
     upstreams = [{"name": "up", "base_url": "http://127.0.0.1:9"}]
     async with served(tmp_path, key("root"), upstreams=upstreams) as browser:
         root = await browser.signed_in("root")
@@ -65,7 +65,7 @@ async def test_the_audit_log_is_verified(tmp_path: Path) -> None:
         assert "hx-get" not in part.html
 
 
-async def test_a_line_that_was_changed_is_found(tmp_path: Path) -> None:
+async def test_audit_verification_reports_a_modified_line(tmp_path: Path) -> None:
     async with served(tmp_path, key("root")) as browser:
         root = await browser.signed_in("root")
         approval_id = await root.asks()
@@ -94,13 +94,13 @@ def test_incomplete_minute_is_left_out_of_count_charts() -> None:
     assert wait.chart is None
 
 
-def test_the_first_seconds_have_counts() -> None:
+def test_figures_show_raw_counts_for_the_first_seconds() -> None:
     requests, *_ = build_figures([point(5, span_s=5, requests=3)], step_s=60, t=EN)
     assert requests.chart is not None
     assert requests.chart.newest == "3"
 
 
-def test_a_longer_point_is_counted_per_minute() -> None:
+def test_figures_normalise_longer_points_per_minute() -> None:
     requests, *_ = build_figures([point(600, span_s=120, requests=60)], step_s=60, t=EN)
     assert requests.chart is not None
     assert requests.chart.newest == "30"

@@ -54,7 +54,7 @@ async def test_hostile_service_texts_are_escaped(tmp_path: Path) -> None:
         assert "\\u{202e}" in page.main
 
 
-async def test_a_gateway_without_tools_says_so(tmp_path: Path) -> None:
+async def test_empty_tools_page_reports_no_service(tmp_path: Path) -> None:
     async with served(
         tmp_path, key("root"), tools={}, upstreams=[{"name": "up", "base_url": "http://127.0.0.1:9"}]
     ) as (browser):
@@ -64,7 +64,7 @@ async def test_a_gateway_without_tools_says_so(tmp_path: Path) -> None:
         assert "file_operations" not in page.main
 
 
-def test_groups_are_the_gateways_own_first_then_services_by_name() -> None:
+def test_tool_groups_list_built_in_first_and_services_by_name() -> None:
     listed = [
         tool("b.x", "mcp", "b"),
         tool("own", "built_in"),

@@ -35,6 +35,6 @@ async def test_an_operator_sees_each_endpoint(tmp_path: Path) -> None:
         assert part.html.lstrip().startswith('<div id="upstreams" hx-get="/console/status/upstreams"')
 
 
-async def test_only_operators_see_them(tmp_path: Path) -> None:
+async def test_upstreams_page_is_restricted_to_operators(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann", "context", "approve")) as browser:
         assert (await (await browser.signed_in("ann")).get("/console/status/upstreams")).status == 403

@@ -29,7 +29,7 @@ def row(day: str, asked: int, answered: int, **more: object) -> dict[str, object
     return {**ROW, "day": day, "input": asked, "output": answered, **more}
 
 
-def test_the_first_chart_has_input_below_output() -> None:
+def test_token_chart_stacks_output_on_input() -> None:
     """A day with prices and without is one bar."""
     rows = [row("2026-11-24", 50, 10), row("2026-11-24", 30, 10, currency="USD", cost=1.0)]
     chart = build_token_chart([*rows, row("2026-11-25", 0, 0)], DAYS, t=EN)
@@ -39,7 +39,7 @@ def test_the_first_chart_has_input_below_output() -> None:
     assert build_token_chart([row("2026-11-25", 0, 0)], DAYS, t=EN) is None
 
 
-def test_tokens_and_costs_of_each_day_are_split() -> None:
+def test_usage_charts_are_split_by_model_and_currency() -> None:
     """A chart for each currency; a name looks alike in all, and one that no answer gave is a dash."""
     rows = [
         row("2026-11-24", 5, 5, model="dear", currency="USD", cost=2.5),
@@ -64,7 +64,7 @@ def test_currencies_are_never_added_up() -> None:
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
-async def test_a_reader_sees_usage(tmp_path: Path, who: str) -> None:
+async def test_usage_page_shows_the_tenants_of_the_key_with_escaped_names(tmp_path: Path, who: str) -> None:
     """A key without `admin` that of its own tenant; names are texts, whatever an upstream wrote."""
     keys = [key("root"), key("user", "context", tenant="ours")]
     async with served(tmp_path, *keys, usage={"enabled": True}) as browser:
@@ -89,7 +89,9 @@ async def test_a_reader_sees_usage(tmp_path: Path, who: str) -> None:
         assert "gpt-<b>4</b> 1.50" in words[2]
 
 
-async def test_too_many_rows_of_days_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_usage_page_omits_the_split_charts_for_too_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The page says so, and has the first chart and the table all the same."""
     monkeypatch.setattr(api_usage, "ROWS_MOST", 3)
     async with served(tmp_path, key("root"), usage={"enabled": True}) as browser:
@@ -103,7 +105,7 @@ async def test_too_many_rows_of_days_are_not_drawn(tmp_path: Path, monkeypatch: 
         assert "too much usage to split it by day" in page.main and "m2" in page.main
 
 
-async def test_a_reader_takes_the_table_along(tmp_path: Path) -> None:
+async def test_usage_csv_contains_all_rows_of_the_tenant(tmp_path: Path) -> None:
     """All rows of it, of the days and the sums of the page, for the same tenants; as a file that no browser shows."""
     async with served(tmp_path, key("root"), key("user", "context", tenant="ours"), usage={"enabled": True}) as browser:
         gateway = browser.gateway.gateway

@@ -48,7 +48,7 @@ async def runs_of(browser: Browser, workflow: str) -> list[dict[str, object]]:
     return found
 
 
-async def test_workflows_stand_by_category_and_a_category_shows_its_own(tmp_path: Path) -> None:
+async def test_workflows_are_listed_and_filtered_by_category(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
         page = await ann.get("/console/workflows")
@@ -62,7 +62,7 @@ async def test_workflows_stand_by_category_and_a_category_shows_its_own(tmp_path
         assert chosen == ["files & <b>more</b> 1"]
 
 
-async def test_a_gateway_without_workflows_says_where_they_belong(tmp_path: Path) -> None:
+async def test_empty_workflows_page_names_the_setting(tmp_path: Path) -> None:
     async with served(tmp_path, key("ann", "context")) as browser:
         page = await (await browser.signed_in("ann")).get("/console/workflows")
         assert "There is no workflow here." in page.main and "'workflows'" in page.main
@@ -93,7 +93,7 @@ async def test_a_run_starts_with_the_values_of_the_form(tmp_path: Path) -> None:
         assert f"/console/runs/{run['id']}" in again.links
 
 
-async def test_a_form_that_is_sent_twice_starts_one_run_and_an_edited_one_another(tmp_path: Path) -> None:
+async def test_resubmitted_workflow_form_starts_only_one_run(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
         page = await ann.get("/console/workflows/say")
@@ -116,7 +116,7 @@ async def test_cleared_text_field_overrides_its_default_with_empty_text(tmp_path
         assert run.json["result"] == ""
 
 
-async def test_values_that_do_not_fit_stay_in_the_form(tmp_path: Path) -> None:
+async def test_invalid_workflow_form_keeps_its_input(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
         page = await ann.get("/console/workflows/write-note")
@@ -133,7 +133,7 @@ async def test_values_that_do_not_fit_stay_in_the_form(tmp_path: Path) -> None:
         assert await runs_of(ann, "write-note") == []
 
 
-async def test_a_problem_is_in_the_readers_language(tmp_path: Path) -> None:
+async def test_form_error_is_in_the_language_of_the_user(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
         ann.language = "zh"
@@ -142,7 +142,7 @@ async def test_a_problem_is_in_the_readers_language(tmp_path: Path) -> None:
         assert (await ann.post(page.path, {**fields, "field.mode": "x"})).problem == "mode: 请从选项中选择"
 
 
-async def test_a_page_shows_the_last_runs_and_leads_to_the_others(tmp_path: Path) -> None:
+async def test_workflow_page_lists_the_latest_runs_and_links_the_rest(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
         for _ in range(11):
@@ -152,7 +152,7 @@ async def test_a_page_shows_the_last_runs_and_leads_to_the_others(tmp_path: Path
         assert "/console/runs?kind=workflow&workflow=say" in page.links
 
 
-async def test_a_workflow_that_is_not_there_is_refused(tmp_path: Path) -> None:
+async def test_unknown_or_forbidden_workflow_page_is_refused(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context"), key("bob", "approve")) as browser:
         assert (await (await browser.signed_in("ann")).get("/console/workflows/none")).status == 404
         assert (await (await browser.signed_in("bob")).get("/console/workflows/say")).status == 403

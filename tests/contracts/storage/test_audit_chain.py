@@ -28,7 +28,7 @@ def test_audit_line_hash_is_stable() -> None:
     assert link(FIRST_HASH, {"tool": "sh"}) == "895e6149078fded2db5dab06e5616e05a6d14c7ea2c0f2b37ebb8fb3d913d438"
 
 
-def test_the_order_of_keys_and_the_kind_of_a_time_do_not_matter() -> None:
+def test_canonical_audit_line_ignores_key_order_and_number_type() -> None:
     """A database gives 5.0 back for 5, and columns in its own order."""
     assert canonical({"a": 1, "created_s": 5}) == canonical({"created_s": 5.0, "a": 1})
     assert canonical({"a": 1}) != canonical({"a": "1"}) != canonical({"a": None})
@@ -62,7 +62,7 @@ def test_a_line_that_is_missing_is_named() -> None:
 
 
 @given(at=st.integers(0, 4), key=st.sampled_from(sorted(LINES[0])), value=st.text() | st.integers() | st.none())
-def test_any_change_of_a_line_is_found_there(at: int, key: str, value: object) -> None:
+def test_changed_audit_line_is_reported(at: int, key: str, value: object) -> None:
     """Even with a hash that fits it: then the next one does not."""
     rows = chain(*LINES)
     seq, line, hash_ = rows[at]

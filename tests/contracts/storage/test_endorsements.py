@@ -31,7 +31,7 @@ def test_only_endorsements_of_the_current_arguments_count() -> None:
     assert list_endorsements(approval()) == ()
 
 
-def test_an_endorsement_is_of_a_key_and_of_an_end_user() -> None:
+def test_has_endorser_matches_key_or_end_user() -> None:
     one = given("anna", "a" * 64, "eve")
     assert one.has_endorser("anna", None) and one.has_endorser("ben", "eve")
     assert not one.has_endorser("ben", None) and not given("anna", "a" * 64).has_endorser("ben", None)

@@ -21,7 +21,7 @@ def test_ended_run_states_exclude_waiting_states() -> None:
     assert set(get_args(RunState)) - ENDED == {"running", "awaiting_approval", "awaiting_client", "unknown"}
 
 
-def test_an_approval_that_was_given_is_in_one_of_these_states() -> None:
+def test_approved_states_exclude_pending_and_refused_states() -> None:
     """None of them can be decided on any more, and none is a refusal."""
     assert set(get_args(ApprovalState)) - APPROVED == {"pending", "rejected", "expired", "cancelled"}
 
@@ -37,6 +37,6 @@ def test_tool_runs_are_a_part_of_the_journal() -> None:
     assert ToolRuns in Journal.__mro__
 
 
-def test_a_request_says_several_times_that_it_waits() -> None:
+def test_awaited_limit_covers_several_polling_intervals() -> None:
     """One that comes late, on a busy machine, is none that has left."""
     assert AWAITED_S >= 10 * LOOK_S

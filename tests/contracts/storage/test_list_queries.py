@@ -6,7 +6,7 @@ from gateway.contracts.storage.journal import Approval, StoredRun
 from gateway.contracts.storage.list_queries import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
 
 
-def test_a_list_is_narrowed_by_fields_of_its_records() -> None:
+def test_list_filters_match_fields_of_their_records() -> None:
     """And by their time, and approvals by a text and by equal calls."""
     beside = {"text", "equal_to", "since_s", "until_s"}
     assert NarrowedApprovals.__annotations__.keys() - beside <= set(Approval.__slots__)

@@ -16,7 +16,7 @@ def test_facts_are_frozen_and_have_slots(fact: type) -> None:
     assert fact.__dataclass_params__.frozen and "__slots__" in vars(fact)  # type: ignore[attr-defined]
 
 
-def test_open_states_are_states() -> None:
+def test_open_response_states_exclude_final_states() -> None:
     """The others end a response."""
     ended = set(get_args(responses.ResponseState)) - responses.OPEN
     assert ended == {"completed", "incomplete", "failed", "cancelled"}

@@ -17,7 +17,7 @@ def test_facts_are_frozen_and_have_slots(fact: type) -> None:
     assert fact.__dataclass_params__.frozen and "__slots__" in vars(fact)  # type: ignore[attr-defined]
 
 
-def test_a_store_is_named_without_any_library() -> None:
+def test_store_contract_imports_without_libraries() -> None:
     """A plugin's author reads it."""
     code = "import sys, gateway.contracts.storage.store; print(*('pydantic' in sys.modules, 'sqlite3' in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -86,7 +86,7 @@ def test_non_object_body_is_refused_as_invalid_json(content: bytes) -> None:
         ({"logprobs": True}, "unsupported_parameter", "logprobs"),
     ],
 )
-def test_a_field_that_is_missing_or_wrong(changes: Json, code: str, param: str) -> None:
+def test_invalid_field_refusal_names_the_field(changes: Json, code: str, param: str) -> None:
     """It is named, as the API's own servers do."""
     error = refusal(json.dumps({**BODY, **changes}).encode())
     assert (error.code, error.param) == (code, param)
@@ -94,26 +94,26 @@ def test_a_field_that_is_missing_or_wrong(changes: Json, code: str, param: str) 
 
 
 @pytest.mark.parametrize("name", ["messages", "model"])
-def test_a_field_that_is_left_out(name: str) -> None:
+def test_missing_field_is_refused(name: str) -> None:
     """Null is no other case."""
     body = {key: value for key, value in BODY.items() if key != name}
     error = refusal(json.dumps(body).encode())
     assert (error.code, error.param) == ("missing_field", name)
 
 
-def test_no_value_is_repeated() -> None:
+def test_refusal_message_does_not_repeat_field_values() -> None:
     """It may be anything, a credential too."""
     for changes in ({"stream": "cAnArY"}, {"messages": [{"role": "cAnArY"}]}, {"model": ["cAnArY"]}):
         assert "cAnArY" not in refusal(json.dumps({**BODY, **changes}).encode()).message
 
 
-def test_a_model_of_the_configuration_stands_in_for_a_missing_one() -> None:
+def test_configured_model_makes_the_model_field_optional() -> None:
     """Then a request may leave it out."""
     content = json.dumps({"messages": [HI]}).encode()
     assert chat_request(content, needs_model=False) == {"messages": [HI]}
 
 
-def test_everything_else_is_the_models_business() -> None:
+def test_unknown_chat_fields_are_forwarded_unchanged() -> None:
     """Unknown fields, odd values of what the gateway does not read: they go on as they are."""
     odd: Json = {"n": 1, "logprobs": False, "tools": [], "x": {"y": [None, 1.5, "é"]}, "temperature": "hot"}
     nulls = dict.fromkeys(("stream", "tools", "functions", "n", "logprobs", "user", "stream_options"))

@@ -47,7 +47,7 @@ def test_stream_contains_usage_only_when_the_client_requests_it(options: Json | 
     assert answer.usage == USAGE
 
 
-def test_a_whole_answer() -> None:
+def test_chat_answer_is_written_as_one_object() -> None:
     """The same turn as one object."""
     answer = DIALECT.answer(DIALECT.parse(content(), needs_model=True), run_id="run_7", created_s=1.5)
     told = orjson.loads(answer.whole(TOLD))

@@ -81,7 +81,7 @@ def test_usage_frame_comes_last_and_only_when_requested(include_usage: bool) -> 
             assert last["usage"] == (usage or dict.fromkeys(USAGE, 0))
 
 
-def test_what_is_nothing_makes_no_frame() -> None:
+def test_empty_deltas_produce_no_frame() -> None:
     """An empty delta, usage, other choices than the first, null fields."""
     nothing: list[Json] = [delta(), delta(index=1, content="other"), delta(content=None), {}, {"object": "x"}]
     nothing += [{"choices": choices} for choices in ([], None, [{"index": 1, "delta": {"content": "other"}}])]
@@ -91,7 +91,7 @@ def test_what_is_nothing_makes_no_frame() -> None:
     assert len(streamed(*nothing)) == 1
 
 
-def test_other_fields_of_a_delta_pass() -> None:
+def test_other_delta_fields_are_forwarded() -> None:
     """Reasoning, refusals and tool calls, as they are."""
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     frames = streamed(delta(reasoning_content="Hm."), delta(refusal="No."), delta(tool_calls=[call]))
@@ -102,7 +102,7 @@ def test_other_fields_of_a_delta_pass() -> None:
     ]
 
 
-def test_an_event_is_a_whole_chunk_with_one_more_field() -> None:
+def test_context_event_is_sent_as_a_whole_chunk() -> None:
     """And an empty delta: safe for clients that know nothing of it."""
     told = {"type": "tool.started", "tool": "look"}
     event, last = streamed({**delta(), "context": told})
@@ -111,20 +111,20 @@ def test_an_event_is_a_whole_chunk_with_one_more_field() -> None:
     assert "context" not in last
 
 
-def test_a_fact_about_the_turn_stands_on_its_last_chunk() -> None:
+def test_turn_fact_is_sent_on_the_last_chunk() -> None:
     """What is no event is told once, at the end."""
     frames = streamed(delta(content="x"), {"choices": [], "usage": USAGE, "context": {"usage_estimated": True}})
     assert [frame.get("context") for frame in frames] == [None, {"usage_estimated": True}]
 
 
-def test_a_keep_alive_is_a_chunk_of_nothing() -> None:
+def test_keep_alive_is_an_empty_chunk() -> None:
     """No comment, no `event:`: those break clients."""
     raw = Frames(turn(), include_usage=False).keepalive()
     assert raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and raw.count(b"\n") == 2
     assert orjson.loads(raw[6:]) == {**META, "choices": [{"index": 0, "delta": {}, "finish_reason": None}]}
 
 
-def test_a_sparse_chunk_is_read_as_a_full_one() -> None:
+def test_sparse_chunk_is_read_like_a_full_one() -> None:
     """Some upstreams leave out what clients can guess."""
     frames = streamed(
         {"choices": [{"index": 0, "delta": {"content": "a"}}]},
@@ -170,7 +170,7 @@ def test_an_empty_answer_has_empty_content() -> None:
     assert whole(delta(finish="stop"))["choices"][0]["message"] == {"role": "assistant", "content": ""}
 
 
-def test_tool_calls_that_come_in_pieces_are_put_together() -> None:
+def test_tool_call_pieces_are_joined_by_index() -> None:
     """By index; content is null where there was none."""
     pieces = [
         {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x"'}},

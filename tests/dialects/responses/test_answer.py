@@ -74,7 +74,7 @@ def test_whole_response_equals_its_accumulated_events(name: str) -> None:
 
 
 @scripted
-def test_a_stream_goes_on_behind_each_of_its_events(name: str) -> None:
+def test_response_stream_resumes_behind_any_event(name: str) -> None:
     """With the same bytes: of no event there are two, and none is missing."""
     script = SCRIPTS[name]
     whole = [frame for frame in b"".join(script.frames()).split(b"\n\n") if frame.startswith(b"event: ")]
@@ -85,7 +85,7 @@ def test_a_stream_goes_on_behind_each_of_its_events(name: str) -> None:
 
 
 @scripted
-def test_a_response_can_be_looked_at_after_each_chunk(name: str) -> None:
+def test_response_snapshot_is_valid_after_each_chunk(name: str) -> None:
     """It is valid at any moment, and nothing of it changes by being looked at."""
     script = SCRIPTS[name]
     answer, plain = script.answer(), script.frames()
@@ -102,7 +102,7 @@ def test_a_response_can_be_looked_at_after_each_chunk(name: str) -> None:
 # The order of events.
 
 
-def test_the_events_of_a_text() -> None:
+def test_text_response_sends_the_openai_event_sequence() -> None:
     """As OpenAI sends them."""
     assert told("text") == [
         "created",
@@ -118,7 +118,7 @@ def test_the_events_of_a_text() -> None:
     ]
 
 
-def test_the_events_of_a_call_of_a_service() -> None:
+def test_failed_mcp_call_sends_its_event_sequence() -> None:
     """An item of its own, between the messages before and behind it."""
     assert told("failed call")[2:10] == [
         "output_item.added",
@@ -159,7 +159,7 @@ def test_a_background_response_is_queued_until_its_run_begins() -> None:
         ("too long in a patch", "max_output_tokens"),
     ],
 )
-def test_a_model_that_was_stopped_makes_an_incomplete_response(name: str, reason: str) -> None:
+def test_stopped_model_makes_an_incomplete_response(name: str, reason: str) -> None:
     """The item that it was making is incomplete, too."""
     event = SCRIPTS[name].events()[-1]
     response = event["response"]
@@ -192,7 +192,7 @@ def test_a_failure_before_the_first_chunk_has_no_items() -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_each_error_has_a_code_that_openai_has(code: str) -> None:
+def test_error_code_maps_to_an_openai_code(code: str) -> None:
     """Others are no values of the SDKs' types."""
     error = Script(chunks=[], error=GatewayError(code, "It failed."))
     if code == "run_cancelled":
@@ -203,7 +203,7 @@ def test_each_error_has_a_code_that_openai_has(code: str) -> None:
     assert found["type"] == code
 
 
-def test_a_failure_of_an_unknown_request_names_none() -> None:
+def test_failure_of_an_unknown_request_omits_its_id() -> None:
     """The store does not keep the id of each request."""
     answer = Script(chunks=[]).answer()
     answer.fail(FAILURE, request_id="")
@@ -259,7 +259,7 @@ def test_response_metadata_lists_left_out_tools_and_estimated_usage() -> None:
 # The stream.
 
 
-def test_a_silent_time_is_a_comment() -> None:
+def test_response_keep_alive_is_an_unnumbered_comment() -> None:
     """It has no number, so a stream that goes on elsewhere needs none."""
     stream = SCRIPTS["text"].answer().stream()
     stream.first()
@@ -268,7 +268,7 @@ def test_a_silent_time_is_a_comment() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 509, 510, 511, 512, 513, 1100, 20_000])
-def test_long_streams_are_numbered_on(n: int) -> None:
+def test_long_stream_events_are_numbered_consecutively(n: int) -> None:
     """Beyond the numbers that are kept for all streams."""
     script = Script(chunks=[str(i) for i in range(n)])
     events = check_frames(b"".join(script.frames())) if n < 2000 else events_of(b"".join(script.frames()))
@@ -279,7 +279,7 @@ def test_long_streams_are_numbered_on(n: int) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_stay_texts(text: str) -> None:
+def test_hostile_text_cannot_forge_events(text: str) -> None:
     """No text ends an event, or begins one."""
     script = Script(chunks=["a", text, thought(text), thought(text), call("f", text), begun(0), done(0, text)])
     response = Accumulated(script.events()).response
@@ -289,7 +289,7 @@ def test_hostile_texts_stay_texts(text: str) -> None:
     assert (own["arguments"], of_gateway["output"]) == (text, text)
 
 
-def test_a_long_text_is_put_together() -> None:
+def test_long_text_is_assembled_from_any_pieces() -> None:
     """Of 1 MB in one piece, and of as much in a hundred thousand."""
     for pieces in (["x" * 1_000_000], ["0123456789"] * 100_000):
         response = Script(chunks=pieces).ended().resource()
@@ -298,7 +298,7 @@ def test_a_long_text_is_put_together() -> None:
 
 
 @pytest.mark.parametrize("before", [[], ["a"], ["a", "b"]])
-def test_a_text_that_cannot_be_written_ends_as_a_failure(before: Sequence[Chunk]) -> None:
+def test_unserializable_text_ends_the_stream_with_a_failure(before: Sequence[Chunk]) -> None:
     """What was told before it stays, and the numbers go on."""
     stream = Script(chunks=[]).answer().stream()
     frames = [stream.first(), *map(stream.frames, before)]
@@ -356,7 +356,7 @@ def test_any_chunks_make_a_valid_response(
 
 @given(texts=st.lists(TEXTS, max_size=12), data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_crash_loses_no_text_that_was_on_record(texts: Sequence[str], data: st.DataObject) -> None:
+def test_resumed_answer_keeps_recorded_text_once(texts: Sequence[str], data: st.DataObject) -> None:
     """Wherever it came: recorded texts are shown once, what follows comes behind them, and cut texts stay."""
     n_shown = data.draw(st.integers(0, len(texts)))
     n_recorded = data.draw(st.integers(0, len(texts)))
@@ -390,7 +390,7 @@ def _shown_texts(response: Json) -> list[str]:
     ]
 
 
-def test_ids_lead_to_the_response() -> None:
+def test_response_output_ids_contain_the_response_id() -> None:
     """Each is made of its id and of the place in the output."""
     output = SCRIPTS["calls"].ended().output
     assert [item["id"] for item in output] == [

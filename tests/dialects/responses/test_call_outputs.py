@@ -13,7 +13,7 @@ def place(index: int, field: str = "") -> str:
     return f"{index}.{field}"
 
 
-def test_outputs_are_found_wherever_they_stand() -> None:
+def test_outputs_are_paired_with_calls_regardless_of_position() -> None:
     second = {**CALL, "id": "fc_2", "call_id": "call_2"}
     late = {**OUTPUT, "call_id": "call_2"}
     pairs = pair_items([CALL, second, HI, late, OUTPUT], place=place)
@@ -31,7 +31,7 @@ def test_outputs_are_found_wherever_they_stand() -> None:
         (PATCH, PATCH_OUTPUT),
     ],
 )
-def test_every_kind_of_call_has_its_kind_of_output(call: Json, output: Json) -> None:
+def test_call_kind_requires_its_output_kind(call: Json, output: Json) -> None:
     assert pair_items([call, output], place=place).outputs == {0: output}
     wrong = OUTPUT if call is not CALL else CUSTOM_OUTPUT
     error = refusal(call, {**wrong, "call_id": call["call_id"]})
@@ -59,17 +59,17 @@ def test_an_earlier_call_needs_its_output_too() -> None:
     assert refusal(HI, earlier=[HI, CALL], conversation="conv_1").param == "conversation"
 
 
-def test_an_incomplete_call_needs_none() -> None:
+def test_incomplete_call_needs_no_output() -> None:
     assert asked({**CALL, "status": "incomplete"}, HI).body == asked(HI).body
 
 
-def test_ids_of_calls_may_come_again() -> None:
+def test_repeated_call_ids_are_accepted() -> None:
     """Some model servers count calls anew in each answer."""
     again, other = {**CALL, "id": "fc_2"}, {**OUTPUT, "output": "grey"}
     assert pair_items([CALL, OUTPUT, again, other], place=place).outputs == {0: OUTPUT, 2: other}
 
 
-def test_ids_of_items_may_not() -> None:
+def test_duplicate_item_ids_are_refused() -> None:
     error = refusal({**HI, "id": "msg_1"}, {**HI, "id": "msg_1"})
     assert (error.code, error.param) == ("invalid_field", "input[1].id")
     assert error.message.startswith("Duplicate item found with id msg_1. Remove duplicate items")
@@ -77,6 +77,6 @@ def test_ids_of_items_may_not() -> None:
     assert asked({**HI, "id": ""}, {**HI, "id": ""}, {**HI, "id": None}).body["messages"]
 
 
-def test_outputs_that_name_a_tool_stand_alone() -> None:
+def test_output_that_names_its_tool_needs_no_call() -> None:
     alone = {"type": "function_call_output", "name": "tick", "output": "1"}
     assert pair_items([HI, alone], place=place).alone == {1}

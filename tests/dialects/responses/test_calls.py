@@ -20,20 +20,20 @@ def called(item: Json) -> tuple[str, object]:
     return call["function"]["name"], json.loads(call["function"]["arguments"])
 
 
-def test_calls_of_functions() -> None:
+def test_function_call_item_converts_to_a_chat_call() -> None:
     assert build_chat_call(CALL)["function"] == {"name": "look", "arguments": '{"at": "sky"}'}
     assert called({**CALL, "arguments": ""}) == ("look", {})
     assert called({**CALL, "namespace": "crm"}) == ("crm__look", {"at": "sky"})
 
 
-def test_calls_of_other_tools_are_calls_of_their_functions() -> None:
+def test_other_tool_call_items_convert_to_function_calls() -> None:
     assert called(CUSTOM) == ("sql", {"input": "SELECT 1"})
     assert called(LOCAL_SHELL) == ("local_shell", {"command": ["ls"]})
     assert called(SHELL) == ("shell", {"commands": ["ls"]})
     assert called(PATCH) == ("apply_patch", {"type": "delete_file", "path": "a"})
 
 
-def test_names_of_namespaces_fit_models() -> None:
+def test_namespaced_tool_names_fit_model_limits() -> None:
     assert name_for_models("look", None) == "look"
     assert name_for_models("look", "crm") == "crm__look"
     long = name_for_models("l" * 60, "crm")
@@ -48,7 +48,7 @@ def item(kind: str, arguments: object, **fields: str) -> Json:
     return build_call_item(tool, call_id="call_1", arguments=text)
 
 
-def test_items_of_functions_have_the_arguments_as_the_model_wrote_them() -> None:
+def test_function_call_item_keeps_the_raw_arguments() -> None:
     assert item("function", '{"at":  1}') == {
         "type": "function_call",
         "call_id": "call_1",
@@ -58,7 +58,7 @@ def test_items_of_functions_have_the_arguments_as_the_model_wrote_them() -> None
     assert item("function", "{", namespace="crm")["namespace"] == "crm"
 
 
-def test_items_of_custom_tools_have_a_text() -> None:
+def test_custom_tool_call_item_has_a_text_input() -> None:
     assert item("custom", {"input": "SELECT 1"}) == {
         "type": "custom_tool_call",
         "call_id": "call_1",
@@ -68,7 +68,7 @@ def test_items_of_custom_tools_have_a_text() -> None:
     assert item("custom", {"input": "a"}, namespace="crm")["namespace"] == "crm"
 
 
-def test_items_of_shells() -> None:
+def test_shell_call_item_has_its_action() -> None:
     assert item("local_shell", {"command": ["ls"], "working_directory": "/", "timeout_ms": 5}) == {
         "type": "local_shell_call",
         "call_id": "call_1",
@@ -81,7 +81,7 @@ def test_items_of_shells() -> None:
     }
 
 
-def test_items_of_patches() -> None:
+def test_patch_call_item_has_its_operation() -> None:
     created = {"type": "create_file", "path": "a", "diff": "+b"}
     assert item("apply_patch", created)["operation"] == created
     deleted = {"type": "delete_file", "path": "a"}
@@ -125,7 +125,7 @@ UNFIT: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("kind", "arguments"), [(kind, one) for kind, fitting in FITS.items() for one in fitting])
-def test_what_the_schema_accepts_is_the_item_of_the_tool(kind: str, arguments: Json) -> None:
+def test_valid_arguments_convert_to_the_tool_item_losslessly(kind: str, arguments: Json) -> None:
     """All of it, and nothing more but defaults."""
     assert find_problem(EXACT[kind], arguments) is None
     found = item(kind, arguments)
@@ -135,7 +135,7 @@ def test_what_the_schema_accepts_is_the_item_of_the_tool(kind: str, arguments: J
 
 
 @pytest.mark.parametrize(("kind", "arguments"), UNFIT)
-def test_what_no_item_can_show_is_a_call_of_a_function(kind: str, arguments: Json) -> None:
+def test_invalid_arguments_convert_to_a_raw_function_call(kind: str, arguments: Json) -> None:
     """With the arguments byte for byte: nothing is left out of an action, and none is made up."""
     assert find_problem(EXACT[kind], arguments) is not None
     written = json.dumps(arguments, indent=1)
@@ -145,14 +145,14 @@ def test_what_no_item_can_show_is_a_call_of_a_function(kind: str, arguments: Jso
 
 @pytest.mark.parametrize("written", ["", "{", "SELECT 1", '{"commands":["a"],"commands":["b"]}', '{"input":1e999}'])
 @pytest.mark.parametrize("kind", EXACT)
-def test_arguments_with_no_reading_or_with_two_are_passed_as_they_are(kind: str, written: str) -> None:
+def test_ambiguous_or_unreadable_arguments_are_forwarded_unchanged(kind: str, written: str) -> None:
     """The client that reads them may refuse them."""
     found = item(kind, written)
     assert (found["type"], found["arguments"]) == ("function_call", written)
 
 
 @pytest.mark.parametrize("original", [CALL, CUSTOM, LOCAL_SHELL, SHELL, PATCH])
-def test_a_call_comes_back_as_it_went(original: Json) -> None:
+def test_tool_call_item_round_trips(original: Json) -> None:
     function = build_chat_call(original)["function"]
     kind = original["type"].removesuffix("_call").removesuffix("_tool")
     tool = ClientTool(kind=kind, name=function["name"])

@@ -24,19 +24,19 @@ def names(body: Json) -> list[str]:
     return [tool["function"]["name"] for tool in body.get("tools", [])]
 
 
-def test_none_keeps_the_model_from_all_tools() -> None:
+def test_tool_choice_none_disables_all_tools() -> None:
     found = asked(tools=[FUNCTION, BOX], tool_choice="none")
     assert found.wishes.no_tools and found.body["tool_choice"] == "none" and names(found.body) == ["look"]
     assert asked(tool_choice="none").wishes.no_tools and "tool_choice" not in asked(tool_choice="none").body
 
 
-def test_auto_and_required() -> None:
+def test_tool_choice_auto_and_required_are_forwarded() -> None:
     assert asked(tools=[FUNCTION], tool_choice="auto").body["tool_choice"] == "auto"
     found = asked(tools=[FUNCTION], tool_choice="required")
     assert (found.body["tool_choice"], found.wishes.notes, found.wishes.no_tools) == ("required", (), False)
 
 
-def test_a_tool_of_the_clients_own() -> None:
+def test_tool_choice_selects_a_client_tool_by_name() -> None:
     found = asked(tools=[FUNCTION, CUSTOM], tool_choice={"type": "function", "name": "look"})
     assert found.body["tool_choice"] == named("look") and names(found.body) == ["look", "sql"]
     assert asked(tools=[CUSTOM], tool_choice=CUSTOM).body["tool_choice"] == named("sql")
@@ -57,7 +57,7 @@ def test_forced_gateway_tool_becomes_an_instruction_to_the_model() -> None:
     assert found.wishes.notes == ("Before you answer, you must call a tool: `run_command`, or `read_file`.",)
 
 
-def test_required_with_tools_of_the_gateway() -> None:
+def test_tool_choice_required_with_gateway_tools_adds_a_note() -> None:
     found = asked(tools=[FUNCTION, BOX], tool_choice="required")
     assert found.body["tool_choice"] == "auto"
     note = "Before you answer, you must call a tool: `look`, or one of the service `box`."
@@ -70,7 +70,7 @@ def allowed(*tools: object, mode: str | None = None) -> Json:
     return {"type": "allowed_tools", "tools": list(tools), **({} if mode is None else {"mode": mode})}
 
 
-def test_tools_that_are_not_allowed_are_gone() -> None:
+def test_allowed_tools_removes_all_other_tools() -> None:
     tools = [FUNCTION, OTHER, CUSTOM, BOX, OWN]
     found = asked(tools=tools, tool_choice=allowed({"type": "function", "name": "hear"}, CUSTOM))
     assert names(found.body) == ["hear", "sql"] and found.body["tool_choice"] == "auto"
@@ -81,13 +81,13 @@ def test_tools_that_are_not_allowed_are_gone() -> None:
     assert [(offer.label, offer.names) for offer in found.wishes.offers or ()] == [("box", None)]
 
 
-def test_a_request_that_allows_only_its_own_tools_gets_none_of_the_gateways() -> None:
+def test_allowing_only_client_tools_disables_gateway_tools() -> None:
     """That holds for a request that names none of them, too: its calls would be hidden."""
     found = asked(tools=[FUNCTION, OTHER], tool_choice=allowed(OTHER))
     assert found.wishes.no_tools and found.wishes.offers is None
 
 
-def test_several_references_to_one_service_add_up() -> None:
+def test_references_to_one_service_in_allowed_tools_are_merged() -> None:
     first, second = ({"type": "mcp", "server_label": "gateway", "name": n} for n in ("read_file", "run_command"))
 
     def offered(*references: Json) -> list[tuple[str, ...] | None]:
@@ -98,14 +98,14 @@ def test_several_references_to_one_service_add_up() -> None:
     assert offered({**BOX, "name": "a"}, BOX, {**BOX, "name": "b"}) == [None]
 
 
-def test_allowed_tools_of_which_one_is_required() -> None:
+def test_allowed_tools_in_required_mode_require_a_call() -> None:
     found = asked(tools=[FUNCTION, OTHER], tool_choice=allowed(OTHER, mode="required"))
     assert found.body["tool_choice"] == "required" and names(found.body) == ["hear"]
     found = asked(tools=[FUNCTION, BOX], tool_choice=allowed(BOX, mode="required"))
     assert found.wishes.notes == ("Before you answer, you must call a tool: one of the service `box`.",)
 
 
-def test_an_allowed_hosted_tool_is_left_out_as_any() -> None:
+def test_hosted_tool_in_allowed_tools_is_left_out() -> None:
     found = asked(tools=[FUNCTION, SEARCH], tool_choice=allowed(SEARCH, FUNCTION))
     assert found.left_out == ("web_search",) and names(found.body) == ["look"]
 
@@ -118,7 +118,7 @@ def test_an_allowed_hosted_tool_is_left_out_as_any() -> None:
         ([FUNCTION, SEARCH], allowed(SEARCH, mode="required"), "tools[1]"),
     ],
 )
-def test_a_hosted_tool_that_is_required_is_refused(tools: list[Json], choice: object, param: str) -> None:
+def test_required_hosted_tool_is_refused(tools: list[Json], choice: object, param: str) -> None:
     error = refusal(tools=tools, tool_choice=choice)
     assert (error.code, error.param) == ("unsupported_parameter", param) and "'web_search'" in error.message
 
@@ -150,7 +150,7 @@ def test_a_hosted_tool_that_is_required_is_refused(tools: list[Json], choice: ob
         (allowed(mode="required"), "invalid_field", "tool_choice.mode"),
     ],
 )
-def test_choices_that_are_refused(choice: object, code: str, param: str) -> None:
+def test_invalid_tool_choice_is_refused(choice: object, code: str, param: str) -> None:
     error = refusal(tools=[FUNCTION, OWN], tool_choice=choice)
     assert (error.code, error.param) == (code, param)
 
@@ -159,6 +159,6 @@ def test_required_without_a_tool_is_refused() -> None:
     assert refusal(tool_choice="required").param == "tool_choice"
 
 
-def test_names_of_the_gateways_tools_for_models() -> None:
+def test_gateway_tool_names_include_their_service() -> None:
     assert tool_name("gateway", "run_command") == "run_command"
     assert tool_name("box", "look") == "box__look"

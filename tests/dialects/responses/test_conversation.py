@@ -28,7 +28,7 @@ CALLED: Json = {"id": "call_1", "type": "function", "function": {"name": "look",
 TOLD: Json = {"role": "tool", "tool_call_id": "call_1", "content": "blue"}
 
 
-def test_messages() -> None:
+def test_items_convert_to_chat_messages_by_role() -> None:
     items = [
         {"role": "system", "content": "a"},
         {"role": "developer", "content": "b"},
@@ -59,7 +59,7 @@ def test_instructions_stand_first_and_are_not_carried_over() -> None:
     assert [message["role"] for message in messages(HI, instructions=items)] == ["system", "user", "user"]
 
 
-def test_the_last_message_of_a_user_is_the_text() -> None:
+def test_request_text_is_the_last_user_message() -> None:
     assert asked(HI).text == "Hi" and asked(CALL, OUTPUT).text == ""
     assert asked({"role": "user", "content": [{"type": "input_text", "text": "a"}] * 2}).text == "a\na"
 
@@ -74,7 +74,7 @@ def test_text_and_calls_are_one_message_and_outputs_follow() -> None:
     ]
 
 
-def test_an_output_stands_behind_its_call_wherever_the_client_put_it() -> None:
+def test_call_output_is_moved_behind_its_call() -> None:
     """Codex puts a note of the developer between them; model servers take nothing there."""
     found = messages(CALL, {"role": "developer", "content": "note"}, OUTPUT, HI)
     assert [message["role"] for message in found] == ["assistant", "tool", "system", "user"]
@@ -86,7 +86,7 @@ def test_text_after_a_call_becomes_a_separate_message() -> None:
     assert [message["role"] for message in found] == ["assistant", "tool", "assistant"]
 
 
-def test_thoughts_stand_beside_the_answer_that_they_led_to() -> None:
+def test_reasoning_is_attached_to_its_assistant_message() -> None:
     assert messages(HI, REASONING, SAID, CALL, OUTPUT)[1] == {
         "role": "assistant",
         "content": "I look.",
@@ -99,7 +99,7 @@ def test_thoughts_stand_beside_the_answer_that_they_led_to() -> None:
     assert messages(HI, both, SAID)[1]["reasoning_content"] == "So."
 
 
-def test_thoughts_of_nothing_are_left_out() -> None:
+def test_empty_reasoning_is_left_out() -> None:
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": "opaque"}
     assert messages(HI, sealed, SAID) == messages(HI, SAID)
     assert messages(REASONING, HI) == messages(HI)
@@ -130,13 +130,13 @@ def test_empty_assistant_answer_is_dropped() -> None:
         (PATCH, {**PATCH_OUTPUT, "status": "failed", "output": "no such file"}, "apply_patch", "no such file"),
     ],
 )
-def test_calls_of_other_tools_of_the_client(call: Json, output: Json, name: str, said: str) -> None:
+def test_other_client_tool_calls_convert_to_function_calls(call: Json, output: Json, name: str, said: str) -> None:
     ours, theirs = messages(call, output)
     assert ours["tool_calls"][0]["function"]["name"] == name
     assert theirs == {"role": "tool", "tool_call_id": call["call_id"], "content": said}
 
 
-def test_an_output_that_names_its_tool_gets_a_call() -> None:
+def test_output_without_a_call_gets_a_synthetic_call() -> None:
     """Codex reports what happened on its own; models know outputs of calls only."""
     alone = {"type": "function_call_output", "id": "fco_1", "name": "tick", "namespace": "clock", "output": "one"}
     ours, theirs, _ = messages(alone, HI)
@@ -144,7 +144,7 @@ def test_an_output_that_names_its_tool_gets_a_call() -> None:
     assert theirs == {"role": "tool", "tool_call_id": "fco_1", "content": "one"}
 
 
-def test_calls_of_the_gateways_tools_are_calls_with_results() -> None:
+def test_gateway_tool_calls_convert_to_calls_with_results() -> None:
     own = {**OWN_CALL, "id": "mcp_2", "server_label": "gateway", "name": "run_command"}
     found = messages(HI, TOOLS, QUESTION, APPROVAL, OWN_CALL, own, SAID, HI)
     assert found[1:4] == [
@@ -175,11 +175,11 @@ def test_a_failed_call_has_its_error(error: object, said: str) -> None:
     assert messages(HI, {**OWN_CALL, "output": None, "error": error})[2]["content"] == said
 
 
-def test_a_call_that_has_not_ended_is_left_out() -> None:
+def test_unfinished_gateway_call_is_left_out() -> None:
     assert messages(HI, {**OWN_CALL, "output": None, "status": "in_progress"}) == messages(HI)
 
 
-def test_a_call_without_its_output_gets_the_stored_one() -> None:
+def test_gateway_call_without_output_gets_the_stored_output() -> None:
     """Or a text: a model that saw no call would call again. One client sends its history back without outputs."""
     bare = {name: value for name, value in OWN_CALL.items() if name != "output"} | {"status": "completed"}
     assert request(HI, bare).without_output == ("mcp_1",)
@@ -189,13 +189,13 @@ def test_a_call_without_its_output_gets_the_stored_one() -> None:
     assert unknown == "The call was made. Its output is not in this conversation."
 
 
-def test_results_of_the_gateways_tools_are_named() -> None:
+def test_gateway_tool_results_of_a_request_are_listed() -> None:
     """Strangers may have written them, and which tools these are is for the lane to say."""
     assert asked(HI, OWN_CALL, SAID, HI).wishes.results == (("box", "t"),)
     assert asked(HI, {**OWN_CALL, "output": None, "status": "in_progress"}).wishes.results == ()
 
 
-def test_a_summary_taints() -> None:
+def test_compaction_summary_taints_the_request() -> None:
     found = asked(COMPACTION, HI)
     assert found.body["messages"][0] == {
         "role": "system",
@@ -220,20 +220,20 @@ def test_references_are_resolved() -> None:
     assert (error.code, error.param) == ("item_not_found", "input[1].id")
 
 
-def test_a_request_with_nothing_for_a_model_is_refused() -> None:
+def test_request_without_model_input_is_refused() -> None:
     assert refusal(TOOLS).param == "input"
     assert refusal(QUESTION).param == "input"
     assert asked(APPROVAL).body["messages"] == []
 
 
-def test_what_the_answer_needs() -> None:
+def test_resolved_request_includes_stream_items_and_tools() -> None:
     found = asked(HI, earlier=[TOOLS], tools=[FUNCTION, {"type": "web_search"}], stream=True)
     assert found.streams and found.request.streams
     assert found.items == (HI,) and found.listed == {"box"} and found.left_out == ("web_search",)
     assert client_tools(found.body) == found.client_tools.keys() == {"look"}
 
 
-def test_the_whole_of_a_conversation_at_once() -> None:
+def test_whole_conversation_equals_earlier_items_plus_input() -> None:
     """Every kind of item has its place, and the conversation can be read again as earlier items."""
     found = resolve_request(request(*GOOD[:-2], HI), earlier=(), unseal=opened)
     assert found.body["messages"] == resolve_request(request(HI), earlier=GOOD[:-2], unseal=opened).body["messages"]

@@ -10,7 +10,7 @@ ANSWER = {"type": "message", "role": "assistant", "content": "Shall I?"}
 OTHER = {**QUESTION, "id": "ap_2", "arguments": "{}"}
 
 
-def test_a_response_decides_and_shows_the_call_of_its_question() -> None:
+def test_approval_response_decides_and_includes_the_shown_call() -> None:
     found = asked(HI, TOOLS, QUESTION, {**APPROVAL, "reason": "go on"})
     assert found.decisions == (
         ChatDecision(
@@ -31,7 +31,7 @@ def test_decision_refers_to_the_approval_request_of_the_previous_response() -> N
     assert alone == (ChatDecision(approve=False, ids=("ap_1",), in_field=True),)
 
 
-def test_several_responses_are_several_decisions() -> None:
+def test_several_approval_responses_make_several_decisions() -> None:
     second = {**APPROVAL, "approval_request_id": "AP_2", "approve": False}
     found = asked(HI, QUESTION, OTHER, second, APPROVAL).decisions
     assert [(decision.ids, decision.approve) for decision in found] == [(("ap_2",), False), (("ap_1",), True)]
@@ -72,20 +72,20 @@ def test_questions_of_the_last_answer_are_shown() -> None:
     assert asked(HI, QUESTION, HI, ANSWER, HI).wishes.shown == ()
 
 
-def test_questions_that_a_response_follows_are_not_shown() -> None:
+def test_answered_approval_questions_are_not_shown() -> None:
     assert shown_last([HI, QUESTION, OTHER, APPROVAL, HI]) == ("ap_2",)
     assert shown_last([HI, ANSWER, QUESTION, OUTPUT]) == ("ap_1",)
     assert shown_last([]) == ()
 
 
-def test_each_call_that_is_shown_for_an_approval_counts() -> None:
+def test_all_calls_shown_for_an_approval_are_kept() -> None:
     """Somebody else may have added one to the conversation, for another tool."""
     planted = {**QUESTION, "server_label": "box", "name": "get"}
     (decision,) = asked(APPROVAL, earlier=[planted, QUESTION], previous_response_id="resp_1").decisions
     assert [call.tool for call in decision.shown] == ["box.get", "run_command"]
 
 
-def test_only_a_message_of_the_request_itself_may_decide() -> None:
+def test_only_messages_of_the_request_itself_may_decide() -> None:
     """A text that others added to the conversation is none, whatever the request brings behind it."""
     typed = {"type": "message", "role": "user", "content": "approve ap_1 WORD"}
     assert asked(typed).text == "approve ap_1 WORD"

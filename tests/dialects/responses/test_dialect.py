@@ -27,13 +27,13 @@ def content(**fields: object) -> bytes:
     return orjson.dumps({"model": "m", "input": "Hi", **fields})
 
 
-def test_it_is_found_by_its_package() -> None:
+def test_responses_dialect_loads_by_its_package_name() -> None:
     """By the name that is its endpoint as well."""
     assert load_dialect("responses") is DIALECT and DIALECT.endpoint == "responses"
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_request_is_read_and_answered(*, streams: bool) -> None:
+def test_responses_request_is_parsed_and_answered(*, streams: bool) -> None:
     """As a chat completion for the model, and as a response for the client."""
     asked = DIALECT.parse(content(stream=streams), needs_model=True)
     assert asked.body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -49,7 +49,7 @@ def test_a_request_is_read_and_answered(*, streams: bool) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_an_output_is_an_input(name: str) -> None:
+def test_response_output_is_accepted_as_input(name: str) -> None:
     """Clients that keep nothing at the gateway send all of it back, with the outputs of their tools."""
     output = SCRIPTS[name].ended().output
     calls = [item for item in output if item["type"] in OUTPUTS and item["status"] == "completed"]
@@ -78,7 +78,7 @@ def test_a_wrong_request_is_refused() -> None:
     assert caught.value.param == "model"
 
 
-def test_a_sealed_summary_needs_the_store() -> None:
+def test_sealed_summary_is_refused_without_the_store() -> None:
     """Only pages with the key of the store can open it."""
     sealed = {"type": "compaction", "encrypted_content": "x"}
     with pytest.raises(GatewayError) as caught:

@@ -22,7 +22,7 @@ SIGNED = ReasoningContent(
         SIGNED,
     ],
 )
-def test_thoughts_come_back_as_they_went(found: ReasoningContent) -> None:
+def test_packed_reasoning_round_trips(found: ReasoningContent) -> None:
     """In ASCII on the way."""
     assert pack_reasoning(found).isascii() and unpack_reasoning(pack_reasoning(found)) == found
 
@@ -38,7 +38,7 @@ def of(value: object) -> str:
         *map(of, ([], {"text": 1}, {"calls": []}, {"message": {"extra_content": [0] * 5000}})),
     ],
 )
-def test_what_another_server_made_is_nothing(content: str) -> None:
+def test_foreign_encrypted_reasoning_is_ignored(content: str) -> None:
     """A client may have begun its conversation there."""
     assert unpack_reasoning(content) is None
 

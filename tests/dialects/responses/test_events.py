@@ -21,7 +21,7 @@ def three(*, after: int) -> bytes:
     return frames
 
 
-def test_an_event_names_its_type_twice_and_its_number_last() -> None:
+def test_event_has_its_type_and_a_final_sequence_number() -> None:
     """And is one line of JSON, whatever it holds."""
     assert events_of(three(after=-1)) == [
         {"type": "response.created", "response": {"id": "r"}, "sequence_number": 0},
@@ -31,7 +31,7 @@ def test_an_event_names_its_type_twice_and_its_number_last() -> None:
 
 
 @pytest.mark.parametrize("after", [-1, 0, 1, 2, 3, 10**9])
-def test_events_that_the_client_has_are_counted_only(after: int) -> None:
+def test_events_before_the_resume_point_are_counted_and_not_sent(after: int) -> None:
     """Those behind have the same bytes."""
     numbers = [event["sequence_number"] for event in events_of(three(after=after))]
     assert numbers == [n for n in range(3) if n > after]
@@ -39,7 +39,7 @@ def test_events_that_the_client_has_are_counted_only(after: int) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 511, 512, 16_384, 10**6])
-def test_the_ends_of_pieces_have_the_next_numbers(number: int) -> None:
+def test_event_ends_have_consecutive_sequence_numbers(number: int) -> None:
     """One of them at least."""
     events = ResponseEvents()
     events.number = number

@@ -49,13 +49,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("field", WRONG)
-def test_every_field_with_a_wrong_type(field: str) -> None:
+def test_field_with_a_wrong_type_is_refused(field: str) -> None:
     error = refusal(**{field: WRONG[field]})
     assert (error.code, error.param) == ("invalid_field", field)
 
 
 @pytest.mark.parametrize("field", sorted(WRONG.keys() - {"input", "model"}))
-def test_null_counts_as_left_out(field: str) -> None:
+def test_null_field_counts_as_absent(field: str) -> None:
     assert asked(**{field: None}).body == asked().body
 
 
@@ -106,7 +106,7 @@ def test_null_counts_as_left_out(field: str) -> None:
         ({"prompt_cache_key": "k" * 1_000_000}, "invalid_field", "prompt_cache_key"),
     ],
 )
-def test_values_that_are_refused(fields: dict[str, object], code: str, param: str) -> None:
+def test_invalid_field_values_are_refused(fields: dict[str, object], code: str, param: str) -> None:
     error = refusal(**fields)
     assert (error.code, error.param) == (code, param)
 
@@ -131,7 +131,7 @@ def test_unknown_fields_are_refused_as_openai_does() -> None:
         ("function_call", "tool_choice"),
     ],
 )
-def test_fields_of_chat_completions_lead_to_their_place(field: str, now: str) -> None:
+def test_chat_completion_fields_are_refused_with_their_replacement(field: str, now: str) -> None:
     error = refusal(**{field: 1})
     assert (error.code, error.param) == ("unsupported_parameter", field) and f"'{now}'" in error.message
 
@@ -140,7 +140,7 @@ def test_body_contains_only_fields_that_the_client_sent() -> None:
     assert asked().body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
-def test_fields_that_chat_completions_have_go_on_to_the_model() -> None:
+def test_shared_fields_are_forwarded_to_the_model() -> None:
     same = {
         "temperature": 0.5,
         "top_p": 0.9,
@@ -158,7 +158,7 @@ def test_fields_that_chat_completions_have_go_on_to_the_model() -> None:
     assert {name: value for name, value in body.items() if name not in ("model", "messages")} == same | renamed
 
 
-def test_fields_that_are_about_openai_alone_are_accepted_and_stay_here() -> None:
+def test_openai_only_fields_are_accepted_and_not_forwarded() -> None:
     """Codex sends `client_metadata`, and each SDK some of the others."""
     accepted = {
         "metadata": {"a": "b", "c": ""},
@@ -180,7 +180,7 @@ def test_fields_that_are_about_openai_alone_are_accepted_and_stay_here() -> None
     assert request(**accepted).fields == {"model": "m", **accepted}
 
 
-def test_formats() -> None:
+def test_text_formats_convert_to_response_format() -> None:
     schema = {"type": "object", "properties": {}}
     shaped = {"type": "json_schema", "name": "n", "schema": schema, "strict": True, "description": None}
     assert asked(text={"format": shaped}).body["response_format"] == {
@@ -191,7 +191,7 @@ def test_formats() -> None:
     assert "response_format" not in asked(text={"format": {"type": "text"}}).body
 
 
-def test_wishes_of_fields() -> None:
+def test_max_tool_calls_and_background_become_wishes() -> None:
     wishes = asked(max_tool_calls=3, background=True).wishes
     assert (wishes.max_tool_calls, wishes.background) == (3, True)
     assert (asked().wishes.max_tool_calls, asked().wishes.background) == (None, False)

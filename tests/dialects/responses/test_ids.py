@@ -14,21 +14,21 @@ from gateway.dialects.responses.ids import (
 RUN, RESPONSE = "run_" + "0a" * 12, "resp_" + "0a" * 12
 
 
-def test_a_response_has_the_digits_of_its_request() -> None:
+def test_response_id_converts_to_and_from_its_run_id() -> None:
     """In both directions."""
     assert build_response_id(RUN) == RESPONSE
     assert find_run_id(RESPONSE) == RUN
 
 
 @pytest.mark.parametrize("index", [0, 1, 65_535, 65_536, 1_000_000])
-def test_items_lead_to_their_response(index: int) -> None:
+def test_item_id_leads_to_its_response(index: int) -> None:
     """Those of the output and those of the input, which differ, however many there are."""
     ids = output_id("msg", RESPONSE, index), input_id("msg", RESPONSE, index)
     assert len({*ids}) == 2
     assert [find_response_id(item_id) for item_id in ids] == [RESPONSE, RESPONSE]
 
 
-def test_ids_of_items_look_alike() -> None:
+def test_item_id_contains_prefix_response_digits_and_index() -> None:
     """A prefix, the digits of the response, and the place."""
     assert output_id("msg", RESPONSE, 2) == f"msg_{'0a' * 12}0002"
     assert input_id("fc", RESPONSE, 10) == f"fc_{'0a' * 12}i000a"
@@ -38,19 +38,19 @@ def test_ids_of_items_look_alike() -> None:
     "foreign",
     ["", "msg_1", RESPONSE, RESPONSE.upper(), f"msg_{'0a' * 12}", f"msg_{'0a' * 12}00", f"msg_{'zz' * 14}", "ap_1" * 9],
 )
-def test_foreign_ids_lead_nowhere(foreign: str) -> None:
+def test_foreign_item_ids_lead_to_no_response(foreign: str) -> None:
     """Clients send any text as an id."""
     assert find_response_id(foreign) is None
     assert find_run_id(foreign) == (RUN if foreign == RESPONSE else None)
 
 
 @pytest.mark.parametrize("foreign", [RESPONSE + "\n", RESPONSE + "0", "x" + RESPONSE, "resp_" + "é" * 24])
-def test_no_other_text_is_the_id_of_a_response(foreign: str) -> None:
+def test_malformed_response_id_leads_to_no_run(foreign: str) -> None:
     """Not even with a line end."""
     assert find_run_id(foreign) is None
 
 
-def test_only_items_of_an_answer_lead_to_its_request() -> None:
+def test_request_id_is_found_for_output_items_only() -> None:
     """An item of the input has the id of the same request, and was not answered."""
     response_id = build_response_id("run_" + "0a" * 12)
     assert request_of_item({"id": output_id("msg", response_id, 2)}) == "run_" + "0a" * 12

@@ -99,7 +99,7 @@ def test_missing_required_item_field_is_refused(item: Json) -> None:
 
 
 @pytest.mark.parametrize("item", GOOD, ids=lambda item: str(item["type"]))
-def test_every_field_with_a_wrong_type(item: Json) -> None:
+def test_item_field_with_a_wrong_type_is_refused(item: Json) -> None:
     for name in item:
         if name == "type":
             continue
@@ -158,7 +158,7 @@ def test_names_of_a_megabyte_are_refused(field: str) -> None:
         ({**APPROVAL, "reason": 5}, "invalid_field", "input[0].reason"),
     ],
 )
-def test_items_that_are_refused(item: object, code: str, param: str) -> None:
+def test_invalid_items_are_refused(item: object, code: str, param: str) -> None:
     error = refusal(item)
     assert (error.code, error.param) == (code, param)
 
@@ -167,16 +167,16 @@ def test_the_place_counts_from_the_first_item() -> None:
     assert refusal(HI, HI, {**HI, "content": 5}).param == "input[2].content"
 
 
-def test_a_message_may_come_without_its_type_and_with_fields_of_other_servers() -> None:
+def test_message_without_a_type_and_with_unknown_fields_is_accepted() -> None:
     item = {"role": "user", "content": "Hi", "internal_metadata": {"turn": 1}, "status": None, "id": None}
     assert check_item("input[0]", item) == {**item, "type": "message"}
 
 
-def test_codex_has_another_name_for_a_compaction() -> None:
+def test_compaction_summary_type_is_read_as_compaction() -> None:
     assert check_item("input[0]", {**COMPACTION, "type": "compaction_summary"}) == COMPACTION
 
 
-def test_an_output_may_name_its_tool_in_place_of_a_call() -> None:
+def test_output_with_a_tool_name_needs_no_call_id() -> None:
     item = {"type": "function_call_output", "name": "automation_update", "call_id": None, "output": "tick"}
     assert check_item("input[0]", item) == item
 
@@ -191,12 +191,12 @@ def test_an_output_may_name_its_tool_in_place_of_a_call() -> None:
         {"type": "acme:telemetry_chunk", "id": "tc_1"},
     ],
 )
-def test_traces_of_tools_of_other_servers_are_history_that_models_do_not_see(item: Json) -> None:
+def test_hosted_tool_items_are_kept_and_hidden_from_models(item: Json) -> None:
     assert asked(HI, item).body == asked(HI).body
     assert asked(HI, item).items[1] == item
 
 
-def test_which_items_are_of_a_response() -> None:
+def test_response_item_kinds_are_recognized() -> None:
     kinds = [item["type"] for item in GOOD if is_of_response(item)]
     assert kinds == [
         "function_call",
@@ -216,7 +216,7 @@ def test_which_items_are_of_a_response() -> None:
 RESPONSE = "resp_" + "0123456789abcdef" * 1 + "01234567"
 
 
-def test_listed_items_have_ids_that_lead_to_their_response() -> None:
+def test_listed_input_items_have_ids_that_contain_the_response_id() -> None:
     bare = [{"role": "user", "content": "Hi"}, {**CALL, "id": None}, OUTPUT, {**REASONING, "id": ""}, CUSTOM]
     found = build_input_items(
         [check_item("", item) for item in [*bare, CUSTOM_OUTPUT, APPROVAL, PATCH, CALL]], response_id=RESPONSE
@@ -235,7 +235,7 @@ def test_listed_items_have_ids_that_lead_to_their_response() -> None:
     ]
 
 
-def test_listed_messages_are_parts() -> None:
+def test_listed_messages_contain_parts() -> None:
     (of_user,) = build_input_items([HI], response_id=RESPONSE)
     assert of_user["content"] == [{"type": "input_text", "text": "Hi"}] and of_user["status"] == "completed"
     image = {"type": "input_image", "image_url": "https://a", "detail": None}

@@ -11,13 +11,13 @@ from tests.dialects.responses.scripts import EVERYTHING, SCRIPTS
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_responses_are_as_described(name: str) -> None:
+def test_completed_responses_match_the_openapi_schema(name: str) -> None:
     """At their end."""
     schema = DESCRIBED.schemas[DESCRIBED.answer]
     jsonschema_rs.validate(schema, orjson.loads(orjson.dumps(SCRIPTS[name].ended().resource())))
 
 
-def test_requests_are_as_described() -> None:
+def test_requests_match_the_openapi_schema() -> None:
     """With every field that is described."""
     schema = DESCRIBED.schemas[DESCRIBED.request]
     jsonschema_rs.validate(schema, {**EVERYTHING, "input": "Hi"})
@@ -25,7 +25,7 @@ def test_requests_are_as_described() -> None:
 
 
 @pytest.mark.parametrize("field", DESCRIBED.schemas[DESCRIBED.request]["properties"])
-def test_a_described_field_is_known(field: str) -> None:
+def test_openapi_request_fields_are_validated(field: str) -> None:
     """A field that is not is refused, and so is one of another type than described."""
     check_fields({"input": "Hi", field: None})
     if field not in ("input", "instructions"):  # their items are checked elsewhere

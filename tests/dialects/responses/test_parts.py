@@ -46,14 +46,14 @@ def of_user(*parts: object) -> Json:
         ({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}}, "invalid_field", ".input_audio.format"),
     ],
 )
-def test_parts_that_are_refused(part: object, code: str, place: str) -> None:
+def test_invalid_content_part_is_refused(part: object, code: str, place: str) -> None:
     error = refusal(of_user(TEXT, part))
     assert (error.code, error.param) == (code, f"input[0].content[1]{place}")
 
 
 @pytest.mark.parametrize("part", [IMAGE, FILE, AUDIO])
 @pytest.mark.parametrize("role", ["assistant", "system", "developer"])
-def test_only_users_show_files(part: Json, role: str) -> None:
+def test_file_parts_are_accepted_from_users_only(part: Json, role: str) -> None:
     assert refusal({"role": role, "content": [part]}).param == "input[0].content[0].type"
 
 
@@ -63,7 +63,7 @@ def test_output_error_names_its_place_within_the_call_output() -> None:
     assert refusal(CALL, {**OUTPUT, "output": {"a": 1}}).param == "input[1].output"
 
 
-def test_texts_are_one_text() -> None:
+def test_text_parts_are_joined_into_one_text() -> None:
     """Model servers understand a text in any case; some make several messages of parts."""
     assert messages(of_user(TEXT, {"type": "text", "text": "a"}))[0]["content"] == "Look:\na"
     assert messages(of_user())[0]["content"] == ""

@@ -28,18 +28,18 @@ def test_non_object_body_is_refused_as_invalid_json(content: bytes) -> None:
     assert refused(content) == ("invalid_json", None)
 
 
-def test_a_text_is_the_message_of_a_user() -> None:
+def test_text_input_becomes_a_user_message() -> None:
     found = parse_request(b'{"model": "m", "input": "Hi"}', needs_model=True)
     assert found.input == (HI,) and found.fields == {"model": "m"}
 
 
-def test_defaults() -> None:
+def test_request_options_have_their_defaults() -> None:
     found = request()
     assert (found.streams, found.stores, found.background, found.include) == (False, True, False, ())
     assert (found.previous_response_id, found.conversation_id, found.references) == (None, None, ())
 
 
-def test_what_a_request_goes_on_with() -> None:
+def test_continuation_and_option_fields_are_parsed() -> None:
     assert request(previous_response_id="resp_1").previous_response_id == "resp_1"
     assert request(conversation="conv_1").conversation_id == "conv_1"
     assert request(conversation={"id": "conv_1"}).conversation_id == "conv_1"
@@ -47,13 +47,13 @@ def test_what_a_request_goes_on_with() -> None:
     assert (found.streams, found.stores, found.include) == (True, False, ("reasoning.encrypted_content",))
 
 
-def test_references_have_their_places() -> None:
+def test_item_references_are_parsed_with_their_places() -> None:
     found = request(HI, {"type": "item_reference", "id": "msg_1"}, {"id": "msg_2"}, {"type": None, "id": "msg_3"})
     assert found.references == (("input[1]", "msg_1"), ("input[2]", "msg_2"), ("input[3]", "msg_3"))
 
 
 @pytest.mark.parametrize("value", [None, "", []])
-def test_input_may_be_missing_only_behind_something(value: object) -> None:
+def test_missing_input_is_accepted_only_with_an_earlier_conversation(value: object) -> None:
     assert refusal(input=value).param == "input"
     assert request(input=value, previous_response_id="resp_1").input == ()
     assert request(input=value, conversation="conv_1").input == ()
@@ -73,7 +73,7 @@ def test_instructions_are_text_or_messages() -> None:
     assert refusal(instructions=[HI, CALL]).param == "instructions[1].type"
 
 
-def test_an_object_that_is_parsed_already() -> None:
+def test_parsed_object_is_accepted_as_a_request_body() -> None:
     """A message of a WebSocket has further fields, which its page takes out."""
     assert parse_request_body({"model": "m", "input": "Hi"}, needs_model=True).input == (HI,)
 
@@ -159,12 +159,12 @@ def _tried(body: object) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(_NAMES), _SHAPED, max_size=8))
-def test_no_field_breaks_the_reader(body: Json) -> None:
+def test_arbitrary_fields_do_not_crash_the_request_parser(body: Json) -> None:
     _tried({"model": "m", "input": "Hi", **body})
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(_NAMES), _SHAPED, min_size=1, max_size=6), max_size=4))
-def test_no_item_breaks_the_reader(items: list[Json]) -> None:
+def test_arbitrary_items_do_not_crash_the_request_parser(items: list[Json]) -> None:
     _tried({"model": "m", "input": items})
 
 
@@ -173,12 +173,12 @@ def test_no_item_breaks_the_reader(items: list[Json]) -> None:
     st.dictionaries(st.sampled_from(_NAMES), _SHAPED, max_size=3),
     st.sampled_from(["input", "tools"]),
 )
-def test_no_change_of_a_good_item_breaks_the_reader(item: Json, changes: Json, field: str) -> None:
+def test_mutated_items_do_not_crash_the_request_parser(item: Json, changes: Json, field: str) -> None:
     _tried({"model": "m", "input": "Hi", field: [{**item, **changes}]})
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_break_the_reader(content: bytes) -> None:
+def test_arbitrary_bytes_do_not_crash_the_request_parser(content: bytes) -> None:
     with suppress(GatewayError):
         parse_request(content, needs_model=True)
 

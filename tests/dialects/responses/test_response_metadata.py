@@ -15,7 +15,7 @@ def facts_of(**fields: object) -> ResponseFacts:
     return ResponseFacts.from_request(ResponsesDialect().parse(content, needs_model=True))
 
 
-def test_the_facts_of_a_request() -> None:
+def test_response_facts_contain_fields_tools_and_listed_labels() -> None:
     """Its fields without its input, its tools by the names that models know, and what the conversation has shown."""
     tools: list[Json] = [
         {"type": "function", "name": "f"},

@@ -22,7 +22,7 @@ def offers(*tools: object) -> tuple[RequestedTools, ...] | None:
     return asked(tools=list(tools)).wishes.offers
 
 
-def test_no_tools() -> None:
+def test_absent_tools_add_no_functions_or_offers() -> None:
     assert read_tools(None) == read_tools([])
     assert "tools" not in asked(tools=[]).body and asked(tools=[]).wishes.offers is None
 
@@ -59,7 +59,7 @@ def test_a_custom_tool_is_a_function_with_one_text() -> None:
     assert of_grammar["description"] == "Query.\n\n'input' must follow this lark grammar:\nstart: WORD"
 
 
-def test_tools_of_a_namespace_have_its_name_in_theirs() -> None:
+def test_namespaced_tools_include_the_namespace_in_their_names() -> None:
     space = {
         "type": "namespace",
         "name": "crm",
@@ -73,7 +73,7 @@ def test_tools_of_a_namespace_have_its_name_in_theirs() -> None:
 
 
 @pytest.mark.parametrize("kind", ["shell", "local_shell", "apply_patch"])
-def test_tools_without_a_schema_are_functions_with_the_fields_of_their_items(kind: str) -> None:
+def test_built_in_client_tool_converts_to_a_function(kind: str) -> None:
     found = asked(tools=[{"type": kind}])
     assert found.body["tools"][0]["function"]["name"] == kind and not found.left_out
     assert found.client_tools[kind].kind == kind
@@ -104,7 +104,7 @@ def test_hosted_tools_are_left_out_and_named_once() -> None:
     assert found.left_out == tuple(kinds[:-1]) and "tools" not in found.body
 
 
-def test_choices_beside_no_tools_stay_here() -> None:
+def test_tool_choice_is_dropped_without_tools() -> None:
     """OpenAI refuses `tool_choice` and `parallel_tool_calls` in a chat completion without tools."""
     hosted = asked(tools=[{"type": "web_search"}], tool_choice="auto", parallel_tool_calls=True).body
     assert "tool_choice" not in hosted and "parallel_tool_calls" not in hosted
@@ -113,7 +113,7 @@ def test_choices_beside_no_tools_stay_here() -> None:
     assert "tool_choice" not in asked(tools=[FUNCTION]).body
 
 
-def test_a_service_is_offered() -> None:
+def test_mcp_tool_requests_a_service_by_label() -> None:
     assert offers(MCP) == (RequestedTools(label="box", place="tools[0]"),)
     assert offers(FUNCTION, {**MCP, "server_url": "https://box.test/mcp", "server_description": "A box."}) == (
         RequestedTools(label="box", place="tools[1]", url="https://box.test/mcp"),
@@ -132,7 +132,7 @@ def test_a_service_is_offered() -> None:
         ({}, None),
     ],
 )
-def test_allowed_tools_narrow(allowed: object, names: tuple[str, ...] | None) -> None:
+def test_allowed_tools_limits_the_requested_tools(allowed: object, names: tuple[str, ...] | None) -> None:
     assert offers({**MCP, "allowed_tools": allowed}) == (RequestedTools(label="box", place="tools[0]", names=names),)
 
 
@@ -166,14 +166,14 @@ def test_require_approval_only_tightens(required: object, asks: tuple[str, ...] 
         ("headers", {"Authorization": "secret"}),
     ],
 )
-def test_a_client_does_not_make_the_gateway_connect_anywhere(field: str, value: object) -> None:
+def test_mcp_tool_with_a_connection_field_is_refused(field: str, value: object) -> None:
     error = refusal(tools=[FUNCTION, {**MCP, field: value}])
     assert (error.code, error.param) == ("unsupported_parameter", f"tools[1].{field}")
     assert "secret" not in error.message
     assert offers({**MCP, field: None})
 
 
-def test_no_headers_are_no_credential() -> None:
+def test_empty_mcp_headers_are_accepted() -> None:
     assert offers({**MCP, "headers": {}})
 
 
@@ -226,7 +226,7 @@ def test_no_headers_are_no_credential() -> None:
         ),
     ],
 )
-def test_tools_that_are_refused(tool: object, code: str, place: str) -> None:
+def test_invalid_tool_is_refused_with_its_place(tool: object, code: str, place: str) -> None:
     error = refusal(tools=[FUNCTION | {"name": "first"}, tool])
     assert (error.code, error.param) == (code, f"tools[1]{place}")
 

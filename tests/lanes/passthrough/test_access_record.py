@@ -32,7 +32,7 @@ async def test_an_answer_is_counted_once_with_its_status() -> None:
     assert "secret" not in str(record)
 
 
-async def test_an_upstreams_failure_is_its_own_outcome() -> None:
+async def test_upstream_5xx_is_counted_as_error_and_relayed() -> None:
     """5xx is counted as the upstream's error, and passed on all the same."""
     gateway, record = await _talk(answer(503, b"busy"))
     assert dict(gateway.metrics.upstream("u").outcomes) == {"error": 1}
@@ -46,7 +46,7 @@ async def test_event_streams_have_a_histogram_of_their_own() -> None:
     assert (tally.streamed.has_samples, tally.answered.has_samples) == (True, False)
 
 
-async def test_times_are_noted_for_both_sides() -> None:
+async def test_overhead_and_first_byte_are_observed_once() -> None:
     """Overhead and the upstream's first byte are observed once a request."""
     gateway, _ = await _talk(answer(200, b"x"))
     tally = gateway.metrics.route("/v1/", "passthrough")

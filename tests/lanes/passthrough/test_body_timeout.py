@@ -35,7 +35,7 @@ def test_a_body_that_comes_at_the_least_rate_is_never_late(came_bytes: int, ever
     assert late_after(came_bytes, every_s) is None
 
 
-def test_what_came_fast_does_not_pay_for_standing_still_later() -> None:
+def test_fast_start_does_not_extend_the_body_idle_time() -> None:
     """A megabyte at once, and nothing more: late after the idle time."""
     pace = BodyPace(0.0, idle_s=IDLE_S, received_bytes=0)
     assert not pace.late(1.0, idle_s=IDLE_S, received_bytes=1 << 20)
@@ -43,7 +43,7 @@ def test_what_came_fast_does_not_pay_for_standing_still_later() -> None:
     assert pace.late(4.1, idle_s=IDLE_S, received_bytes=1 << 20)
 
 
-def test_time_that_is_not_the_clients_does_not_count() -> None:
+def test_paused_time_does_not_count_towards_the_body_timeout() -> None:
     """While it is paused, or waits to be invited."""
     pace = BodyPace(0.0, idle_s=IDLE_S, received_bytes=0)
     pace.excuse(100.0)

@@ -14,7 +14,7 @@ POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
 SSE = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
-async def test_an_upstream_that_does_not_answer_is_a_504() -> None:
+async def test_silent_upstream_returns_504() -> None:
     """After its time for the first byte; the client's connection goes on."""
 
     async def silent(peer: Peer) -> None:
@@ -36,7 +36,7 @@ async def test_an_upstream_that_does_not_answer_is_a_504() -> None:
         assert lane.metrics.upstream("up").outcomes == {"timeout": 1, "ok": 1}
 
 
-async def test_interim_answers_give_an_upstream_no_further_time() -> None:
+async def test_interim_answers_do_not_extend_the_first_byte_timeout() -> None:
     """The client gets the interim answers, and then a 504: the limit is one for the final answer."""
     hints, go_on = head(103, [("Link", "</a>")]), asyncio.Event()
 
@@ -64,7 +64,7 @@ async def test_interim_answers_give_an_upstream_no_further_time() -> None:
         await lane.upstream.wait_open(0)
 
 
-async def test_an_answer_that_stops_is_cut_visibly() -> None:
+async def test_stalled_answer_is_cut_after_the_idle_timeout() -> None:
     """After the idle time, counted from the last byte; not before."""
     go = asyncio.Event()
 
@@ -88,7 +88,7 @@ async def test_an_answer_that_stops_is_cut_visibly() -> None:
         await lane.upstream.wait_open(0)
 
 
-async def test_an_access_line_has_the_facts() -> None:
+async def test_access_log_line_has_facts_without_secrets() -> None:
     """And nothing of bodies, queries and credentials."""
     async with assembled() as lane, lane.client() as client:
         await client.send(POST.replace(b"/x ", b"/x?secret=1 "))
@@ -119,7 +119,7 @@ async def test_an_access_line_has_the_facts() -> None:
         (SSE + b"zz\r\n", "invalid", 502),
     ],
 )
-async def test_each_way_to_end_is_counted(raw: bytes, outcome: str, status: int) -> None:
+async def test_each_exchange_outcome_is_counted_once(raw: bytes, outcome: str, status: int) -> None:
     """Once, for metrics and the log."""
 
     async def script(peer: Peer) -> None:
@@ -139,7 +139,7 @@ async def test_each_way_to_end_is_counted(raw: bytes, outcome: str, status: int)
         assert [record["status"] for record in lane.log] == [status]
 
 
-async def test_a_stream_is_known_as_one() -> None:
+async def test_event_stream_is_tracked_as_a_stream() -> None:
     """For the gauge of open streams and the histogram of their durations."""
     go = asyncio.Event()
 

@@ -57,7 +57,7 @@ def sweep(gateway: LocalGateway, later_s: float) -> None:
 @pytest.mark.parametrize("usage", [False, True])
 @pytest.mark.parametrize("slow", [LENGTH, CHUNKED], ids=["length", "chunked"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_others_get_in_while_a_body_comes(place: str, slow: bytes, usage: bool) -> None:
+async def test_slow_body_does_not_occupy_a_concurrency_slot(place: str, slow: bytes, usage: bool) -> None:
     """It takes its place when it is whole, and arrives as it was sent."""
     rules, more = PLACES[place]
     settings = {"keys": KEYS, "usage": {"enabled": usage}, **more}
@@ -74,7 +74,7 @@ async def test_others_get_in_while_a_body_comes(place: str, slow: bytes, usage: 
 @pytest.mark.parametrize("limit", ["tokens_per_minute", "tokens_per_day"])
 @pytest.mark.parametrize("of", ["upstream", "tenant"])
 @pytest.mark.parametrize("here", [0, 1 << 21], ids=["held", "long"])
-async def test_a_body_that_is_awaited_reserves_no_tokens(limit: str, of: str, here: int) -> None:
+async def test_incomplete_body_reserves_no_tokens(limit: str, of: str, here: int) -> None:
     """It may never come. One that is longer than what is held reserves what is here of it."""
     limits = {limit: 10_000_000}
     rules = {"limits": limits} if of == "upstream" else {}
@@ -86,7 +86,7 @@ async def test_a_body_that_is_awaited_reserves_no_tokens(limit: str, of: str, he
         assert (await ask(up.gateway, post(BODY, CHAT, OTHER))).status == 200
 
 
-async def test_a_key_waits_for_itself() -> None:
+async def test_slow_body_limited_by_its_own_key_is_not_held() -> None:
     """Its own limit keeps nobody else out, so its body goes on as it comes."""
     keys = [{**KEYS[0], "limits": ONE}]
     async with several([FINE] * 2, settings={"keys": keys}) as up, client_of(up.gateway) as client:
@@ -97,7 +97,7 @@ async def test_a_key_waits_for_itself() -> None:
         assert (await client.read_response()).status == 200
 
 
-async def test_a_key_that_ends_meanwhile_is_none() -> None:
+async def test_key_expiring_during_a_held_body_returns_401() -> None:
     """Nothing of the request was sent by then."""
     clock = Later()
     keys = [{**KEYS[0], "expires": "2100-01-01T00:00:00Z"}]
@@ -132,7 +132,7 @@ async def test_gateway_sends_100_continue_once_for_a_held_body() -> None:
         assert up.endpoints[0].requests[0].raw_body == BODY
 
 
-async def test_a_held_body_that_stops_is_late() -> None:
+async def test_stalled_held_body_returns_408() -> None:
     """As any other: it needs 100 bytes a second, and no more, for it holds nothing."""
     async with several(FINE, each=ONE) as up, client_of(up.gateway) as client:
         await client.send(post(b"x" * 10_000, CHAT)[:-9_000])
@@ -152,7 +152,7 @@ async def test_a_held_body_that_stops_is_late() -> None:
         assert not up.endpoints[0].connections and up.inflight == [0]
 
 
-async def test_a_client_that_leaves_meanwhile_leaves_nothing() -> None:
+async def test_client_disconnect_during_a_held_body_releases_everything() -> None:
     """No place, and no request."""
     async with several(FINE, each=ONE) as up:
         async with client_of(up.gateway) as client:
@@ -181,7 +181,7 @@ async def _long(up: Several, client: Peer, *, sent: int = 2_000) -> None:
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-async def test_a_long_body_goes_on_as_it_comes(framing: str) -> None:
+async def test_body_over_the_retry_size_is_forwarded_while_arriving(framing: str) -> None:
     """Once more of it is here than `retry.body`."""
     long = b"x" * 300_000
     request = post(long, CHAT) if framing == "length" else post_chunked(chunk(long) + LAST_CHUNK, CHAT)
@@ -197,7 +197,7 @@ async def test_a_long_body_goes_on_as_it_comes(framing: str) -> None:
         assert up.inflight == [0]
 
 
-async def test_a_long_body_needs_the_rate_of_places() -> None:
+async def test_long_body_below_the_body_rate_returns_408() -> None:
     """`limits.body_rate`: else it is ended, and its place is free."""
     limits = {"limits": {"body_rate": "1KiB"}}
     async with several(FINE, each=ONE, retry={"body": 1000}, settings=limits) as up, client_of(up.gateway) as client:
@@ -216,7 +216,7 @@ async def test_a_long_body_needs_the_rate_of_places() -> None:
         assert up.inflight == [0]
 
 
-async def test_a_body_at_the_rate_of_places_is_never_late() -> None:
+async def test_body_at_the_configured_rate_is_never_late() -> None:
     """However long it takes."""
     limits = {"limits": {"body_rate": "1KiB"}}
     async with several(FINE, each=ONE, retry={"body": 1000}, settings=limits) as up, client_of(up.gateway) as client:
@@ -228,7 +228,7 @@ async def test_a_body_at_the_rate_of_places_is_never_late() -> None:
         assert (await client.read_response()).status == 200
 
 
-async def test_a_body_that_waits_in_the_queue_is_not_late() -> None:
+async def test_body_waiting_in_the_queue_is_not_late() -> None:
     """The gateway does not read it meanwhile."""
     released = asyncio.Event()
 
@@ -259,7 +259,7 @@ async def test_a_body_that_waits_in_the_queue_is_not_late() -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 8_192])
-async def test_a_client_that_hardly_reads_gives_its_place_back(piece: int) -> None:
+async def test_slowly_reading_client_releases_its_concurrency_slot(piece: int) -> None:
     """A byte now and then, or a window: it is less than a reader's least rate, and holds the endpoint up."""
 
     async def flood(peer: Peer) -> None:
@@ -284,13 +284,13 @@ async def test_a_client_that_hardly_reads_gives_its_place_back(piece: int) -> No
         assert (await ask(up.gateway, LENGTH)).status == 200
 
 
-async def test_a_request_without_a_body_is_as_it_was() -> None:
+async def test_request_without_a_body_is_not_held() -> None:
     """It is whole."""
     async with several(FINE, each=ONE) as up, client_of(up.gateway) as client:
         assert (await exchange(client, get(b"/v1/models"))).status == 200
 
 
-async def test_requests_behind_a_held_one_keep_their_order() -> None:
+async def test_pipelined_requests_behind_a_held_body_keep_their_order() -> None:
     """Also if they come with its end."""
     async with several([FINE], each=ONE) as up, client_of(up.gateway) as client:
         requests = [post(b'{"model": "m%d"}' % number, CHAT) for number in range(5)]

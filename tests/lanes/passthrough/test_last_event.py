@@ -17,7 +17,7 @@ from gateway.lanes.passthrough.last_event import LastEvent
         (b'data: {"text": "\\"type\\": \\"message_stop\\""}\n\n', False),
     ],
 )
-def test_a_stream_is_whole_with_its_last_event(stream: bytes, is_last: bool) -> None:
+def test_stream_is_complete_only_after_its_last_event(stream: bytes, is_last: bool) -> None:
     """In one piece and cut anywhere, and only at the end of its line."""
     for cut in range(len(stream)):
         watched = LastEvent()

@@ -39,7 +39,7 @@ def test_a_plan_keeps_the_caller_and_no_text_of_its_key() -> None:
     assert b"sk-a" not in b"".join(plan.target.head)
 
 
-def test_a_body_chooses_where_the_route_lets_it() -> None:
+def test_model_routing_dispatcher_is_planned_for_requests_with_a_body() -> None:
     """A request without a body has no model, so it goes the usual way."""
     pools = [Pool(endpoint(name=name), clock=ManualClock()) for name in ("one", "two")]
     way_in = router(

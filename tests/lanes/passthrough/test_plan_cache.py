@@ -24,7 +24,7 @@ def a_plan() -> Plan:
     return found[0]
 
 
-def test_the_oldest_go_first_and_few_at_once() -> None:
+def test_plan_cache_evicts_oldest_first() -> None:
     """The latest thousands are found, whatever came before them."""
     plans, plan = PlanCache(), a_plan()
     keys = [kept(plans, number, plan) for number in range(20_000)]
@@ -32,7 +32,7 @@ def test_the_oldest_go_first_and_few_at_once() -> None:
     assert found == sorted(found) and 6500 <= sum(found) <= PLANS_BYTES / (2 * 500 + PLAN_BYTES)
 
 
-def test_one_that_is_there_is_counted_once() -> None:
+def test_plan_cached_twice_is_counted_once() -> None:
     """Two connections may plan the same head at the same time."""
     plans, plan = PlanCache(), a_plan()
     for _ in range(20_000):
@@ -41,7 +41,7 @@ def test_one_that_is_there_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize("filler", [0, 500, 3900])
-def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, filler: int) -> None:
+def test_plan_cache_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, filler: int) -> None:
     """However many heads come, with plans of their own, of whatever size."""
     monkeypatch.setattr("gateway.lanes.passthrough.plan_cache.PLANS_BYTES", 1 << 20)
     way_in = router(endpoint())

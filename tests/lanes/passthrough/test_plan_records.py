@@ -27,12 +27,12 @@ def test_the_records_are_small_and_frozen() -> None:
         plan.head.method = b"GET"  # type: ignore[misc]
 
 
-def test_the_key_of_the_upstream_is_in_no_text_of_a_plan() -> None:
+def test_upstream_key_is_not_in_the_plan_repr() -> None:
     plan = planned()
     assert b"sk-up-1" in b"".join(plan.target.head) and "sk-up-1" not in repr(plan)
 
 
-def test_only_a_page_of_an_allowed_origin_may_read_the_response() -> None:
+def test_cors_response_fields_are_set_only_for_allowed_origins() -> None:
     """Our own errors name the origin to all, since their text differs by it."""
     door = HostGuard.from_hosts(("gw",), origins=("https://app.example",))
     policy = planned(b"Origin: https://app.example", door=door).policy

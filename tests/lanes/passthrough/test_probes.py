@@ -42,7 +42,7 @@ def state(up: Several) -> str:
     return up.group.members[0].breaker.state(up.group.clock())
 
 
-async def test_an_endpoint_that_says_nothing_to_its_probe_is_tried_by_others() -> None:
+async def test_unanswered_probe_allows_another_probe() -> None:
     """Once the probe had its time. What becomes of it later does no harm."""
     async with half_open(says_nothing, serve(ok())) as (up, clock), client_of(up.gateway) as silent:
         await silent.send(chat())
@@ -89,7 +89,7 @@ async def test_partially_sent_requests_probe_a_half_open_endpoint_singly() -> No
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
 @pytest.mark.parametrize("on", [["503"], ["400", "401", "403", "404", "429", "500", "503"]])
-async def test_an_answer_of_any_kind_proves_that_an_endpoint_is_at_work(status: int, on: list[str]) -> None:
+async def test_any_probe_answer_closes_the_breaker(status: int, on: list[str]) -> None:
     """Also one that refuses the request, and whether or not such a request is sent again."""
     async with several(
         [resets, serve(answer(status, b"no", [("Retry-After", "600")]))],
@@ -103,7 +103,7 @@ async def test_an_answer_of_any_kind_proves_that_an_endpoint_is_at_work(status: 
         assert state(up) == "closed" and up.group.members[0].obstacle(clock()) is None
 
 
-async def test_one_limited_account_keeps_no_other_client_out() -> None:
+async def test_rate_limited_probe_closes_the_breaker() -> None:
     """With the gateway's own key its pause holds, for all, but the breaker is closed."""
     limited = serve(answer(429, b"", [("Retry-After", "20")]))
     async with half_open(limited) as (up, _):

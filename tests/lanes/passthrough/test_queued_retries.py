@@ -42,7 +42,7 @@ async def one_fails(held: Held, *, answers: bytes = BUSY, **rules: object) -> As
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["503", "refused"])
 @pytest.mark.parametrize("hedged", [False, True])
-async def test_a_retry_waits_for_a_place(refuses: bool, hedged: bool) -> None:
+async def test_retry_waits_in_the_queue_for_a_free_endpoint(refuses: bool, hedged: bool) -> None:
     """It is sent once then, with its whole body, part of which came meanwhile; also one that must not happen twice."""
     rules: dict[str, object] = {"hedge": "1h"} if hedged else {}
     if refuses:
@@ -76,7 +76,7 @@ async def test_a_retry_waits_for_a_place(refuses: bool, hedged: bool) -> None:
         assert up.group.tally.retries == {"connect" if refuses else "503": 3}
 
 
-async def test_a_client_that_leaves_while_its_retry_waits_leaves_nothing_behind() -> None:
+async def test_client_disconnect_during_a_queued_retry_releases_everything() -> None:
     """No place in the queue, and none at an endpoint."""
     async with one_fails(held := Held()) as up, client_of(up.gateway) as first:
         await first.send(chat())
@@ -90,7 +90,7 @@ async def test_a_client_that_leaves_while_its_retry_waits_leaves_nothing_behind(
         assert up.counts == [2, 1] and up.inflight == [0, 0]
 
 
-async def test_a_retry_that_waits_for_too_long_gets_the_answer_at_hand() -> None:
+async def test_queued_retry_timeout_relays_the_earlier_answer() -> None:
     """It came whole."""
     async with one_fails(Held(), queue={"wait": "20ms"}) as up, client_of(up.gateway) as first:
         await first.send(chat())
@@ -104,7 +104,7 @@ async def test_a_retry_that_waits_for_too_long_gets_the_answer_at_hand() -> None
     [(None, 502, "upstream_error", "refused"), (PARTLY, 429, "upstream_limited", "answered 429")],
     ids=["refused", "partly"],
 )
-async def test_a_retry_that_waits_for_too_long_gets_the_error_of_its_try(
+async def test_queued_retry_timeout_returns_the_error_of_the_try(
     answers: bytes | None, status: int, code: str, said: str
 ) -> None:
     """With what it waited for, and when to ask again."""
@@ -120,7 +120,7 @@ async def test_a_retry_that_waits_for_too_long_gets_the_error_of_its_try(
         assert response.values(b"retry-after")[0] == (b"1" if answers is None else b"7")
 
 
-async def test_a_retry_that_cannot_wait_goes_to_a_fallback() -> None:
+async def test_retry_with_a_full_queue_goes_to_a_fallback() -> None:
     """The queue is full. If the busy endpoint goes out, those who wait go there, too."""
     async with FakeUpstream(serve(answer(200, b"rented"))) as other:
         more = [{"name": "rented", "base_url": other.base_url, "paths": ["/rented/v1/"], "api_key": "R"}]

@@ -25,7 +25,7 @@ def test_idempotent_methods_may_be_repeated() -> None:
         (b"/v1/chat/completions/c1", False),
     ],
 )
-def test_a_post_that_only_computes_may_be_repeated(path: bytes, is_computed: bool) -> None:
+def test_computing_post_may_be_repeated(path: bytes, is_computed: bool) -> None:
     head = read(b"POST " + path + b" HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n")
     assert computes(head, path) is may_repeat(head, path) is is_computed
 

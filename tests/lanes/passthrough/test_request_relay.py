@@ -92,7 +92,7 @@ async def test_the_connection_used_last_is_used_first() -> None:
     ],
     ids=["get", "post", "delete", "put", "unfinished post"],
 )
-async def test_a_fin_that_meets_a_request_costs_nothing(request_: bytes) -> None:
+async def test_request_racing_with_upstream_close_uses_another_connection(request_: bytes) -> None:
     """The idle connection ends just as a request comes: it goes over another one, whatever its method."""
 
     async def reads_head(peer: Peer) -> None:
@@ -161,7 +161,7 @@ CHAT = POST.replace(b"/v1/x", b"/v1/chat/completions")
 @pytest.mark.parametrize(
     "request_", [CHAT, CHAT.replace(b"chat/completions", b"embeddings")], ids=["chat", "embeddings"]
 )
-async def test_a_request_that_only_computes_is_sent_again(request_: bytes, end: str) -> None:
+async def test_computing_request_is_resent_on_a_fresh_connection(request_: bytes, end: str) -> None:
     """As a GET is, without any rule: a balancer that forgot an idle connection costs no client its question."""
     async with assembled(closes_on_second(end), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for _ in range(2):
@@ -172,7 +172,7 @@ async def test_a_request_that_only_computes_is_sent_again(request_: bytes, end: 
 
 
 @pytest.mark.parametrize("target", [b"/v1/responses", b"/v1/files", b"/v1/threads/thread_1/messages"])
-async def test_a_request_that_may_have_an_effect_is_never_sent_twice(target: bytes) -> None:
+async def test_request_with_possible_effects_is_never_resent(target: bytes) -> None:
     """Nor with a key that not every server honours."""
     async with assembled(closes_on_second("reset"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
         statuses = []
@@ -186,7 +186,7 @@ async def test_a_request_that_may_have_an_effect_is_never_sent_twice(target: byt
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_in_pieces_is_sent_again_from_its_beginning(chunked: bool) -> None:
+async def test_partially_received_body_is_resent_from_its_beginning(chunked: bool) -> None:
     """Also what came before the connection was lost, and what comes while another one is opened."""
     body = bytes(range(256)) * 1500
     length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
@@ -218,7 +218,7 @@ async def test_a_body_in_pieces_is_sent_again_from_its_beginning(chunked: bool) 
         assert lane.metrics.upstream("up").retries == {"stale": 1}
 
 
-async def test_a_body_that_is_too_long_to_be_kept_is_sent_once() -> None:
+async def test_body_too_long_to_buffer_is_not_resent() -> None:
     """A request is kept up to a bound."""
 
     async def loses_the_second(peer: Peer) -> None:
@@ -240,7 +240,7 @@ FORGOTTEN = 6
 
 
 @pytest.mark.parametrize(("request_", "failed"), [(CHAT, 0), (POST, 1)], ids=["computes", "may have an effect"])
-async def test_many_forgotten_connections_cost_one_request_at_most(request_: bytes, failed: int) -> None:
+async def test_many_stale_connections_fail_at_most_one_request(request_: bytes, failed: int) -> None:
     """The first one that is lost tells of the others, which waited for longer."""
     async with assembled(*[closes_on_second("reset")] * FORGOTTEN, serve(ok())) as lane:  # type: ignore[list-item]
         clients = [await lane.client() for _ in range(FORGOTTEN)]
@@ -256,7 +256,7 @@ async def test_many_forgotten_connections_cost_one_request_at_most(request_: byt
         assert len(lane.upstream.connections) == FORGOTTEN + 1
 
 
-async def test_a_connection_that_was_used_since_is_not_doubted() -> None:
+async def test_recently_used_connection_survives_the_loss_of_an_older_connection() -> None:
     """It works: it was given back after the one that is lost."""
 
     async def loses_when_told(peer: Peer) -> None:
@@ -285,7 +285,7 @@ async def test_a_connection_that_was_used_since_is_not_doubted() -> None:
         second.close()
 
 
-async def test_a_body_that_stops_is_a_408() -> None:
+async def test_stalled_body_returns_408() -> None:
     """After the time for a body, counted from its last byte; its upstream connection ends."""
 
     async def silent(peer: Peer) -> None:
@@ -306,7 +306,7 @@ async def test_a_body_that_stops_is_a_408() -> None:
         await lane.upstream.wait_open(0)
 
 
-async def test_a_client_that_waits_to_be_invited_is_not_late() -> None:
+async def test_expect_100_client_is_not_late_before_continue() -> None:
     """With Expect: 100-continue it is the upstream's turn: its time counts."""
 
     async def silent(peer: Peer) -> None:
@@ -327,7 +327,7 @@ async def test_a_client_that_waits_to_be_invited_is_not_late() -> None:
         assert (await client.read_rest()).startswith(b"HTTP/1.1 504 ")
 
 
-async def test_a_client_that_was_invited_may_be_late() -> None:
+async def test_expect_100_client_may_be_late_after_continue() -> None:
     """From then on its own time counts, and not its upstream's."""
 
     async def invites(peer: Peer) -> None:

@@ -14,7 +14,7 @@ POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
 SSE = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
-async def test_chunks_are_the_same_bytes_however_they_come() -> None:
+async def test_chunks_are_relayed_byte_for_byte() -> None:
     """Whole, in pieces, with extensions, in a row, too long for a table: passed on as they come, and all accounted."""
     event = chunk(b"data: " + bytes(100) + b"\n\n")
     pieces = [
@@ -41,7 +41,7 @@ async def test_chunks_are_the_same_bytes_however_they_come() -> None:
 @pytest.mark.parametrize(
     "bad", [b"6\r\nhello\r\n", b"4\r\nhello\r\n", b"5\r\nhello\n\r", b"-5\r\nhello\r\n", b"\r\nabcde\r\n"]
 )
-async def test_a_broken_chunk_among_whole_ones_ends_the_answer(bad: bytes) -> None:
+async def test_malformed_chunk_ends_the_answer(bad: bytes) -> None:
     """What is certain of it is passed on, and the end shows; its upstream connection is not used again."""
 
     async def script(peer: Peer) -> None:

@@ -75,7 +75,7 @@ async def test_a_slow_body_pauses_no_endpoint(status: int, slow: Callable[[float
         assert up.group.members[0].obstacle(up.group.clock()) == "pausing"
 
 
-async def test_a_body_that_waits_to_be_invited_ejects_no_endpoint(slow: Callable[[float], None]) -> None:
+async def test_body_waiting_for_continue_does_not_open_the_breaker(slow: Callable[[float], None]) -> None:
     """Its client may never send it."""
     slow(0.0)
     async with several([gives_up(b"", behind=b""), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
@@ -97,7 +97,7 @@ async def test_an_endpoint_that_fails_at_once_is_ejected(ends: bytes | None, slo
 
 
 @pytest.mark.parametrize("ends", ENDS)
-async def test_a_whole_request_ejects_an_endpoint_however_late(
+async def test_late_failure_of_a_whole_request_ejects_the_endpoint(
     ends: bytes | None, slow: Callable[[float], None]
 ) -> None:
     """It was all there, so the endpoint had nothing to wait for."""
@@ -133,7 +133,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("steady")
-async def test_slow_bodies_leave_others_their_retries(slow: Callable[[float], None]) -> None:
+async def test_slow_bodies_do_not_use_up_other_requests_retry_budget(slow: Callable[[float], None]) -> None:
     """They are sent again within a budget of their own, which is no larger."""
     slow(0.0)
     scripts = [fails(answer(503))] * 40, [fails(answer(200))] * 40
@@ -149,7 +149,7 @@ async def test_slow_bodies_leave_others_their_retries(slow: Callable[[float], No
 
 
 @pytest.mark.usefixtures("steady")
-async def test_others_leave_slow_bodies_their_retries(slow: Callable[[float], None]) -> None:
+async def test_slow_bodies_keep_a_retry_budget_of_their_own(slow: Callable[[float], None]) -> None:
     """An endpoint may go while they come."""
     slow(0.0)
     scripts = [fails(answer(503))] * 99, [fails(answer(503))] * 99

@@ -10,7 +10,7 @@ from lanes.assembled import Lane, assembled
 from gateway.testing.raw_connection import Peer
 
 
-async def test_it_ends_after_a_silence() -> None:
+async def test_tunnel_closes_after_idle_timeout() -> None:
     """Of the upstream's idle time, in both directions; whatever moves begins it anew."""
     async with assembled(echo, idle_s=300.0) as lane, lane.client() as client:
         await joined(client)
@@ -44,7 +44,7 @@ async def test_tunnel_is_one_transaction_logged_once_with_101() -> None:
 
 
 @pytest.mark.parametrize("first", ["client", "upstream", "both"])
-async def test_it_ends_when_both_have_ended(first: str) -> None:
+async def test_tunnel_closes_when_both_sides_have_ended(first: str) -> None:
     """In whichever order."""
 
     async def script(peer: Peer) -> None:
@@ -65,7 +65,7 @@ async def test_it_ends_when_both_have_ended(first: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["client", "upstream"])
-async def test_it_ends_when_one_side_is_lost(who: str) -> None:
+async def test_tunnel_closes_when_one_side_is_reset(who: str) -> None:
     """By RST: the other side is not left waiting."""
     go = asyncio.Event()
 
@@ -88,7 +88,7 @@ async def test_it_ends_when_one_side_is_lost(who: str) -> None:
         await lane.until_idle()
 
 
-async def test_draining_does_not_wait_for_ever_for_a_tunnel() -> None:
+async def test_drain_limit_cuts_a_tunnel() -> None:
     """It is cut at the limit."""
     async with assembled(echo) as lane, lane.client() as client:
         await joined(client)
@@ -102,7 +102,7 @@ async def held_back(lane: Lane, peer: Peer) -> int:
     return sum(c.transport.get_write_buffer_size() for c in (*lane.listener.connections, *lane.pool.open))
 
 
-async def test_a_slow_side_holds_the_other_back() -> None:
+async def test_slow_tunnel_side_applies_backpressure_to_the_other() -> None:
     """In both directions at once, within the bounds of the buffers; and everything flows again."""
     go = asyncio.Event()
 

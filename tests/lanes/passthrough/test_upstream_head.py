@@ -26,7 +26,7 @@ def test_the_start_line_has_the_given_target() -> None:
     assert planned(b"A: 1", b"b:2 ") == ([b"GET /target HTTP/1.1", b"Host: up.example", b"A: 1", b"b:2 "], [b""])
 
 
-def test_the_head_is_cut_at_the_digits() -> None:
+def test_upstream_head_is_split_at_the_content_length_digits() -> None:
     """What stands between the two parts is the number, and nothing else."""
     before, after = planned(b"A: 1", b"Content-Length: 123", b"B: 2", method=b"POST")
     assert (before[-1], after) == (b"Content-Length: ", [b"", b"B: 2"])
@@ -54,7 +54,7 @@ def test_upstream_head_drops_hop_by_hop_context_and_key_fields() -> None:
         ((b"Authorization: x", b"A: 1"), b"api-key", [b"A: 1", b"Api-Key: sk"]),
     ],
 )
-def test_the_endpoints_key_replaces_a_credential(
+def test_endpoint_key_replaces_a_client_credential(
     lines: tuple[bytes, ...], auth_header: bytes | None, expected: list[bytes]
 ) -> None:
     """Where the client had one, else at the end; never two."""
@@ -62,7 +62,7 @@ def test_the_endpoints_key_replaces_a_credential(
     assert before[2:] == expected
 
 
-def test_a_websocket_keeps_its_two_hop_by_hop_lines() -> None:
+def test_websocket_head_keeps_connection_and_upgrade() -> None:
     """Connection as `Upgrade` alone, Upgrade as it came."""
     before, _ = planned(b"Connection: keep-alive, Upgrade, X-Hop", b"X-Hop: 1", b"UPGRADE: websocket")
     assert before[2:] == [b"Connection: Upgrade", b"UPGRADE: websocket"]

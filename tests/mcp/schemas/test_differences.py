@@ -23,7 +23,7 @@ def test_every_differing_path_is_reported_with_both_values() -> None:
     ]
 
 
-def test_what_means_the_same_does_not_differ() -> None:
+def test_equivalent_schemas_have_no_differences() -> None:
     """Spellings of one schema, and the order of keys."""
     one = document(properties={"a": {"$ref": "#/$defs/a"}}, required=[], **{"$defs": {"a": {"type": "string"}}})
     assert differences(one, dict(reversed(document(properties={"a": {"type": "string"}}).items()))) == []

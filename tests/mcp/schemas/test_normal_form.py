@@ -63,7 +63,7 @@ ZOD_4 = {
         ),
     ],
 )
-def test_spellings_of_one_schema_are_the_same(one: dict[str, Any], other: dict[str, Any] | None) -> None:
+def test_equivalent_schemas_have_the_same_normal_form(one: dict[str, Any], other: dict[str, Any] | None) -> None:
     """As different versions of a library write it; a condition beside a reference is not lost."""
     if other is None:
         assert '"minLength":1' in form(one) and form(one) != form(of(a={"$ref": "#/$defs/t"}) | {"$defs": {"t": TEXT}})
@@ -95,7 +95,7 @@ def test_spellings_of_one_schema_are_the_same(one: dict[str, Any], other: dict[s
         (of(a={"properties": {"required": []}}), of(a={"properties": {}})),
     ],
 )
-def test_what_says_something_else_is_another_schema(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_different_schemas_have_different_normal_forms(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Each word that a model could read, each condition, and the order where it means something."""
     assert form(one) != form(other)
 
@@ -108,12 +108,12 @@ def test_what_says_something_else_is_another_schema(one: dict[str, Any], other: 
         {"properties": {"a": {"$ref": "https://example.com/x"}}, "required": []},
     ],
 )
-def test_a_schema_with_other_references_stays_as_it_is(schema: dict[str, Any]) -> None:
+def test_schema_with_unresolvable_references_keeps_its_form(schema: dict[str, Any]) -> None:
     """In a circle, to nothing, and out of the schema."""
     assert normal_form(schema) == schema
 
 
-def test_definitions_that_unfold_without_end_stay_as_they_are() -> None:
+def test_endlessly_unfolding_definitions_keep_their_form() -> None:
     """In definitions to which nothing refers, and along a chain that is deeper than any schema."""
     wide = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)} | {"d60": TEXT}
     deep = {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(800)} | {"d800": TEXT}

@@ -55,7 +55,7 @@ def problem(schema: Any) -> str | None:
     return None
 
 
-def test_a_schema_has_room_for_the_usual_patterns() -> None:
+def test_usual_patterns_fit_into_the_limit() -> None:
     """All of these together, each as often as it likes; and for each of some large ones."""
     assert problem(of(*USUAL, *USUAL)) is None
     assert [problem(of(one)) for one in LARGE] == [None] * len(LARGE)
@@ -81,14 +81,14 @@ def test_a_schema_has_room_for_the_usual_patterns() -> None:
         ),
     ],
 )
-def test_patterns_that_are_too_much(schema: Any, reason: str) -> None:
+def test_excessive_patterns_are_refused(schema: Any, reason: str) -> None:
     """Wherever they stand in the schema."""
     effort = Effort()
     assert problem(schema) == reason
     assert effort.cpu_s < 1
 
 
-def test_what_did_not_fit_has_cost_something() -> None:
+def test_refused_patterns_count_towards_the_total_limit() -> None:
     """Else a server could have the gateway compile the same patterns for each of 500 tools."""
     room, refused = Room(), of(*(f"^\\S{{1,250}}{n}" for n in range(9)))
     reasons = []
@@ -100,7 +100,7 @@ def test_what_did_not_fit_has_cost_something() -> None:
     at_once(room.take(of()))
 
 
-def test_patterns_are_found_wherever_they_stand() -> None:
+def test_patterns_are_found_at_every_place_in_the_schema() -> None:
     """Also in parts that nothing refers to; a property of the name `pattern` is none."""
     schema = {
         "properties": {"pattern": {"type": "string", "pattern": "a"}},
@@ -114,7 +114,7 @@ def test_patterns_are_found_wherever_they_stand() -> None:
     ("pattern", "known"),
     [("^a+$", True), (r"\p{L}", False), ("(?i)a", False), ("(?<=a)b", True), ("(?s:.)", False), ("(?:a)", True)],
 )
-def test_patterns_that_clients_know(pattern: str, known: bool) -> None:
+def test_patterns_known_to_clients_are_recognised(pattern: str, known: bool) -> None:
     """In Python and in JavaScript."""
     assert at_once(are_known([pattern])) is known
 
@@ -145,7 +145,7 @@ PARTS = st.sampled_from((*CLASSES, *GROUPS))
     st.sampled_from([1, 5, 20, 100, 300]),
     st.sampled_from(["", "{1,5}", "{1,100}"]),
 )
-def test_no_schema_takes_much_longer_than_is_estimated(flags: str, parts: list[str], times: int, count: str) -> None:
+def test_pattern_compile_time_stays_within_the_estimate(flags: str, parts: list[str], times: int, count: str) -> None:
     """Whatever has room compiles in that time, give or take a slow machine; and nothing takes long to refuse."""
     pattern = f"{flags}({''.join(parts * times)[: PATTERN_CHARS - 20]}){count}"
     effort = Effort()

@@ -25,7 +25,7 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
         {"$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": {"items": {"$ref": "#/$defs/c"}}, "c": {}}},
     ],
 )
-def test_references_within_the_schema_are_fine(schema: dict[str, Any]) -> None:
+def test_references_within_the_schema_are_accepted(schema: dict[str, Any]) -> None:
     """By pointer or by anchor, in chains, and with one place referred to from many."""
     assert problem_of_references(schema) is None
 
@@ -42,13 +42,13 @@ def test_references_within_the_schema_are_fine(schema: dict[str, Any]) -> None:
         {"$defs": {"node": {"items": {"$ref": "#/%24defs/node"}}}},
     ],
 )
-def test_a_circle_is_found(schema: dict[str, Any]) -> None:
+def test_circular_reference_is_refused(schema: dict[str, Any]) -> None:
     """Direct, over several places, over one that contains the other, and however it is written."""
     assert problem_of_references(schema) == "its schema refers to itself in a circle"
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x", "https://x#/a", "other.json", "//x/y", "", "file:///x"])
-def test_nothing_outside_is_referred_to(reference: str) -> None:
+def test_external_reference_is_refused(reference: str) -> None:
     """A reference to anything but a place in the schema is named; it is not even looked at."""
     problem = problem_of_references({"properties": {"a": {"items": [{"$ref": reference}]}}})
     assert problem == f"its schema refers to {reference!r}, and nothing outside of a schema is ever fetched"
@@ -57,13 +57,13 @@ def test_nothing_outside_is_referred_to(reference: str) -> None:
 @pytest.mark.parametrize(
     "reference", ["#/$defs/b", "#/$defs/a/7", "#/$defs/a/-1", "#/$defs/a/0x0", "#no", "#/$defs/s/x"]
 )
-def test_a_reference_to_nothing_is_named(reference: str) -> None:
+def test_dangling_reference_is_refused(reference: str) -> None:
     """The place is not there."""
     problem = problem_of_references({"items": {"$ref": reference}, "$defs": {"a": [{}], "s": "text"}})
     assert problem == f"its schema refers to {reference!r}, which is not in it"
 
 
-def test_depth_and_size_cost_time_in_proportion() -> None:
+def test_reference_check_takes_linear_time() -> None:
     """100,000 levels and 50,000 references to the same place are counted in a second."""
     deep: dict[str, Any] = {}
     for _ in range(100_000):
@@ -85,7 +85,7 @@ def chain(levels: int, **beside: Any) -> dict[str, Any]:
     return {"$ref": "#/$defs/d0", "$defs": {**parts, f"d{levels}": {}}}
 
 
-def test_a_part_counts_as_often_as_it_is_referred_to() -> None:
+def test_unfolded_size_counts_every_reference() -> None:
     """A validator goes all these ways."""
     assert problem_of_references(doubling(10)) is problem_of_references(chain(1000)) is None
     assert problem_of_references(doubling(12)) == problem_of_references(doubling(400)) == TOO_MANY
@@ -94,7 +94,7 @@ def test_a_part_counts_as_often_as_it_is_referred_to() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
-def test_what_is_unevaluated_counts_again(keyword: str) -> None:
+def test_unevaluated_keywords_count_their_subschemas_again(keyword: str) -> None:
     """A compiler goes over the parts beneath once for each of these keywords above them."""
     assert problem_of_references(chain(40, **{keyword: False})) is None
     assert problem_of_references(chain(400, **{keyword: False})) == TOO_MANY
@@ -121,7 +121,7 @@ def test_what_is_unevaluated_counts_again(keyword: str) -> None:
         ),
     ],
 )
-def test_a_reference_has_one_target(schema: dict[str, Any], problem: str) -> None:
+def test_schema_with_ambiguous_reference_targets_is_refused(schema: dict[str, Any], problem: str) -> None:
     """Else a compiler may follow another one than was checked."""
     assert problem_of_references(schema) == problem
 
@@ -135,7 +135,7 @@ def test_a_reference_has_one_target(schema: dict[str, Any], problem: str) -> Non
         {"$defs": {"a": {"$anchor": "x", "$dynamicAnchor": "x"}}},
     ],
 )
-def test_names_that_lead_nowhere_else(schema: dict[str, Any]) -> None:
+def test_ids_and_anchors_without_effect_on_references_are_accepted(schema: dict[str, Any]) -> None:
     """The name of the schema itself, names without references, and properties that are called so."""
     assert problem_of_references(schema) is None
 
@@ -149,7 +149,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["$ref", "a", "$defs"]), JSON))
-def test_any_json_gets_an_answer(schema: dict[str, Any]) -> None:
+def test_reference_check_accepts_any_json(schema: dict[str, Any]) -> None:
     """Whatever stands where."""
     problem = problem_of_references(schema)
     assert problem is None or problem.startswith(("its schema refers to ", "its schema has "))

@@ -65,7 +65,7 @@ async def asked(url: str, *, private_networks: bool = False, resolve: Resolve | 
         ("notlocalhost", "127.0.0.1", False),
     ],
 )
-def test_a_name_leads_to_the_public_internet_only(host: str, address: str, allowed: bool) -> None:
+def test_host_name_may_resolve_to_public_addresses_only(host: str, address: str, allowed: bool) -> None:
     """Whoever writes an address, or localhost, means it; a name may be anybody's."""
     assert allows(host, address, private_networks=False) is allowed
     assert allows(host, address, private_networks=True)
@@ -75,14 +75,14 @@ def test_a_name_leads_to_the_public_internet_only(host: str, address: str, allow
     "address", ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "::"]
 )
 @pytest.mark.parametrize("private_networks", [False, True])
-def test_nothing_leads_to_where_machines_get_their_credentials(address: str, private_networks: bool) -> None:
+def test_cloud_metadata_addresses_are_always_refused(address: str, private_networks: bool) -> None:
     """Neither a switch nor the address itself."""
     assert not allows(address, address, private_networks=private_networks)
     assert not allows("metadata.example", address, private_networks=private_networks)
 
 
 @pytest.mark.parametrize("private_networks", [False, True])
-async def test_the_address_of_the_connection_counts(private_networks: bool) -> None:
+async def test_resolved_address_decides_about_access(private_networks: bool) -> None:
     """A name is judged by what it leads to when the connection is made."""
 
     async def resolve(host: str) -> list[str]:
@@ -98,7 +98,7 @@ async def test_the_address_of_the_connection_counts(private_networks: bool) -> N
             await asked(name, resolve=resolve)
 
 
-async def test_the_next_address_is_tried() -> None:
+async def test_connection_tries_the_next_resolved_address() -> None:
     """As browsers do; only those that are allowed."""
 
     async def resolve(host: str) -> list[str]:
@@ -108,7 +108,7 @@ async def test_the_next_address_is_tried() -> None:
         assert (await asked(f"http://localhost:{httpx2.URL(url).port}/", resolve=resolve)).text == "hi"
 
 
-async def test_failures_before_anything_was_sent() -> None:
+async def test_connection_failures_are_reported_in_words() -> None:
     """In words, and without the address."""
 
     async def unknown(host: str) -> list[str]:
@@ -124,21 +124,21 @@ async def test_failures_before_anything_was_sent() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n"])
-async def test_no_answer(answer: bytes) -> None:
+async def test_missing_answer_is_reported_as_a_closed_connection(answer: bytes) -> None:
     """Nobody knows what the server did."""
     async with answering(answer) as url:
         with pytest.raises(httpx2.ReadError, match=r"^Connection closed: the server gave no answer$"):
             await asked(url)
 
 
-async def test_an_answer_that_breaks_off() -> None:
+async def test_truncated_answer_is_a_stream_error() -> None:
     """It is that answer's error only: a StreamError, by which the SDK ends no more than that."""
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhi") as url:
         with pytest.raises(httpx2.StreamError, match=r"^Connection closed: the answer broke off$"):
             await asked(url)
 
 
-async def test_an_answer_that_is_too_long() -> None:
+async def test_overlong_answer_is_refused() -> None:
     """No more than the limit is kept; event streams have a limit of their own."""
     head, body = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: 2000\r\n\r\n", b"x" * 2000
     async with answering(head % b"application/json" + body) as url:
@@ -148,7 +148,7 @@ async def test_an_answer_that_is_too_long() -> None:
         assert len((await asked(url)).content) == 2000
 
 
-async def test_an_answer_of_too_many_values() -> None:
+async def test_answer_with_too_many_values_is_refused() -> None:
     """It is not parsed; the events of a stream are counted where they are read."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n\r\n"
     async with answering(head % b"application/json" + b"[%b1]" % (b"1," * SERVICE_VALUES_LIMIT)) as url:
@@ -159,7 +159,7 @@ async def test_an_answer_of_too_many_values() -> None:
         assert len((await asked(url)).content) == len(events)
 
 
-async def test_nothing_is_unpacked() -> None:
+async def test_compressed_answer_is_refused() -> None:
     """A kilobyte that becomes a gigabyte is refused as it is."""
     bomb = gzip.compress(b"x" * 100_000)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
@@ -176,7 +176,7 @@ async def test_mcp_client_ignores_proxy_environment_variables(monkeypatch: pytes
         assert (await asked(url)).text == "hi"
 
 
-async def test_an_address_that_is_silent_is_passed_over() -> None:
+async def test_silent_address_is_skipped() -> None:
     """The next allowed one is tried meanwhile, and one that is not allowed never."""
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello") as url:
         port = httpx2.URL(url).port
@@ -192,7 +192,7 @@ async def test_an_address_that_is_silent_is_passed_over() -> None:
                 await asked(f"http://mcp.example:{port}/")
 
 
-async def test_a_silent_name_server_of_one_server_stops_no_other() -> None:
+async def test_silent_name_server_blocks_no_other_server() -> None:
     """More ask for its name than the event loop has threads."""
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello") as url:
         with host_names({"silent.example": None, "mcp.example": ["127.0.0.1"]}) as names:

@@ -78,7 +78,7 @@ async def texts(server: Server, client: httpx2.AsyncClient, count: int) -> list[
         b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + HELLO,
     ],
 )
-async def test_a_connection_is_used_again(answer: bytes) -> None:
+async def test_connection_is_reused_after_a_complete_answer(answer: bytes) -> None:
     """Its answer was whole, and nothing came behind it."""
     async with serving(answer) as (server, client):
         assert await texts(server, client, 3) == ["hello"] * 3
@@ -96,7 +96,7 @@ async def test_a_connection_is_used_again(answer: bytes) -> None:
         HELLO.replace(b"HTTP/1.1", b"HTTP/1.0"),
     ],
 )
-async def test_a_connection_that_is_not_used_again(answer: bytes) -> None:
+async def test_connection_with_surplus_bytes_is_not_reused(answer: bytes) -> None:
     """What came too much is nobody's answer."""
     async with serving(answer) as (server, client):
         assert await texts(server, client, 2) == ["hello"] * 2
@@ -113,7 +113,7 @@ async def test_unread_response_body_never_reaches_the_next_request(answer: bytes
     assert server.connections == connections
 
 
-async def test_many_idle_connections() -> None:
+async def test_number_of_idle_connections_is_bounded() -> None:
     """So many are kept, and no more."""
     async with serving(*[HELLO] * 60) as (server, client):
         for _ in range(2):
@@ -122,7 +122,7 @@ async def test_many_idle_connections() -> None:
     assert server.connections == 30
 
 
-async def test_a_network_that_is_closed() -> None:
+async def test_closed_client_fails_its_pending_requests() -> None:
     """Whoever waits for an answer is told, and no cut answer looks whole, even if it ends with its connection."""
     async with (
         serving(b"HTTP/1.1 200 OK\r\n\r\nhel", LATER) as (server, client),
@@ -140,7 +140,7 @@ async def test_a_network_that_is_closed() -> None:
             await waiting
 
 
-async def test_an_answer_without_a_body() -> None:
+async def test_connection_is_reused_after_an_answer_without_body() -> None:
     """Its connection is used again, although nobody reads what is not there."""
     async with serving(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n") as (server, client):
         async with client.stream("POST", server.url, content="x") as response:
@@ -149,7 +149,7 @@ async def test_an_answer_without_a_body() -> None:
     assert server.connections == 1
 
 
-async def test_an_idle_connection_that_its_server_ends() -> None:
+async def test_idle_connection_closed_by_its_server_is_replaced() -> None:
     """It is seen before the next request."""
     async with serving() as (server, client):
         server.answers = [HELLO]
@@ -160,7 +160,7 @@ async def test_an_idle_connection_that_its_server_ends() -> None:
     assert server.connections == 2
 
 
-async def test_a_request_is_sent_once() -> None:
+async def test_request_is_not_resent_after_a_lost_connection() -> None:
     """A connection that ends in place of an answer may have brought it: the server is not asked again."""
     async with serving(HELLO, END) as (server, client):
         assert await texts(server, client, 1) == ["hello"]
@@ -178,7 +178,7 @@ async def test_a_request_is_sent_once() -> None:
         b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
     ],
 )
-async def test_an_answer_that_could_be_read_in_two_ways(answer: bytes) -> None:
+async def test_ambiguous_http_answer_is_refused(answer: bytes) -> None:
     """It is none."""
     async with serving(answer) as (server, client):
         with pytest.raises(httpx2.ReadError, match="the server gave no answer"):
@@ -186,7 +186,7 @@ async def test_an_answer_that_could_be_read_in_two_ways(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"5\r\nhel", b"x\r\nhello\r\n", b"5\r\nhello!!0\r\n\r\n"])
-async def test_chunks_that_break_off(rest: bytes) -> None:
+async def test_truncated_chunked_answer_is_refused(rest: bytes) -> None:
     """What came of it is no answer."""
     async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest, END) as (server, client):
         server.answers = server.answers[:1]
@@ -194,14 +194,14 @@ async def test_chunks_that_break_off(rest: bytes) -> None:
             await client.post(server.url)
 
 
-async def test_a_server_that_is_silent() -> None:
+async def test_client_timeout_ends_a_silent_request() -> None:
     """The client's own limit holds."""
     async with serving(LATER) as (server, client):
         with pytest.raises(httpx2.ReadError, match="the server gave no answer"):
             await client.post(server.url, timeout=0.05)
 
 
-async def test_a_long_answer() -> None:
+async def test_long_answer_is_read_completely() -> None:
     """More comes at once than is held for its reader; every byte arrives."""
     body = bytes(range(256)) * 20_000
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -212,7 +212,7 @@ async def test_a_long_answer() -> None:
     assert server.connections == 1
 
 
-async def test_over_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_tls_certificate_and_host_name_are_verified(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of a server whose certificate is trusted, for its name."""
     certificates = self_signed(tmp_path, dns_names=("mcp.example",), addresses=("127.0.0.1",))
     with monkeypatch.context() as patched:
@@ -228,7 +228,7 @@ async def test_over_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("fields", [[(b"a", b"b\r\nc: d")], [(b"a", b"b\nc")], [(b"a b", b"c")], [(b"", b"c")], []])
-def test_a_head_that_http_cannot_carry(fields: Sequence[tuple[bytes, bytes]]) -> None:
+def test_invalid_http_request_head_is_refused(fields: Sequence[tuple[bytes, bytes]]) -> None:
     """No field becomes two."""
     with pytest.raises(HeadError):
         encode_request_head("GET", b"/", fields)
@@ -236,7 +236,7 @@ def test_a_head_that_http_cannot_carry(fields: Sequence[tuple[bytes, bytes]]) ->
         encode_request_head("GET", b"/ HTTP/1.1\r\nx: y", [(b"a", b"b")])
 
 
-async def test_a_request_that_cannot_be_sent() -> None:
+async def test_unsendable_request_fails_without_sending_anything() -> None:
     """It is that request's error only; nothing of it is sent."""
     async with serving() as (server, client):
         with pytest.raises(httpx2.ReadError, match="the request has a header that HTTP cannot carry"):

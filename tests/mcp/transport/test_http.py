@@ -19,7 +19,7 @@ KINDS = pytest.mark.parametrize("options", [{}, {"json_response": True}, {"state
 
 
 @KINDS
-async def test_a_server_of_the_newer_era(options: dict[str, bool]) -> None:
+async def test_http_server_of_the_newer_era_is_served(options: dict[str, bool]) -> None:
     """Its tools are listed and called; it gets the headers that are configured for it."""
     async with serving(**options) as site, site.stands(headers={"X-Api-Key": "secret"}) as stand:
         await stand.running()
@@ -31,7 +31,7 @@ async def test_a_server_of_the_newer_era(options: dict[str, bool]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"json_response": True}], ids=str)
-async def test_a_server_of_the_older_era(options: dict[str, bool]) -> None:
+async def test_http_server_of_the_older_era_gets_its_own_session(options: dict[str, bool]) -> None:
     """With a session of its own, which is ended."""
     async with serving(**options) as site:
         transport = HttpTransport(ServerEndpoint(url=site.url), lost=lambda _: None, clock=Clock())
@@ -43,7 +43,7 @@ async def test_a_server_of_the_older_era(options: dict[str, bool]) -> None:
 
 
 @KINDS
-async def test_a_hundred_calls_at_once(options: dict[str, bool]) -> None:
+async def test_hundred_concurrent_http_calls_get_their_own_answers(options: dict[str, bool]) -> None:
     """None is lost, and none has another one's answer."""
     async with serving(**options) as site, site.stands() as stand:
         await stand.running()
@@ -51,7 +51,7 @@ async def test_a_hundred_calls_at_once(options: dict[str, bool]) -> None:
         assert await asyncio.gather(*(stand.said("echo", text=text) for text in texts)) == texts
 
 
-async def test_progress_gives_a_tool_more_time() -> None:
+async def test_progress_extends_the_timeout_over_http() -> None:
     """Over HTTP as well; and a tool that tells nothing ends in time."""
     async with serving() as site, site.stands(timeout=0.5, max_timeout=3) as stand:
         await stand.running()
@@ -59,7 +59,7 @@ async def test_progress_gives_a_tool_more_time() -> None:
         assert "did not answer within 3 s" in await stand.said("work", steps=1000)
 
 
-async def test_changed_tools_are_listed_again() -> None:
+async def test_list_changed_subscription_reloads_the_tools() -> None:
     """By a subscription, as the newer era wants it."""
     async with serving() as site, site.stands() as stand:
         await stand.running()
@@ -68,7 +68,7 @@ async def test_changed_tools_are_listed_again() -> None:
                 await stand.said("grow")  # the first one may come before the subscription does
 
 
-async def test_a_server_that_goes_down_in_mid_call_and_comes_back() -> None:
+async def test_server_crash_fails_the_call_and_the_server_is_reconnected() -> None:
     """The call fails before its time is over; the end is noticed without a call, and so is the new beginning."""
     async with serving() as site, site.stands() as stand:
         await stand.running()
@@ -83,7 +83,7 @@ async def test_a_server_that_goes_down_in_mid_call_and_comes_back() -> None:
         assert await stand.said("echo", text="hello") == "hello"
 
 
-async def test_a_server_that_is_not_there_at_its_start() -> None:
+async def test_server_unavailable_at_startup_is_connected_later() -> None:
     """It is told what is wrong, not where the protocol's library stumbled; it is used once it is there."""
     async with serving() as site:
         await site.down()
@@ -95,7 +95,7 @@ async def test_a_server_that_is_not_there_at_its_start() -> None:
             assert await stand.said("echo", text="hello") == "hello"
 
 
-async def test_a_session_that_the_server_forgot() -> None:
+async def test_session_lost_by_the_server_closes_the_connection() -> None:
     """A server that was restarted knows no session of before: there is a new one."""
     lost: list[str] = []
     async with serving() as site:
@@ -150,7 +150,7 @@ async def test_condition_reports_why_the_url_serves_no_mcp(
         assert error in (stand.session.condition().error or "")
 
 
-async def test_tokens_of_an_issuer(aiohttp_server: AiohttpServer) -> None:
+async def test_issuer_token_is_sent_and_renewed_on_401(aiohttp_server: AiohttpServer) -> None:
     """They are sent to the server, and asked for anew when it does not take them any more."""
     issued: list[str] = []
     seen: list[str | None] = []
@@ -179,7 +179,7 @@ async def test_tokens_of_an_issuer(aiohttp_server: AiohttpServer) -> None:
     assert seen[:2] == ["Bearer token-1", "Bearer token-2"] and issued == ["token-1", "token-2"]
 
 
-async def test_an_issuer_that_gives_no_token(aiohttp_server: AiohttpServer) -> None:
+async def test_missing_token_prevents_requests_to_the_server(aiohttp_server: AiohttpServer) -> None:
     """Nothing is sent to the server then."""
     asked: list[str] = []
     app = web.Application()

@@ -32,7 +32,7 @@ async def test_a_call_that_is_redirected_is_not_sent_again(aiohttp_server: Aioht
         assert stand.session.condition().state == "running"
 
 
-async def test_redirects_without_end_are_not_followed(aiohttp_server: AiohttpServer) -> None:
+async def test_redirect_loop_is_refused(aiohttp_server: AiohttpServer) -> None:
     """Nor is one that leads to itself."""
     server = Elsewhere(to="/mcp")
     async with stands_at(await server.site(aiohttp_server)) as stand:
@@ -40,7 +40,7 @@ async def test_redirects_without_end_are_not_followed(aiohttp_server: AiohttpSer
         assert "it redirects again and again" in (stand.session.condition().error or "")
 
 
-async def test_headers_that_are_configured_replace_none_of_the_protocol() -> None:
+async def test_configured_headers_do_not_replace_protocol_headers() -> None:
     """Nor does what stands in the address, which HTTP has a header for."""
     seen: list[bytes] = []
 
@@ -118,7 +118,7 @@ class Tiring(Elsewhere):
 
 
 @pytest.mark.parametrize("changes", [False, True])
-async def test_a_call_that_waited_for_a_token_is_sent_only_if_it_still_stands(
+async def test_call_that_waited_for_a_token_rechecks_its_clearance(
     aiohttp_server: AiohttpServer, *, changes: bool
 ) -> None:
     """The rules may have changed while the issuer made another token."""
@@ -139,7 +139,7 @@ async def test_a_call_that_waited_for_a_token_is_sent_only_if_it_still_stands(
         assert (result.ok, result.content, sent) == (True, "hi", 2)
 
 
-async def test_cookies_are_kept(aiohttp_server: AiohttpServer) -> None:
+async def test_session_cookies_are_sent_back(aiohttp_server: AiohttpServer) -> None:
     """By them a balancer finds the process that has the session. Those of other paths are not sent, nor too many."""
     seen: list[dict[str, str]] = []
 

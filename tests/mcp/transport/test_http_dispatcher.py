@@ -80,7 +80,7 @@ async def test_server_that_leaves_responses_unread_is_disconnected(on: str, aioh
         assert (said := await call) != "hi" or on == "GET", said  # the other stream may end before or after the call
 
 
-async def test_an_answer_that_a_server_does_not_accept_ends_the_connection(aiohttp_server: AiohttpServer) -> None:
+async def test_server_that_does_not_accept_a_response_is_disconnected(aiohttp_server: AiohttpServer) -> None:
     """Nothing else could be sent to it meanwhile."""
     server = Asking(on="GET", pings=1, id_chars=1, takes=False)
     async with stands_at(await _site(server, aiohttp_server), accept_limit_s=0.5) as stand:
@@ -88,7 +88,7 @@ async def test_an_answer_that_a_server_does_not_accept_ends_the_connection(aioht
         assert stand.session.condition().error == "it did not accept a message within 0.5 s"
 
 
-async def test_a_server_may_ask_as_long_as_it_takes_the_answers(aiohttp_server: AiohttpServer) -> None:
+async def test_server_may_send_requests_while_accepting_the_responses(aiohttp_server: AiohttpServer) -> None:
     """Hundreds in a call, each with an answer; a request with too long an id ends the call."""
     server = Asking(on="POST", pings=500, id_chars=ID_CHARS, takes=True)
     async with stands_at(await _site(server, aiohttp_server)) as stand:
@@ -151,7 +151,7 @@ async def test_requests_that_a_server_cancels_do_not_count(aiohttp_server: Aioht
 
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("resumable", [False, True])
-async def test_a_call_that_is_cancelled_leaves_no_connection(
+async def test_cancelled_call_closes_its_http_connection(
     begins: bool, resumable: bool, aiohttp_server: AiohttpServer
 ) -> None:
     """In the older era a message cancels it; its server may never answer, or never end its stream."""
@@ -184,7 +184,7 @@ async def test_a_call_that_is_cancelled_leaves_no_connection(
 
 
 @pytest.mark.parametrize("retry", ["-5", "9" * 400, "x", "²"])
-async def test_an_odd_time_until_a_stream_is_resumed_is_ignored(retry: str, aiohttp_server: AiohttpServer) -> None:
+async def test_invalid_retry_time_of_a_stream_is_ignored(retry: str, aiohttp_server: AiohttpServer) -> None:
     """As the standard has it: the stream is resumed after the usual time, and has the answer."""
     server, called = Elsewhere(), list[object]()
 
@@ -207,7 +207,7 @@ async def test_an_odd_time_until_a_stream_is_resumed_is_ignored(retry: str, aioh
         assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
 
 
-async def test_what_json_can_carry_is_sent(aiohttp_server: AiohttpServer) -> None:
+async def test_any_valid_json_arguments_are_sent(aiohttp_server: AiohttpServer) -> None:
     """A number of more than 64 bits, too. A call with half of a character is not sent."""
     seen: list[Json] = []
 
@@ -224,7 +224,7 @@ async def test_what_json_can_carry_is_sent(aiohttp_server: AiohttpServer) -> Non
     assert called["arguments"] == {"n": 1 << 70, "text": "ü"}
 
 
-async def test_a_request_that_is_accepted_has_no_answer(aiohttp_server: AiohttpServer) -> None:
+async def test_http_202_for_a_request_ends_the_call(aiohttp_server: AiohttpServer) -> None:
     """So nothing waits for one."""
 
     class Accepting(Elsewhere):
@@ -238,7 +238,7 @@ async def test_a_request_that_is_accepted_has_no_answer(aiohttp_server: AiohttpS
         assert stand.session.condition().state == "running"
 
 
-async def test_an_event_that_answers_leaves_its_connection_for_the_next_call(aiohttp_server: AiohttpServer) -> None:
+async def test_connection_is_reused_after_an_event_stream_answer(aiohttp_server: AiohttpServer) -> None:
     """Once its stream has ended."""
     ports: list[int] = []
 
@@ -258,7 +258,7 @@ async def test_an_event_that_answers_leaves_its_connection_for_the_next_call(aio
     assert len(ports) == 5 and len(set(ports)) == 1
 
 
-async def test_a_session_that_ends_ends_the_calls_under_way(aiohttp_server: AiohttpServer) -> None:
+async def test_session_end_ends_the_pending_calls(aiohttp_server: AiohttpServer) -> None:
     """Nothing waits for the server that forgot it."""
     called = asyncio.Event()
 
@@ -319,7 +319,7 @@ async def test_broken_standing_stream_is_reopened_from_its_last_event(aiohttp_se
     assert server.ids == [None, "0", "1", "2", "3", "3", "3", "9"]
 
 
-async def test_tools_are_listed_again_after_a_gap(aiohttp_server: AiohttpServer) -> None:
+async def test_tools_are_listed_again_after_a_stream_gap(aiohttp_server: AiohttpServer) -> None:
     """Without ids of events nobody knows what came in it."""
     listed, heard = list[object](), Changes()
 
@@ -345,7 +345,7 @@ async def test_a_server_without_a_standing_stream_keeps_its_session(aiohttp_serv
 
 
 @pytest.mark.parametrize("ends", [False, True])
-async def test_an_answer_on_the_standing_stream_is_taken(ends: bool, aiohttp_server: AiohttpServer) -> None:
+async def test_response_on_the_standing_stream_completes_its_call(ends: bool, aiohttp_server: AiohttpServer) -> None:
     """As servers write it that close the stream of a call, to be asked for the rest. Those to others are dropped."""
     called = asyncio.get_running_loop().create_future()
 
@@ -392,7 +392,7 @@ async def test_an_answer_without_a_result_ends_its_call(answer: Json, kind: str,
         assert stand.session.condition().state == "running"
 
 
-async def test_a_session_that_the_server_forgets_is_begun_again_at_once(aiohttp_server: AiohttpServer) -> None:
+async def test_session_forgotten_by_the_server_is_restarted_at_once(aiohttp_server: AiohttpServer) -> None:
     """However often: a server that does so is well. The call that met the end has not run, so it is made again."""
 
     class Forgetting(Asking):
@@ -414,7 +414,7 @@ async def test_a_session_that_the_server_forgets_is_begun_again_at_once(aiohttp_
                 assert await stand.said("echo") == "hi" and not server.forgets
 
 
-async def test_an_error_with_an_http_error_counts_whatever_its_id(aiohttp_server: AiohttpServer) -> None:
+async def test_error_response_with_a_foreign_id_ends_the_call(aiohttp_server: AiohttpServer) -> None:
     """Servers that have not read the id write another one."""
 
     class Refusing(Elsewhere):
@@ -429,7 +429,7 @@ async def test_an_error_with_an_http_error_counts_whatever_its_id(aiohttp_server
         assert "with an error: out of order" in await stand.said("echo")
 
 
-async def test_a_listing_that_breaks_off_ends_no_call(aiohttp_server: AiohttpServer) -> None:
+async def test_interrupted_tool_listing_is_retried_without_ending_calls(aiohttp_server: AiohttpServer) -> None:
     """The tools are listed again."""
     called, goes_on, listed = asyncio.Event(), asyncio.Event(), Changes()
     lists: list[object] = []

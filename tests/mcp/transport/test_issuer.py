@@ -16,7 +16,7 @@ async def network() -> AsyncIterator[GuardedNetwork]:
         yield network
 
 
-async def test_a_field_of_the_metadata(aiohttp_server: AiohttpServer, network: GuardedNetwork) -> None:
+async def test_issuer_metadata_url_is_validated(aiohttp_server: AiohttpServer, network: GuardedNetwork) -> None:
     """Only of an issuer that names itself so, and never a way that is less safe than the issuer's own."""
 
     async def metadata(request: web.Request) -> web.Response:

@@ -3,7 +3,7 @@
 from gateway.mcp.transport.junk_limit import LINES, MIB, Noise
 
 
-def test_each_minute_is_counted_anew() -> None:
+def test_junk_limit_is_counted_per_minute() -> None:
     """A server that logs a little to its output for months is not ended."""
     now_s = 0.0
     noise = Noise(monotonic=lambda: now_s)
@@ -16,7 +16,7 @@ def test_each_minute_is_counted_anew() -> None:
     assert noise.excess == "it wrote more than 100,000 lines within a minute that are no messages"
 
 
-def test_bytes_of_messages_do_not_count() -> None:
+def test_bytes_of_valid_messages_do_not_count_as_junk() -> None:
     """They are taken back once they are read."""
     noise = Noise(monotonic=lambda: 0.0)
     noise.add(size_bytes=MIB << 20)

@@ -32,7 +32,7 @@ def test_lines_without_the_mark_are_counted(pieces: list[bytes]) -> None:
 
 
 @given(st.integers(LIMIT + 1, 4 * LIMIT), st.integers(1, LIMIT))
-def test_of_a_line_that_is_too_long_the_ends_are_kept(size: int, step: int) -> None:
+def test_overlong_line_keeps_its_two_ends(size: int, step: int) -> None:
     """Wherever it was cut; what follows is whole again."""
     line = (b"0123456789" * (size // 10 + 1))[:size]
     stream, lines = line + b"\nnext\n", Lines(limit_bytes=LIMIT)
@@ -46,7 +46,7 @@ def test_a_line_at_the_limit_is_whole() -> None:
     assert line == Line(b"12345")
 
 
-def test_a_flood_takes_no_memory() -> None:
+def test_endless_line_uses_bounded_memory() -> None:
     """A hundred times the limit without an end of line leaves both its ends behind, and nothing else."""
     lines = Lines(limit_bytes=LIMIT)
     for _ in range(100):

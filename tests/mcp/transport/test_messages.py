@@ -93,7 +93,7 @@ async def scripted(kind: str) -> AsyncIterator[Stand]:
 
 
 @pytest.mark.parametrize("way", ["stdio", "application/json", "text/event-stream"])
-async def test_a_message_without_one_reading_ends_its_call(way: str) -> None:
+async def test_ambiguous_json_message_ends_its_call(way: str) -> None:
     """With the service and what was wrong; the next call of the same connection is answered."""
     async with stands("as-it-is", timeout=60.0) if way == "stdio" else scripted(way) as stand:
         await stand.running()
@@ -106,7 +106,7 @@ async def test_a_message_without_one_reading_ends_its_call(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["application/json", "text/event-stream", "resumed"])
-async def test_an_answer_to_another_request_ends_the_call(way: str) -> None:
+async def test_response_with_a_foreign_id_ends_the_call(way: str) -> None:
     """At once: it is not taken for the right one, and nothing waits for that."""
     async with scripted(way) as stand:
         await stand.running()
@@ -149,7 +149,7 @@ async def _events(*pieces: bytes, limit_bytes: int = 1000, place: StreamPosition
     return [str(event) if isinstance(event, UnreadError) else event async for event in events]
 
 
-async def test_events_are_read_wherever_they_are_cut() -> None:
+async def test_events_are_parsed_at_any_chunk_boundary() -> None:
     """With any ends of lines; comments, unknown fields and other types of events are left out."""
     stream = (
         b'\xef\xbb\xbf: hi\r\n\r\nid: 7\rdata: {"a":\ndata: 1}\n\revent: x\nodd: 1\ndata: no\r\n\n'
@@ -169,7 +169,7 @@ async def test_events_are_read_wherever_they_are_cut() -> None:
 @pytest.mark.parametrize(
     "field", [b"id: 8\x00", b"retry: -5", b"retry: x", b"retry: " + b"9" * 400, b"retry: \xc2\xb2"]
 )
-async def test_a_place_that_the_standard_ignores_is_ignored(field: bytes) -> None:
+async def test_invalid_event_id_and_retry_fields_are_ignored(field: bytes) -> None:
     """An empty id means that there is none."""
     place = StreamPosition()
     assert await _events(b"id: 7\nretry: 2\n\n" + field + b"\n\n", place=place) == []
@@ -178,7 +178,7 @@ async def test_a_place_that_the_standard_ignores_is_ignored(field: bytes) -> Non
     assert place.last_id == b""
 
 
-async def test_an_event_without_end_is_an_error() -> None:
+async def test_overlong_event_is_an_error() -> None:
     """And the stream is over."""
     assert await _events(b"data: ", b"x" * 1000, b"\n\ndata: 1\n\n") == ["it is longer than 1000 bytes"]
 
@@ -194,7 +194,7 @@ async def test_flood_of_empty_event_stream_lines_ends_the_connection(noise: byte
         await _events(flood, flood, flood, flood, answer)
 
 
-async def test_events_that_are_no_messages_are_a_flood_in_the_end() -> None:
+async def test_events_without_messages_count_as_a_flood() -> None:
     """By their bytes, whatever their type."""
     with pytest.raises(FloodError, match="it wrote more than 256 MiB within a minute that are no messages"):
         await _events(*[b"event: x\ndata: " + b"x" * (8 << 20) + b"\n\n"] * 33, limit_bytes=9 << 20)
@@ -207,7 +207,7 @@ async def test_an_event_of_too_many_lines_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("kind", ["title", "key", "error", "request"])
-async def test_a_text_that_is_too_long_for_any_use_is_cut(kind: str) -> None:
+async def test_overlong_text_in_a_message_is_truncated(kind: str) -> None:
     """The value around it is still too large, so that it is left out where that is bounded."""
     long = "x" * (3 * TEXT_CHARS)
     message = {
@@ -221,7 +221,7 @@ async def test_a_text_that_is_too_long_for_any_use_is_cut(kind: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["content", "contents", "messages", "structuredContent"])
-async def test_the_texts_of_a_result_are_whole(place: str) -> None:
+async def test_texts_of_a_tool_result_are_not_truncated(place: str) -> None:
     """Whatever else is in it."""
     message = {"id": 1, "result": {place: [{"text": "ü" * (2 * TEXT_CHARS)}], "tools": ["y" * (2 * TEXT_CHARS)]}}
     assert await read_message(json.dumps(message).encode()) == message

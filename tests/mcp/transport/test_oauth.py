@@ -80,7 +80,7 @@ async def test_token_request_sends_client_credentials_and_resource_to_issuer(iss
     assert base64.b64decode(issuer.heads[0].removeprefix("Basic ")) == b"my%20gateway:s%3A%2F%C3%A9"
 
 
-async def test_a_token_is_kept_as_long_as_it_holds(issuer: Issuer) -> None:
+async def test_token_is_cached_until_shortly_before_its_expiry(issuer: Issuer) -> None:
     """Once for all who want it at once; half a minute before its end there is another one."""
     tokens = await issuer.tokens()
     assert set(await asyncio.gather(*(tokens.token() for _ in range(10)))) == {"t1"} and len(issuer.forms) == 1
@@ -91,7 +91,7 @@ async def test_a_token_is_kept_as_long_as_it_holds(issuer: Issuer) -> None:
     assert await tokens.token() == "t2"
 
 
-async def test_a_token_that_the_server_refused(issuer: Issuer) -> None:
+async def test_discarded_token_is_replaced(issuer: Issuer) -> None:
     """There is another one; who still had the one before changes nothing."""
     tokens = await issuer.tokens()
     assert await tokens.token() == "t1"
@@ -132,7 +132,9 @@ async def test_metadata_discovery_finds_an_issuer_with_a_path(issuer: Issuer, pl
         ({"token": {"access_token": "x" * 20_000}}, "is not read: it is longer"),
     ],
 )
-async def test_an_issuer_that_gives_no_token(issuer: Issuer, changes: dict[str, Any], error: str) -> None:
+async def test_token_failure_reports_its_reason_without_the_secret(
+    issuer: Issuer, changes: dict[str, Any], error: str
+) -> None:
     """Why, without the secret."""
     for name, value in changes.items():
         setattr(issuer, name, value)
@@ -142,7 +144,7 @@ async def test_an_issuer_that_gives_no_token(issuer: Issuer, changes: dict[str, 
 
 
 @pytest.mark.parametrize("life", [None, "soon", True, -5, 0])
-async def test_a_token_of_unknown_life(issuer: Issuer, life: Any) -> None:
+async def test_token_of_unknown_lifetime_is_renewed_soon(issuer: Issuer, life: Any) -> None:
     """It is used; a new one is asked for soon."""
     issuer.token = {"access_token": "t1", "expires_in": life}
     tokens = await issuer.tokens()
@@ -152,7 +154,7 @@ async def test_a_token_of_unknown_life(issuer: Issuer, life: Any) -> None:
     assert len(issuer.forms) == 2
 
 
-async def test_an_issuer_that_is_away(issuer: Issuer) -> None:
+async def test_unavailable_issuer_is_retried(issuer: Issuer) -> None:
     """A second try may succeed."""
     tokens = await issuer.tokens()
     issuer.status = 503

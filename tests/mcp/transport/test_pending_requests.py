@@ -7,7 +7,7 @@ import anyio
 from gateway.mcp.transport.pending_requests import ID_CHARS, MIB, REQUESTS, Requests, has_long_id
 
 
-async def test_answers_that_wait_are_bounded() -> None:
+async def test_number_of_waiting_responses_is_bounded() -> None:
     """Answers that were taken do not count, however many they are."""
     requests = Requests()
     for _ in range(2 * REQUESTS):
@@ -22,7 +22,7 @@ async def test_answers_that_wait_are_bounded() -> None:
         assert requests.excess is None
 
 
-async def test_bytes_of_requests_are_bounded_while_an_answer_waits() -> None:
+async def test_bytes_of_server_requests_are_bounded_while_a_response_waits() -> None:
     """Once none waits they are counted anew."""
     requests = Requests()
     for _ in range(3):
@@ -36,7 +36,7 @@ async def test_bytes_of_requests_are_bounded_while_an_answer_waits() -> None:
     assert requests.excess is None
 
 
-async def test_bytes_of_answers_that_were_taken_do_not_count() -> None:
+async def test_bytes_of_accepted_responses_do_not_count() -> None:
     """Although others wait."""
     requests = Requests()
     with requests.answer(1):
@@ -71,7 +71,7 @@ async def test_bytes_of_requests_that_were_cancelled_do_not_count() -> None:
         assert requests.excess is not None
 
 
-def test_ids_are_bounded() -> None:
+def test_length_of_request_ids_is_bounded() -> None:
     """An id may be a number."""
     assert not has_long_id("p" * ID_CHARS) and has_long_id("p" * (ID_CHARS + 1))
     assert not has_long_id(7)

@@ -33,7 +33,7 @@ async def ended(server: ServerProcess) -> list[str]:
     return output.decode().splitlines()
 
 
-async def test_lines_go_in_and_come_out() -> None:
+async def test_process_exchanges_lines_and_ends_with_its_input() -> None:
     """And at the end of its input it ends by itself."""
     server = await ServerProcess.start(python(ECHO))
     server.stdin.write(b"one\ntwo\n")
@@ -42,7 +42,7 @@ async def test_lines_go_in_and_come_out() -> None:
     assert (server.returncode, server.forced) == (0, False)
 
 
-async def test_its_environment_is_made_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_environment_contains_only_listed_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """M18: the listed variables and what is configured for it; no key of the gateway's."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/canary")
@@ -56,20 +56,20 @@ async def test_its_environment_is_made_from_nothing(monkeypatch: pytest.MonkeyPa
     assert (environment["TOKEN"], environment["TERM"], environment["LANG"]) == ("mine", "none", "C.UTF-8")
 
 
-async def test_it_gets_its_three_streams_only() -> None:
+async def test_process_inherits_only_its_three_streams() -> None:
     """No socket, file or pipe of the gateway's is open in it."""
     server = await ServerProcess.start(python("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"))
     assert await ended(server) == ["[0, 1, 2, 3]"]  # 3: the folder that is being listed
 
 
-async def test_its_folder(tmp_path: Path) -> None:
+async def test_process_runs_in_the_configured_folder(tmp_path: Path) -> None:
     """Is the configured one, and else that of the gateway."""
     code = "import os; print(os.getcwd())"
     assert await ended(await ServerProcess.start(python(code, cwd=str(tmp_path)))) == [str(tmp_path)]
     assert await ended(await ServerProcess.start(python(code))) == [str(Path.cwd())]
 
 
-async def test_nothing_secret_shows() -> None:
+async def test_program_repr_contains_no_secrets() -> None:
     """Arguments and environment hold tokens."""
     assert repr(Program("x", ("--token", "sk-canary"), {"KEY": "sk-canary"})) == "Program(command='x', cwd=None)"
 
@@ -103,7 +103,7 @@ async def test_a_program_that_cannot_be_started_is_named(wrong: Program, text: s
     assert text.format(tmp=tmp_path) in str(raised.value)
 
 
-async def test_a_server_that_ends_takes_its_streams_and_family_along(tmp_path: Path) -> None:
+async def test_ended_server_closes_its_streams_and_child_processes(tmp_path: Path) -> None:
     """Though a process that it started holds them."""
     code = (
         "import subprocess, sys; child = subprocess.Popen(['sleep', '600'], start_new_session=True);"
@@ -131,7 +131,7 @@ async def test_stopping_ends_grandchildren(behaviour: str, tmp_path: Path) -> No
     assert living_process(server.pid) is living_process(child) is None
 
 
-async def test_a_server_that_ignores_everything_is_ended() -> None:
+async def test_server_that_ignores_sigterm_is_killed() -> None:
     """M19: stdin closed, then TERM, then KILL; and it is known that it had to be forced."""
     server = await ServerProcess.start(program("ignores-term"))
     began = time.monotonic()
@@ -141,7 +141,7 @@ async def test_a_server_that_ignores_everything_is_ended() -> None:
     assert (server.returncode, server.forced) == (137, True)
 
 
-async def test_a_server_that_heeds_term_is_spared_the_rest() -> None:
+async def test_server_that_ends_on_sigterm_is_not_killed() -> None:
     """It reads nothing, but ends when it is asked to."""
     code = (
         "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(5));"
@@ -164,7 +164,7 @@ async def test_a_flood_on_standard_error_is_drained() -> None:
     assert max(map(len, server.stderr)) == STDERR_CHARS
 
 
-async def test_stopping_twice_and_at_once_is_the_same() -> None:
+async def test_concurrent_stops_wait_for_the_same_end() -> None:
     """Whoever comes waits for the one end."""
     server = await ServerProcess.start(python(ECHO))
     await asyncio.gather(server.stop(), server.stop(), server.stdout.read())
@@ -190,7 +190,7 @@ async def test_a_cancelled_stop_still_stops() -> None:
     await reading
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+async def test_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
     """At any moment of it."""
     file = tmp_path / "starts"
     for after_s in (0.0, 0.001, 0.01, 0.03, 0.06):

@@ -47,7 +47,7 @@ def _progress(**params: Any) -> Json:
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
-async def test_progress_goes_to_whom_it_is_about() -> None:
+async def test_progress_is_delivered_to_its_token() -> None:
     """Before the next message is read, and only if it is a number. A token may be a text."""
     heard = Heard()
     for params in (
@@ -69,7 +69,7 @@ async def test_progress_goes_to_whom_it_is_about() -> None:
     ]
 
 
-async def test_messages_reach_the_session_after_its_intercept() -> None:
+async def test_server_messages_pass_the_intercept_before_the_session() -> None:
     """A request gets its answer; what the intercept takes reaches nobody else."""
     heard = Heard()
     async with anyio.create_task_group() as tasks:
@@ -93,7 +93,7 @@ async def test_messages_reach_the_session_after_its_intercept() -> None:
 
 
 @pytest.mark.parametrize("message", [7, [], {}, {"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "method": 7}])
-async def test_no_message_is_refused(message: Any) -> None:
+async def test_invalid_server_message_is_refused(message: Any) -> None:
     """With the reason."""
     heard = Heard()
     with pytest.raises(UnreadError, match="no message of JSON-RPC"):

@@ -41,7 +41,7 @@ async def test_a_killed_gateway_leaves_no_server() -> None:
     await until(lambda: not still_living({left}))
 
 
-async def test_a_killed_keeper_takes_its_server_along(tmp_path: Path) -> None:
+async def test_killed_keeper_process_ends_its_server(tmp_path: Path) -> None:
     """With what that has started in its session; its streams end."""
     file = tmp_path / "pid"
     server = await ServerProcess.start(program("grandchild", file))
@@ -55,7 +55,7 @@ async def test_a_killed_keeper_takes_its_server_along(tmp_path: Path) -> None:
     assert server.returncode is None
 
 
-async def test_signals_for_the_group_of_the_gateway_do_not_end_a_keeper() -> None:
+async def test_group_signals_do_not_end_the_keeper_process() -> None:
     """The gateway itself ends servers, once their calls have ended."""
     server = await ServerProcess.start(program("ok"))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -66,7 +66,7 @@ async def test_signals_for_the_group_of_the_gateway_do_not_end_a_keeper() -> Non
     assert server.returncode == 0
 
 
-async def test_a_server_may_be_ended_by_the_usual_signals() -> None:
+async def test_server_process_ends_on_sigterm() -> None:
     """Its keeper's deafness is not passed on."""
     server = await ServerProcess.start(program("ok"))
     os.kill(server.pid, signal.SIGTERM)
@@ -75,7 +75,7 @@ async def test_a_server_may_be_ended_by_the_usual_signals() -> None:
     assert (server.returncode, server.forced) == (128 + signal.SIGTERM, False)
 
 
-async def test_orphans_are_reaped() -> None:
+async def test_orphan_processes_are_reaped() -> None:
     """What a child of the server leaves behind becomes no zombie of the keeper."""
     code = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 0.3 & echo left']); sys.stdin.read()"
     server = await ServerProcess.start(python(code))

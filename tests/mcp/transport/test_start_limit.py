@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from gateway.mcp.transport.start_limit import Starts, starts_of_worker
 
 
-async def test_a_place_is_held_once_and_given_on() -> None:
+async def test_start_slot_is_released_once() -> None:
     """A program that leaves twice, or leaves early and ends later, gives one place back."""
     starts = Starts(2)
     async with AsyncExitStack() as others:
@@ -22,7 +22,7 @@ async def test_a_place_is_held_once_and_given_on() -> None:
         await fourth
 
 
-async def test_a_worker_has_a_place_for_each_core_and_two_more() -> None:
+async def test_worker_has_two_more_start_slots_than_cores() -> None:
     """All of its servers share them."""
     starts = starts_of_worker()
     assert starts_of_worker() is starts

@@ -69,7 +69,7 @@ async def connected(behaviour: str, *arguments: object, **settings: Any) -> Asyn
 
 
 @pytest.mark.parametrize(("behaviour", "version"), [("ok", "2025-11-25"), ("modern", "2026-07-28")])
-async def test_both_eras_of_the_protocol(behaviour: str, version: str) -> None:
+async def test_both_protocol_eras_work_over_stdio(behaviour: str, version: str) -> None:
     """Are spoken over it; afterwards the server has ended by itself."""
     async with connected(behaviour) as server:
         assert server.client.protocol_version == version
@@ -78,7 +78,7 @@ async def test_both_eras_of_the_protocol(behaviour: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["result-last", "duplicate"])
-async def test_odd_answers_reach_their_call(behaviour: str) -> None:
+async def test_response_with_late_or_duplicate_id_reaches_its_call(behaviour: str) -> None:
     """M8: an id at the end, or twice: each call gets its own answer, the first one."""
     async with connected(behaviour) as server:
         for word in ("one", "two", "three"):
@@ -126,7 +126,7 @@ async def test_response_with_unmatched_id_completes_no_call(behaviour: str) -> N
         ('{"jsonrpc":"2.0","result":%s,"id":ID}' % ('{"a":' * 100_000 + "1" + "}" * 100_000), "is no JSON with one"),
     ],
 )
-async def test_an_answer_that_shows_no_id_ends_the_only_call(line: str, what: str) -> None:
+async def test_response_without_an_id_ends_the_only_call(line: str, what: str) -> None:
     """At once; a line that only quotes an answer does not."""
     async with connected("as-it-is") as server:
         assert (await server.refusal("echo", text=line)).startswith(f"the answer {what}")
@@ -135,7 +135,7 @@ async def test_an_answer_that_shows_no_id_ends_the_only_call(line: str, what: st
         assert await server.call("echo", text=quoted + answer) == "hi"
 
 
-async def test_an_error_and_a_result_are_an_error() -> None:
+async def test_response_with_error_and_result_is_an_error() -> None:
     """M8: for that call only."""
     async with connected("error-and-result") as server:
         assert await server.refusal("echo", text="hi") == "both"
@@ -167,7 +167,7 @@ async def test_a_result_of_30_mb_arrives() -> None:
         assert len(await server.call("echo", text="hi")) == 30 << 20
 
 
-async def test_a_flood_takes_no_memory() -> None:
+async def test_flooding_line_uses_bounded_memory() -> None:
     """A line of 100 MB before the answer is thrown away as it comes."""
     async with connected("flood", 100, line_limit_bytes=1 << 20) as server:
         Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
@@ -206,7 +206,7 @@ def peak_kib() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-async def test_a_flood_without_an_end_does_not_stand_in_the_way() -> None:
+async def test_endless_flood_does_not_block_other_servers() -> None:
     """Of leaving, and of the loop: the server is gone, and others went on meanwhile."""
     async with connected("ok") as other, connected("flood-open", 1000) as server:
         call = asyncio.create_task(server.client.call_tool("echo", {"text": "hi"}))
@@ -216,7 +216,7 @@ async def test_a_flood_without_an_end_does_not_stand_in_the_way() -> None:
         await asyncio.wait((call,))
 
 
-async def test_a_crash_in_a_call_is_noticed_at_once() -> None:
+async def test_crash_fails_all_pending_calls_at_once() -> None:
     """M3: all pending calls fail within a second, and it is known how the server ended."""
     async with connected("ok") as server:
         waiting = [asyncio.create_task(server.refusal("sleep", seconds=60)) for _ in range(3)]
@@ -225,7 +225,7 @@ async def test_a_crash_in_a_call_is_noticed_at_once() -> None:
     assert server.transport.returncode == 9
 
 
-async def test_a_kill_in_a_call_is_noticed_at_once() -> None:
+async def test_killed_server_fails_its_pending_call_at_once() -> None:
     """M3: from outside, too."""
     async with connected("ok") as server:
         waiting = asyncio.create_task(server.refusal("sleep", seconds=60))
@@ -234,7 +234,7 @@ async def test_a_kill_in_a_call_is_noticed_at_once() -> None:
     assert server.transport.returncode == 128 + signal.SIGKILL
 
 
-async def test_a_closed_output_is_the_end() -> None:
+async def test_closed_stdout_ends_the_connection() -> None:
     """Though the server lives on: nothing can come of it any more."""
     told: list[str] = []
     async with connected("closes-stdout", lost=told.append) as server:
@@ -242,7 +242,7 @@ async def test_a_closed_output_is_the_end() -> None:
         assert told == ["it closed its standard output"]
 
 
-async def test_a_server_that_reads_nothing_is_given_up() -> None:
+async def test_server_that_stops_reading_is_disconnected() -> None:
     """No call waits for ever to be written, and none that was written for an answer."""
     told: list[str] = []
     async with connected("deaf", write_limit_s=0.3, lost=told.append) as server:
@@ -263,7 +263,7 @@ async def test_server_that_leaves_responses_unread_loses_its_connection(size_byt
     assert len(told) == 1 and told[0].startswith("it sent ") and why in told[0]
 
 
-async def test_a_server_may_ask_as_long_as_it_reads_the_answers() -> None:
+async def test_server_may_send_requests_while_reading_the_responses() -> None:
     """Thousands at once; and what is too long to be answered is skipped."""
     async with connected("asks", 5000, 1, ID_CHARS) as server:
         assert await server.call("echo", text="hi") == "hi"
@@ -280,7 +280,7 @@ async def test_call_that_cannot_be_encoded_as_json_fails_alone() -> None:
         assert await server.call("echo", text="hi") == "hi"
 
 
-async def test_a_hundred_calls_at_once_are_not_crossed() -> None:
+async def test_hundred_concurrent_calls_get_their_own_answers() -> None:
     """Each gets its own answer."""
     async with connected("ok") as server:
         words = [f"word {number}" for number in range(100)]
@@ -298,7 +298,7 @@ async def test_cancelled_call_sends_a_cancellation_to_the_server() -> None:
         assert await server.call("cancelled") == "1"
 
 
-async def test_progress_arrives() -> None:
+async def test_progress_notifications_reach_the_callback() -> None:
     """In its order, before the answer."""
     told: list[float] = []
 
@@ -310,7 +310,7 @@ async def test_progress_arrives() -> None:
     assert sorted(told) == [1, 2, 3]
 
 
-async def test_what_it_says_on_standard_error_is_kept() -> None:
+async def test_stderr_of_an_ended_server_is_kept() -> None:
     """For whoever wants to know why it ended at once."""
     transport = StdioTransport(program("exits", 3))
     async with streams(transport) as (read, _):
@@ -319,7 +319,7 @@ async def test_what_it_says_on_standard_error_is_kept() -> None:
     assert (transport.returncode, transport.stderr) == (3, ("misbehaving: cannot go on",))
 
 
-async def test_a_program_that_is_not_there_is_named() -> None:
+async def test_missing_program_is_named_in_the_start_error() -> None:
     """On entering; there is nothing to leave."""
     transport = StdioTransport(Program("no-such-server"))
     with pytest.raises(StartError, match="'no-such-server' is not in PATH"):
@@ -327,7 +327,7 @@ async def test_a_program_that_is_not_there_is_named() -> None:
     assert (transport.pid, transport.returncode, transport.stderr) == (None, None, ())
 
 
-async def test_leaving_ends_a_server_that_ignores_everything() -> None:
+async def test_closing_kills_a_server_that_ignores_sigterm() -> None:
     """Also under a cancel that comes again and again, and with a call that is waiting."""
     told: list[str] = []
     began, transport = time.monotonic(), StdioTransport(program("ignores-term"), lost=told.append)

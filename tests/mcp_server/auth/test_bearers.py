@@ -66,7 +66,7 @@ async def used(issuer: Issuer) -> AsyncIterator[InUse]:
     await used.bearers.close()
 
 
-async def test_keys_come_first(issuer: Issuer, used: InUse) -> None:
+async def test_gateway_keys_take_precedence_over_tokens(issuer: Issuer, used: InUse) -> None:
     """Also one that looks like a token; a token counts in one header only."""
     assert await used.name("Authorization: Bearer user") == "user"
     assert await used.name("Authorization: Bearer a.b.c") == "a.b.c"
@@ -83,19 +83,19 @@ async def test_keys_come_first(issuer: Issuer, used: InUse) -> None:
     assert await used.name() == "missing_api_key"
 
 
-async def test_the_first_tokens_at_once(issuer: Issuer, used: InUse) -> None:
+async def test_concurrent_first_tokens_fetch_the_issuer_keys_once(issuer: Issuer, used: InUse) -> None:
     """All are checked by one check, which reads the keys once."""
     token = f"Authorization: Bearer {issuer.token()}"
     assert await asyncio.gather(*(used.name(token) for _ in range(20))) == ["oauth:anna"] * 20
     assert issuer.asked == 1
 
 
-async def test_a_token_that_does_not_grant_tools(issuer: Issuer, used: InUse) -> None:
+async def test_token_without_the_tools_scope_is_refused(issuer: Issuer, used: InUse) -> None:
     """Such a token is valid, and may do nothing here."""
     assert await used.name(f"Authorization: Bearer {issuer.token(scope='mcp:decide')}") == "scope_missing"
 
 
-async def test_without_an_issuer_a_token_is_a_wrong_key(issuer: Issuer) -> None:
+async def test_token_without_a_configured_issuer_is_an_invalid_key(issuer: Issuer) -> None:
     """Nothing is asked for it."""
     used = InUse(None)
     assert await used.name(f"Authorization: Bearer {issuer.token()}") == "invalid_api_key"
@@ -103,7 +103,7 @@ async def test_without_an_issuer_a_token_is_a_wrong_key(issuer: Issuer) -> None:
     assert used.challenge("scope_missing") is None
 
 
-async def test_another_configuration_is_in_use_at_once(issuer: Issuer, used: InUse) -> None:
+async def test_reloaded_oauth_settings_take_effect_at_once(issuer: Issuer, used: InUse) -> None:
     """The keys of an issuer stay known while its settings do."""
     token = f"Authorization: Bearer {issuer.token()}"
     assert await used.name(token) == "oauth:anna"
@@ -116,7 +116,7 @@ async def test_another_configuration_is_in_use_at_once(issuer: Issuer, used: InU
     assert await used.name(f"Authorization: Bearer {issuer.token(key=OTHER_RSA_KEY)}") == "invalid_api_key"
 
 
-async def test_the_way_in(issuer: Issuer, used: InUse) -> None:
+async def test_www_authenticate_challenge_names_metadata_error_and_scopes(issuer: Issuer, used: InUse) -> None:
     """RFC 9728: the place of the metadata; RFC 6750: the reason, and the scopes to request."""
     metadata = 'resource_metadata="https://gateway.example.com/.well-known/oauth-protected-resource/mcp"'
     assert used.challenge("missing_api_key") == f'Bearer scope="mcp:use mcp:boss", {metadata}'

@@ -89,7 +89,7 @@ async def text_of(response: aiohttp.ClientResponse) -> str:
 
 
 @pytest.mark.parametrize("further", [{}, {"_meta": {"twolane/answer": "x"}}, {"_meta": 1}])
-async def test_an_answer_with_less_than_its_call_decides_nothing(issuer: Issuer, further: Json) -> None:
+async def test_elicitation_response_without_the_decide_scope_decides_nothing(issuer: Issuer, further: Json) -> None:
     """The same caller, another token, without the scope; whatever it says of itself."""
     async with session(issuer) as one:
         full, use = issuer.token(**FULL), issuer.token(**USE)
@@ -101,7 +101,7 @@ async def test_an_answer_with_less_than_its_call_decides_nothing(issuer: Issuer,
         assert len(await one.made.approvals(key="anna")) == 1
 
 
-async def test_an_answer_with_the_scope_decides_when_the_token_of_its_call_has_ended(issuer: Issuer) -> None:
+async def test_elicitation_response_uses_the_scope_of_its_own_token(issuer: Issuer) -> None:
     """The fresh token of the answer counts."""
     async with session(issuer) as one:
         ending, fresh = issuer.token(**FULL, exp=int(time.time()) - 26), issuer.token(**FULL)
@@ -117,7 +117,7 @@ async def test_an_answer_with_the_scope_decides_when_the_token_of_its_call_has_e
         assert await text_of(calling) == "hi"
 
 
-async def test_an_answer_that_is_not_json_decides_nothing(issuer: Issuer) -> None:
+async def test_invalid_json_elicitation_response_decides_nothing(issuer: Issuer) -> None:
     """The next one does."""
     async with session(issuer) as one:
         full = issuer.token(**FULL)
@@ -132,7 +132,7 @@ async def test_an_answer_that_is_not_json_decides_nothing(issuer: Issuer) -> Non
 
 
 @pytest.mark.parametrize("result", [{"action": "no such"}, {"action": "accept", "content": 1}])
-async def test_an_answer_that_is_none_decides_nothing(issuer: Issuer, result: Json) -> None:
+async def test_malformed_elicitation_result_decides_nothing(issuer: Issuer, result: Json) -> None:
     """The call goes on to wait."""
     async with session(issuer) as one:
         full = issuer.token(**FULL)

@@ -23,7 +23,9 @@ async def keys(issuer: Issuer, clock: ManualClock) -> AsyncIterator[IssuerKeys]:
     await keys.close()
 
 
-async def test_they_are_read_once_for_all(issuer: Issuer, keys: IssuerKeys, caplog: pytest.LogCaptureFixture) -> None:
+async def test_concurrent_lookups_fetch_the_issuer_keys_once(
+    issuer: Issuer, keys: IssuerKeys, caplog: pytest.LogCaptureFixture
+) -> None:
     """The metadata leads to them; fifty tokens at once are one request, which nobody logs."""
     caplog.set_level("INFO")
     found = await asyncio.gather(*(keys.key("k1", "RS256") for _ in range(50)))
@@ -31,7 +33,9 @@ async def test_they_are_read_once_for_all(issuer: Issuer, keys: IssuerKeys, capl
     assert "httpx2" not in {record.name for record in caplog.records}
 
 
-async def test_they_are_read_anew_beside_the_calls(issuer: Issuer, keys: IssuerKeys, clock: ManualClock) -> None:
+async def test_stale_issuer_keys_are_refreshed_in_the_background(
+    issuer: Issuer, keys: IssuerKeys, clock: ManualClock
+) -> None:
     """No call waits for that; afterwards a withdrawn key is unknown."""
     await keys.key("k1", "RS256")
     clock.advance(FRESH_S + 1)
@@ -43,7 +47,7 @@ async def test_they_are_read_anew_beside_the_calls(issuer: Issuer, keys: IssuerK
     assert issuer.asked == 2
 
 
-async def test_a_new_key_is_found_at_once_and_forged_ones_cost_little(
+async def test_unknown_key_ids_trigger_a_rate_limited_refresh(
     issuer: Issuer, keys: IssuerKeys, clock: ManualClock
 ) -> None:
     """At most one request in PAUSE_S, whoever asks for whatever."""
@@ -61,7 +65,7 @@ async def test_a_new_key_is_found_at_once_and_forged_ones_cost_little(
     assert issuer.asked == 2
 
 
-async def test_known_keys_outlive_their_issuer_for_a_time(
+async def test_cached_keys_remain_trusted_for_a_time_without_the_issuer(
     issuer: Issuer, keys: IssuerKeys, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Then none is trusted, until the issuer answers again."""
@@ -81,7 +85,9 @@ async def test_known_keys_outlive_their_issuer_for_a_time(
 
 
 @pytest.mark.parametrize("metadata", [{"issuer": "https://other"}, {"jwks_uri": "https://["}, {"jwks_uri": 1}])
-async def test_metadata_that_lead_nowhere(issuer: Issuer, keys: IssuerKeys, metadata: dict[str, object]) -> None:
+async def test_invalid_issuer_metadata_yields_no_keys(
+    issuer: Issuer, keys: IssuerKeys, metadata: dict[str, object]
+) -> None:
     """There are no keys then, and no token is accepted."""
     issuer.metadata = metadata
     with pytest.raises(GatewayError, match="cannot check access tokens now"):
@@ -89,7 +95,7 @@ async def test_metadata_that_lead_nowhere(issuer: Issuer, keys: IssuerKeys, meta
     assert issuer.asked == 0
 
 
-async def test_an_answer_without_keys(issuer: Issuer, clock: ManualClock) -> None:
+async def test_empty_key_set_keeps_the_known_keys(issuer: Issuer, clock: ManualClock) -> None:
     """An issuer without keys is one that fails: the known ones are not given up for it."""
     keys = IssuerKeys(issuer.url, issuer.jwks_url, clock=clock)
     await keys.key("k1", "RS256")
@@ -100,7 +106,7 @@ async def test_an_answer_without_keys(issuer: Issuer, clock: ManualClock) -> Non
     assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
 
 
-async def test_more_keys_than_are_read(
+async def test_key_set_is_limited_in_number_and_size(
     issuer: Issuer, keys: IssuerKeys, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log says so, and the first ones serve. An answer that is too long is none."""
@@ -129,7 +135,7 @@ async def test_a_redirect_is_not_followed(issuer: Issuer, clock: ManualClock, ca
 
 
 @pytest.mark.parametrize("bits", [1024, 16_384, 1_500_000])
-async def test_rsa_keys_of_absurd_sizes(
+async def test_rsa_keys_of_unsuitable_size_are_ignored(
     issuer: Issuer, keys: IssuerKeys, caplog: pytest.LogCaptureFixture, bits: int
 ) -> None:
     """Too short to trust, or long enough to cost: the others serve, and the log names the key."""
@@ -141,7 +147,7 @@ async def test_rsa_keys_of_absurd_sizes(
     assert f"the issuer {issuer.url} has an RSA key of {bits} bits (kid 'odd'), which is not used" in caplog.text
 
 
-def test_which_keys_sign_tokens() -> None:
+def test_parse_keys_selects_only_signing_keys() -> None:
     """Each with the algorithms of its type, or the one that it names. No secret, no key for encryption, no odd one."""
     rsa = public(RSA_KEY, kid="a")
     usable = [rsa, {**rsa, "alg": "PS256"}, public(EC_KEY, kid="b"), public(ED_KEY), {**rsa, "key_ops": ["verify"]}]
@@ -175,7 +181,7 @@ def test_which_keys_sign_tokens() -> None:
         assert parse_keys(nothing, "i") == ()
 
 
-async def test_a_token_without_a_key_id(issuer: Issuer, clock: ManualClock) -> None:
+async def test_token_without_a_key_id_requires_a_single_candidate_key(issuer: Issuer, clock: ManualClock) -> None:
     """There must be a single key that may have signed it."""
     keys = IssuerKeys(issuer.url, issuer.jwks_url, clock=clock)
     assert await keys.key(None, "RS256") == RSA_KEY.public_key()

@@ -28,7 +28,7 @@ async def answer(gateway: LocalGateway, path: str) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("path", ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])
-async def test_it_leads_to_the_issuer(path: str) -> None:
+async def test_resource_metadata_names_the_issuer(path: str) -> None:
     """Without a key: a client that reads it has none yet."""
     async with LocalGateway(configured()) as gateway:
         assert await answer(gateway, path) == (
@@ -47,7 +47,7 @@ async def test_it_leads_to_the_issuer(path: str) -> None:
         assert found["authorization_servers"] == ["https://other.example.com"]
 
 
-async def test_the_path_of_the_endpoint_is_in_it() -> None:
+async def test_resource_metadata_path_follows_the_endpoint_path() -> None:
     """Another path of the endpoint is another path of the metadata."""
     config = configured()
     config["mcp"] = {"serve": {"path": "/tools/mcp", "oauth": OAUTH}}
@@ -56,7 +56,7 @@ async def test_the_path_of_the_endpoint_is_in_it() -> None:
         assert (status, found["resource"]) == (200, "https://gateway.example.com/tools/mcp")
 
 
-async def test_without_an_issuer_there_are_none() -> None:
+async def test_resource_metadata_is_absent_without_an_issuer() -> None:
     """The path is then as any other: an upstream's, where one serves it, and else nobody's."""
     config = {"keys": KEYS, "public_url": "https://gateway.example.com", "mcp": {"serve": {}}}
     async with LocalGateway(config) as gateway:
@@ -72,7 +72,9 @@ async def test_without_an_issuer_there_are_none() -> None:
         ({"Authorization": "Bearer a.b.c"}, "invalid_api_key", "invalid_token"),
     ],
 )
-async def test_a_refusal_leads_to_the_metadata(headers: dict[str, str], code: str, error: str | None) -> None:
+async def test_unauthorized_response_points_to_the_resource_metadata(
+    headers: dict[str, str], code: str, error: str | None
+) -> None:
     """At the endpoint and below it; other pages ask for a key as before."""
     async with LocalGateway(configured()) as gateway, aiohttp.ClientSession() as client:
         for path in ("/mcp", "/mcp/git"):

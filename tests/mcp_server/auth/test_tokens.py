@@ -44,7 +44,7 @@ async def refusal(tokens: AccessTokenVerifier, token: str) -> GatewayError:
     return raised.value
 
 
-async def test_a_good_token(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
+async def test_valid_token_grants_the_configured_scopes(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """The words of its claim grant what the configuration says of them, and its caller has the name of no key."""
     assert await tokens.caller(issuer.token().encode()) == Caller("oauth:anna", "staff", frozenset(["tools"]))
     both = issuer.token(scope="mcp:use mcp:decide tools admin", aud=["https://other", AUDIENCE], head={"typ": "at+JWT"})
@@ -56,7 +56,7 @@ async def test_a_good_token(issuer: Issuer, tokens: AccessTokenVerifier) -> None
     ("key", "algorithm"),
     [(RSA_KEY, "RS512"), (RSA_KEY, "PS256"), (EC_KEY, "ES256"), (ED_KEY, "EdDSA")],
 )
-async def test_signatures_that_are_accepted(
+async def test_public_key_signature_algorithms_are_accepted(
     issuer: Issuer, tokens: AccessTokenVerifier, key: Any, algorithm: str
 ) -> None:
     """Signatures with public keys are accepted."""
@@ -77,7 +77,7 @@ def by_public_key(issuer: Issuer) -> str:
     return f"{text}.{base64url(signature)}"
 
 
-async def test_forged_tokens(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
+async def test_forged_tokens_are_rejected_with_one_message(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """All get the same answer, that of a wrong key."""
     good = issuer.token()
     head, claims, signature = good.split(".")
@@ -137,7 +137,7 @@ async def test_forged_tokens(issuer: Issuer, tokens: AccessTokenVerifier) -> Non
         ({"jti": 5}, "its claim 'jti' is not a text"),
     ],
 )
-async def test_tokens_of_the_issuer_that_are_not_for_us(
+async def test_unsuitable_tokens_of_the_issuer_are_rejected_with_a_reason(
     issuer: Issuer, tokens: AccessTokenVerifier, changes: dict[str, object], reason: str
 ) -> None:
     """The answer names the reason. Times are seconds from now."""
@@ -148,7 +148,9 @@ async def test_tokens_of_the_issuer_that_are_not_for_us(
 
 
 @pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
-async def test_a_time_that_is_none(issuer: Issuer, tokens: AccessTokenVerifier, claim: str) -> None:
+async def test_invalid_time_claim_is_rejected_and_named(
+    issuer: Issuer, tokens: AccessTokenVerifier, claim: str
+) -> None:
     """The answer names the claim, whatever it holds. Milliseconds would let a token live for 50,000 years."""
     odd: tuple[object, ...] = ("soon", "9999999999", "Infinity", [], {}, True, -1, 10**300, 1e300, time.time() * 1000)
     for value in (*odd, float("inf"), float("-inf"), float("nan")):
@@ -156,7 +158,9 @@ async def test_a_time_that_is_none(issuer: Issuer, tokens: AccessTokenVerifier, 
         assert (error.code, f"its claim {claim!r} is not a time in seconds" in error.message) == ("invalid_token", True)
 
 
-async def test_a_token_ends(issuer: Issuer, tokens: AccessTokenVerifier, clock: ManualClock) -> None:
+async def test_token_expires_with_fractional_seconds(
+    issuer: Issuer, tokens: AccessTokenVerifier, clock: ManualClock
+) -> None:
     """Fractions of seconds are times, too."""
     now_s = clock.time()
     token = issuer.token(exp=now_s + 60.5, nbf=now_s + 0.5, iat=now_s).encode()
@@ -166,7 +170,7 @@ async def test_a_token_ends(issuer: Issuer, tokens: AccessTokenVerifier, clock: 
     assert "it has expired" in (await refusal(tokens, token.decode())).message
 
 
-async def test_types_of_tokens(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
+async def test_token_type_header_must_be_an_access_token_type(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """RFC 9068 asks for at+jwt; most issuers write JWT, or none."""
     for kind in (None, "JWT", "application/jwt", "at+jwt", "AT+JWT", "application/at+jwt"):
         assert (await tokens.caller(issuer.odd_token(head={"typ": kind}).encode())).name == "oauth:anna"
@@ -175,7 +179,7 @@ async def test_types_of_tokens(issuer: Issuer, tokens: AccessTokenVerifier) -> N
         assert error.code == "invalid_api_key", kind
 
 
-async def test_an_id_token_opens_nothing(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
+async def test_id_token_is_rejected(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """Also where its audience is that of the gateway; one that says that it is an access token may have any claim."""
     for kind in (None, "JWT"):
         error = await refusal(tokens, issuer.odd_token(head={"typ": kind}, at_hash="MTIz"))
@@ -183,7 +187,7 @@ async def test_an_id_token_opens_nothing(issuer: Issuer, tokens: AccessTokenVeri
     assert (await tokens.caller(issuer.odd_token(head={"typ": "at+jwt"}, at_hash="MTIz").encode())).name == "oauth:anna"
 
 
-async def test_one_id_of_keys_of_two_types(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
+async def test_token_algorithm_selects_among_keys_with_one_id(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """The algorithm of a token chooses among them, and a key that names an algorithm checks no other."""
     issuer.keys = [public(EC_KEY, kid="k1"), public(RSA_KEY, kid="k1", alg="PS256"), public(ED_KEY, kid="k1")]
     for key, algorithm in ((EC_KEY, "ES256"), (RSA_KEY, "PS256"), (ED_KEY, "EdDSA")):
@@ -194,7 +198,7 @@ async def test_one_id_of_keys_of_two_types(issuer: Issuer, tokens: AccessTokenVe
         assert (await refusal(tokens, issuer.odd_token(head=head))).code == "invalid_api_key", head
 
 
-async def test_a_short_key_is_none(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
+async def test_rsa_key_below_2048_bits_is_rejected(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """RFC 7518 asks for 2048 bits."""
     short = rsa.generate_private_key(65537, 1024)
     issuer.keys.append(public(short, kid="short"))
@@ -215,7 +219,7 @@ async def test_a_short_key_is_none(issuer: Issuer, tokens: AccessTokenVerifier) 
         ("roles", {"scope": "mcp:use"}, set()),
     ],
 )
-async def test_where_the_words_stand(
+async def test_scope_claim_may_be_text_or_list_at_any_depth(
     issuer: Issuer, clock: ManualClock, claim: str, claims: dict[str, object], granted: set[str]
 ) -> None:
     """In a text or a list, at the top or below."""
@@ -224,7 +228,7 @@ async def test_where_the_words_stand(
     assert found.scopes == granted
 
 
-async def test_a_tenant_and_a_name_of_other_claims(issuer: Issuer, clock: ManualClock) -> None:
+async def test_tenant_and_caller_are_read_from_configured_claims(issuer: Issuer, clock: ManualClock) -> None:
     """Without them a token says for nobody whom it is for."""
     tokens = AccessTokenVerifier(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=clock)
     found = await tokens.caller(issuer.token(org="blue", email="a@example.com").encode())

@@ -24,14 +24,14 @@ def names(query: str, **more: object) -> list[str]:
     return [tool["name"] for tool in tools]
 
 
-def test_a_word_in_a_name_counts_for_more_than_one_in_a_description() -> None:
+def test_name_matches_rank_above_description_matches() -> None:
     """Beginnings of words count; what has none of the words is not found."""
     assert names("mail") == ["s__read_mail", "s__send"] and names("peop") == ["s__send"] and names("tax") == []
     assert names("") == ["s__read_mail", "s__send", "s__noop"]
     assert search_tools(OFFERS, INDEX, {"query": "", "limit": 1}, version=MODERN, plain=True)["more"] == 2
 
 
-def test_only_the_beginning_of_a_long_query_counts() -> None:
+def test_search_reads_only_the_beginning_of_a_long_query() -> None:
     """In words and in characters; the answer notes it."""
     some = " ".join(f"w{number}" for number in range(QUERY_WORDS - 1))
     for query, expected, is_whole in (
@@ -45,7 +45,7 @@ def test_only_the_beginning_of_a_long_query_counts() -> None:
         assert ("note" not in answer) is is_whole
 
 
-def test_a_query_finds_tools_of_the_request_only() -> None:
+def test_search_returns_only_tools_the_request_may_use() -> None:
     """The index has the words of all tools, also of those that this request may not use."""
     many = [offer(f"tool{number}", f"Does {number}.") for number in range(500)]
     query = {"query": " ".join(f"tool{number}" for number in range(480, 480 + QUERY_WORDS))}
@@ -53,7 +53,7 @@ def test_a_query_finds_tools_of_the_request_only() -> None:
     assert [tool["name"] for tool in tools] == [f"s__tool{number}" for number in range(480, 490)]
 
 
-def test_an_answer_is_bounded_in_bytes() -> None:
+def test_search_response_is_bounded_in_bytes() -> None:
     """What has no room is counted; one tool always has."""
     many = [offer(f"tool{number}", "x" * (FOUND_BYTES // 3)) for number in range(10)]
     answer = search_tools(many, at_once(index_words(many)), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
@@ -64,13 +64,13 @@ def test_an_answer_is_bounded_in_bytes() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"query": 1}, {"query": "", "limit": 0}, {"query": "", "limit": True}])
-def test_other_arguments_are_refused(arguments: dict[str, object]) -> None:
+def test_invalid_search_arguments_are_refused(arguments: dict[str, object]) -> None:
     """With what is expected."""
     with pytest.raises(ValueError, match="query must be a text"):
         search_tools(OFFERS, INDEX, arguments, version=MODERN, plain=False)
 
 
-def test_the_call_of_a_found_tool() -> None:
+def test_wanted_call_returns_name_and_optional_arguments() -> None:
     """Arguments may be left out."""
     assert wanted_call({"name": "a"}) == ("a", {}) and wanted_call({"name": "a", "arguments": {"b": 1}})[1] == {"b": 1}
     with pytest.raises(ValueError, match="name must be a text"):

@@ -112,7 +112,7 @@ def found(index: WordIndex, query: str) -> list[str]:
 
 
 @pytest.mark.parametrize("queries", [USUAL, FURTHER])
-def test_the_right_tool_of_hundreds_comes_first(queries: dict[str, str]) -> None:
+def test_search_ranks_the_right_tool_first_for_most_queries(queries: dict[str, str]) -> None:
     """For 85 of 100 queries in English and Chinese; for 95 it is among the first five."""
     offers = [offer(*line.split("\t")) for line in _LISTED.read_text("utf-8").splitlines()]
     assert len(offers) >= 300 and len(queries) == 40
@@ -126,7 +126,7 @@ def test_the_right_tool_of_hundreds_comes_first(queries: dict[str, str]) -> None
     assert first >= 0.85 * len(queries) and among_five >= 0.95 * len(queries), missed
 
 
-def test_words_are_found_in_each_spelling_of_a_name() -> None:
+def test_word_index_matches_case_accent_and_prefix_variants() -> None:
     """As humps, with accents, in capitals, in another number, and by their beginnings."""
     index = index_of(offer("s.searchPlaylists", "Música."), offer("s.HTTP_get", "x"), offer("s.noop", "y"))
     for query, expected in (
@@ -142,7 +142,7 @@ def test_words_are_found_in_each_spelling_of_a_name() -> None:
         assert found(index, query) == expected, query
 
 
-def test_words_without_blanks_are_found() -> None:
+def test_word_index_matches_words_without_spaces() -> None:
     """In Chinese, Japanese and Korean, also beside Latin letters, and a lone character."""
     index = index_of(
         offer("s.a", "查询某个城市的天气预报"), offer("s.b", "東京の天気をしらべる"), offer("s.c", "서울의 날씨")
@@ -159,7 +159,7 @@ def test_query_text_is_not_parsed_as_index_operators() -> None:
     assert found(index, "is and") == ["s.not_near"]
 
 
-def test_the_beginning_of_a_manual_counts() -> None:
+def test_word_index_ignores_the_end_of_a_long_description() -> None:
     """A very long description does not fit by its end."""
     index = index_of(offer("s.a", "x " * DESCRIPTION_CHARS + "weather"), offer("s.b", "Tells the weather."))
     assert found(index, "weather") == ["s.b"]

@@ -35,7 +35,7 @@ async def called(made: World, params: str, name: str, request_id: str = "1", *, 
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", OLDER])
-async def test_what_has_no_one_reading_is_refused(calm: dict[str, object], version: str) -> None:
+async def test_ambiguous_json_message_is_refused_with_its_place(calm: dict[str, object], version: str) -> None:
     """With the reason and the place; the gateway does not fail, and nothing runs."""
     meta = json.dumps(META)
     deep = "[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT
@@ -64,7 +64,7 @@ async def test_what_has_no_one_reading_is_refused(calm: dict[str, object], versi
         assert "Traceback" not in made.gateway.get_log()
 
 
-async def test_a_body_is_utf_8() -> None:
+async def test_message_body_must_be_utf_8_without_bom() -> None:
     """A mark of the order of bytes is no JSON."""
     for content, why in (
         (b'{"a": "\xff"}', "not UTF-8"),
@@ -75,7 +75,7 @@ async def test_a_body_is_utf_8() -> None:
             await read_message(content, most_values=100)
 
 
-async def test_short_texts_have_a_limit() -> None:
+async def test_overlong_short_text_is_refused_and_named() -> None:
     """The error names it."""
     long = "x" * (SHORT + 1)
     async with world() as made:
@@ -93,14 +93,14 @@ async def test_short_texts_have_a_limit() -> None:
         check_message({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": long}})
 
 
-async def test_the_name_of_a_tool_that_is_called_by_call_tool_has_a_limit(calm: dict[str, object]) -> None:
+async def test_overlong_tool_name_in_call_tool_is_refused(calm: dict[str, object]) -> None:
     """As that of any other tool."""
     async with world({"search_over": 3}, **calm) as made, made.client() as client:
         result = await client.call_tool("call_tool", {"name": "x" * (SHORT + 1)})
         assert result.is_error and f"name is longer than {SHORT} characters" in texts(result)
 
 
-async def test_whole_values_pass() -> None:
+async def test_valid_json_values_are_read_unchanged() -> None:
     """As they are, also those that are no request."""
     deep: Any = "\U0001f600\u00fc"
     for _ in range(DEPTH_LIMIT - 3):
@@ -138,7 +138,7 @@ async def test_malformed_message_is_refused_with_its_json_rpc_code(version: str)
             assert why in answer["error"]["message"] and "validation error" not in answer["error"]["message"]
 
 
-def test_responses_and_notifications_are_messages() -> None:
+def test_responses_and_notifications_are_accepted_messages() -> None:
     """Also a response to a question that the gateway put, and one with an error."""
     for message in (
         {"id": 1, "method": "ping"},

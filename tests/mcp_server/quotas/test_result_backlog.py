@@ -73,7 +73,7 @@ async def not_reading(calm: dict[str, object]) -> AsyncIterator[tuple[World, lis
         yield made, sorted(readers, key=lambda reader: not reader.head.done())
 
 
-async def test_results_wait_for_room_and_none_is_lost(calm: dict[str, object]) -> None:
+async def test_unread_large_results_delay_further_results_without_loss(calm: dict[str, object]) -> None:
     """Each call has run once. Small answers, and other keys, need not wait."""
     async with not_reading(calm) as (made, readers):
         async with made.client(key="agent") as client:
@@ -88,7 +88,7 @@ async def test_results_wait_for_room_and_none_is_lost(calm: dict[str, object]) -
         assert await runs(made) == ["completed"] * (ALL + 2)
 
 
-async def test_clients_that_leave_make_room(calm: dict[str, object]) -> None:
+async def test_disconnected_clients_free_the_result_backlog(calm: dict[str, object]) -> None:
     """Also those that waited."""
     async with not_reading(calm) as (_, readers):
         for reader in readers[:-1]:

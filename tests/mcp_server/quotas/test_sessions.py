@@ -35,7 +35,7 @@ async def pinged(made: World, key: str, session_id: str | None) -> int:
     return (await made.post("/mcp", message, key=key, **FIELDS, **{"mcp-session-id": session_id or ""}))[0]
 
 
-async def test_the_oldest_unused_session_of_a_key_makes_room() -> None:
+async def test_oldest_unused_session_of_a_key_is_evicted() -> None:
     """Sessions of other keys are not touched, and always find room."""
     async with world({"sessions": {"most": 8}}, keys=keys(one=["tools"], second=["tools"])) as made:
         others = await opened(made, "second")
@@ -62,7 +62,7 @@ async def test_key_with_all_sessions_in_use_gets_no_further_session() -> None:
             await asyncio.sleep(0)
 
 
-async def test_subscriptions_have_shares_too() -> None:
+async def test_subscriptions_are_limited_per_key() -> None:
     """Another key subscribes."""
     config = {"sessions": {"most": 8}}
     async with world(config, keys=keys(one=["tools"], second=["tools"])) as made, AsyncExitStack() as stack:
@@ -75,7 +75,7 @@ async def test_subscriptions_have_shares_too() -> None:
         await stack.enter_async_context(listen(other.session, tools_list_changed=True))
 
 
-def test_a_place_is_free_again() -> None:
+def test_place_is_released_after_a_failure() -> None:
     """Also after a failure; everybody has at least one."""
     places = KeyPlaces("streams", most=1)
     assert (compute_share(1), compute_share(1000)) == (1, 250)

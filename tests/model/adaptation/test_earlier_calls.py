@@ -27,7 +27,7 @@ def result(call_id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": "Done."}
 
 
-def test_ids_become_nine_letters_and_digits() -> None:
+def test_tool_call_ids_are_shortened_to_nine_alphanumeric_characters() -> None:
     """A call and its result keep one id, two calls keep two, and an id that fits stays."""
     messages = [HI, called(call("call_1"), call("call_2"), call("a1B2c3D4e")), result("call_1"), result("call_2")]
     sent = with_short_ids({"messages": messages})["messages"]
@@ -54,7 +54,7 @@ def test_the_first_call_of_each_answer_gets_a_signature() -> None:
 
 
 @pytest.mark.parametrize("extra", ["x", ["x"], 3, None])
-def test_what_a_client_wrote_in_place_of_fields_gives_way(extra: object) -> None:
+def test_invalid_extra_content_is_replaced_by_a_signature(extra: object) -> None:
     """It is no object, and no server's."""
     (sent,) = with_signatures({"messages": [called(call("1", extra_content=extra))]})["messages"]
     assert sent["tool_calls"][0]["extra_content"]["google"]["thought_signature"]
@@ -78,7 +78,7 @@ def test_a_request_with_calls_declares_a_tool() -> None:
         assert beside_tools(same) is same
 
 
-def test_a_named_tool_is_the_only_one_and_required() -> None:
+def test_named_tool_choice_becomes_the_only_tool_and_required() -> None:
     tools = [{"type": "function", "function": {"name": name}} for name in "fg"]
     choice = {"type": "function", "function": {"name": "g"}}
     sent = named_tool_only({"tools": tools, "tool_choice": choice})

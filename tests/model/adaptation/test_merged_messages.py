@@ -19,7 +19,7 @@ PARTS = [{"type": "image_url", "image_url": {"url": "data:,"}}]
         (None, None, None),
     ],
 )
-def test_two_messages_as_one(first: object, second: object, content: object) -> None:
+def test_adjacent_messages_of_one_role_are_joined(first: object, second: object, content: object) -> None:
     """Texts with an empty line between them, or the parts of both."""
     both = join({"role": "user", "content": first}, {"role": "user", "content": second, "name": "ann"})
     assert both == {"role": "user", "content": content, "name": "ann"}
@@ -39,7 +39,7 @@ def test_calls_and_their_results_stay_apart() -> None:
     assert join_neighbours([call, text]) == [call, text]
 
 
-def test_our_own_words_begin_no_second_message_of_the_user() -> None:
+def test_gateway_messages_join_the_preceding_user_message() -> None:
     """They join the one before them, and each other; the client's neighbours stay as they are."""
     first, second, answer = ({"role": role, "content": role} for role in ("user", "user", "assistant"))
     ours: Json = {"role": "user", "content": "Again."}

@@ -71,7 +71,7 @@ BODY: Json = {
         (400, b"", None),
     ],
 )
-def test_the_quirk_that_a_refusal_names(status: int, refusal: bytes, found: QuirkName | None) -> None:
+def test_refusal_text_maps_to_its_quirk(status: int, refusal: bytes, found: QuirkName | None) -> None:
     """Nothing where the error is about something else. It is found once."""
     expected = None if found is None else frozenset({found})
     quirks = find_quirk(NONE, BODY, status=status, refusal=refusal)
@@ -117,7 +117,7 @@ CHOSEN: Json = {
         ({"max_completion_tokens": 5}, 400, b"Use 'max_completion_tokens' for this model.", None),
     ],
 )
-def test_the_quirk_that_a_refusal_of_calls_or_limits_names(
+def test_refusal_of_calls_or_limits_maps_to_its_quirk(
     body: Json, status: int, refusal: bytes, found: QuirkName | None
 ) -> None:
     """It is found once, and never in a request without it."""
@@ -129,7 +129,7 @@ def test_the_quirk_that_a_refusal_of_calls_or_limits_names(
         assert find_quirk(NONE, {"model": "m", "messages": [HI]}, status=status, refusal=refusal) is None
 
 
-def test_thoughts_that_are_missed_are_not_left_out() -> None:
+def test_missing_reasoning_content_refusal_adds_reasoning_back() -> None:
     """Where an answer has its thoughts already, and another has none."""
     body = {**BODY, "messages": [*BODY["messages"], {"role": "assistant", "content": "Bye."}]}
     missed = b"Missing `reasoning_content` field in the assistant message at message index 6."
@@ -143,7 +143,7 @@ def test_thoughts_that_are_missed_are_not_left_out() -> None:
     "refusal",
     [b"developer", b"roles must alternate", b"reasoning_content", b"strict", b"max_tokens max_completion_tokens"],
 )
-def test_a_request_without_it_is_refused_for_something_else(refusal: bytes) -> None:
+def test_refusal_of_an_absent_field_maps_to_no_quirk(refusal: bytes) -> None:
     assert find_quirk(NONE, {"model": "m", "messages": [HI]}, status=400, refusal=refusal) is None
 
 
@@ -157,7 +157,7 @@ def test_a_request_without_it_is_refused_for_something_else(refusal: bytes) -> N
         ("no_parallel_tool_calls", {"tools": BODY["tools"]}),
     ],
 )
-def test_fields_are_left_out_or_renamed(quirk: QuirkName, changed: Json) -> None:
+def test_quirk_removes_or_renames_request_fields(quirk: QuirkName, changed: Json) -> None:
     """The client's own words about streams do not count."""
     sent = adapted_request({**BODY, "stream": "yes", "stream_options": {}}, frozenset({quirk}))
     assert {name: sent.get(name) for name in changed} == changed
@@ -182,20 +182,20 @@ def test_fields_are_left_out_or_renamed(quirk: QuirkName, changed: Json) -> None
         (NAMES, "user assistant user"),
     ],
 )
-def test_messages_are_put_together(quirks: tuple[QuirkName, ...], roles: str) -> None:
+def test_quirk_joins_messages_without_losing_text(quirks: tuple[QuirkName, ...], roles: str) -> None:
     """No text is lost, whatever a server refuses."""
     sent = adapted_request(BODY, frozenset(quirks))
     assert " ".join(message["role"] for message in sent["messages"]) == roles
     assert all(text in str(sent["messages"]) for text in ("Be brief.", "Hi", "there", "Hello.", "It is late.", "Bye"))
 
 
-def test_reasoning_and_strictness_are_left_out() -> None:
+def test_quirk_removes_reasoning_and_strict_fields() -> None:
     sent = adapted_request(BODY, frozenset({"no_reasoning", "no_strict_tools"}))
     assert "Hm." not in str(sent) and sent["tools"][0]["function"] == {"name": "files.read", "parameters": {}}
     assert "Hm." in str(BODY) and "strict" in str(BODY)
 
 
-def test_system_messages_at_the_beginning_are_one_for_every_server() -> None:
+def test_leading_system_messages_are_always_joined() -> None:
     """Of texts and of parts; the body of the client is not changed."""
     parts = [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]
     messages = [{"role": "system", "content": "a"}, {"role": "developer", "content": parts}, HI]
@@ -211,7 +211,7 @@ def test_request_without_quirks_only_gains_stream_options() -> None:
     assert adapted_request({"model": "m", "messages": [HI]}, NONE) == {"model": "m", "messages": [HI], **STREAMED}
 
 
-def test_so_many_models_are_remembered() -> None:
+def test_learnt_quirks_keep_a_bounded_number_of_models() -> None:
     """Clients can name any: the oldest are forgotten."""
     learnt = LearntQuirks()
     for n in range(MODELS + 1):
@@ -227,7 +227,7 @@ def test_so_many_models_are_remembered() -> None:
     )
 
 
-def test_what_is_learnt_is_of_the_requests_of_a_key() -> None:
+def test_learnt_quirks_apply_to_one_key_only() -> None:
     """Another key's, also one of its name in another tenant, are sent as they came. Operators see it together."""
     learnt = LearntQuirks()
     learnt.learn(QuirkKey("up", "one", "m", ANN), frozenset({"no_stream"}))

@@ -7,7 +7,7 @@ from gateway.model.adaptation.tool_names import plain_name, plain_names, restore
 ODD = "files.read/天气"
 
 
-def test_a_plain_name_stays_and_others_differ() -> None:
+def test_invalid_tool_names_become_distinct_plain_names() -> None:
     """Names that become alike in their letters have another hash."""
     assert plain_name("get_weather-2") == "get_weather-2"
     names = {
@@ -16,7 +16,7 @@ def test_a_plain_name_stays_and_others_differ() -> None:
     assert len(names) == 8 and all(len(name) <= 64 and name.isascii() for name in names)
 
 
-def test_a_tool_is_renamed_wherever_it_is_named() -> None:
+def test_renamed_tool_is_renamed_everywhere_and_restored_in_answers() -> None:
     """And gets its name back in the model's call."""
     function = {"name": ODD, "arguments": "{}"}
     call = {"id": "c", "type": "function", "function": function}
@@ -39,6 +39,6 @@ def test_a_tool_is_renamed_wherever_it_is_named() -> None:
     assert told == ["text", {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}]
 
 
-def test_a_body_with_plain_names_is_itself() -> None:
+def test_body_with_plain_tool_names_is_unchanged() -> None:
     body: Json = {"messages": [], "tools": [{"type": "function", "function": {"name": "fine"}}]}
     assert plain_names(body) is body

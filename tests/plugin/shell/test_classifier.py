@@ -6,7 +6,7 @@ from gateway.plugin.shell.classifier import read_command
 from gateway.plugin.shell.objection import Objection
 
 
-def test_each_command_has_its_reading() -> None:
+def test_classifier_returns_one_reading_per_command() -> None:
     """In the order of the text."""
     _, readings = read_command("cd a && /bin/ls -l | sort; for f in x; do echo $f; done")
     assert [reading.name for reading in readings] == ["cd", "ls", "sort", "echo"]
@@ -19,7 +19,7 @@ def test_each_command_has_its_reading() -> None:
      "find . -exec cd {} \\;", "find . -exec /tmp/cat {} +", "ls | xargs sort", "ls | xargs cd",
      "ls | xargs xargs echo"],
 )  # fmt: skip
-def test_one_that_is_not_known_is_enough(text: str) -> None:
+def test_unknown_command_anywhere_raises_objection(text: str) -> None:
     """Wherever it stands."""
     with pytest.raises(Objection):
         read_command(text)

@@ -17,7 +17,7 @@ def find(text: str) -> CommandUse:
     return read_find(arguments(f"find {text}"))
 
 
-def test_a_find_is_starting_points_and_tests() -> None:
+def test_find_reader_separates_starting_points_and_tests() -> None:
     """What stands before the first test is where it starts; values are kept with their tests."""
     read = find("-L a b -name '*.py' ! -newer ref -print")
     assert [word.text for word in read.operands] == ["a", "b"]
@@ -34,13 +34,13 @@ def test_a_find_is_starting_points_and_tests() -> None:
      ". -exec echo a + b {} +", ". -exec echo {} a + -print", ". -exec echo -delete {} +", ". -name -delete",
      ". -newer -fprint", ". -exec cat * {} +", ". -execdir cat {} +", ". -ok cat {} \\;"],
 )  # fmt: skip
-def test_a_find_that_may_do_more_is_objected_to(text: str) -> None:
+def test_find_with_actions_or_unknown_tests_raises_objection(text: str) -> None:
     """Actions with effects, unknown tests, and globs that may become one."""
     with pytest.raises(Objection):
         find(text)
 
 
-def test_a_glob_that_cannot_be_a_test_is_harmless() -> None:
+def test_find_reader_accepts_globs_that_cannot_be_tests() -> None:
     """No test begins with a letter, and none has a dot in it."""
     for text in (
         ". -name *.py",
@@ -54,7 +54,7 @@ def test_a_glob_that_cannot_be_a_test_is_harmless() -> None:
         find(text)
 
 
-def test_a_narrow_find_prints_little() -> None:
+def test_is_narrow_recognises_find_limited_by_name_or_depth() -> None:
     """By a pattern with something fixed in it, or by its depth."""
     assert all(is_narrow(find(text)) for text in ("/ -name hosts", "/ -iname '*.conf'", "/ -maxdepth 1"))
     assert not any(
@@ -63,14 +63,14 @@ def test_a_narrow_find_prints_little() -> None:
 
 
 @pytest.mark.parametrize("text", ["-f a", "! -d 'a b'", "a", "", "a = b", "1 -lt 2", '-n "$HOME"', "a -nt b"])
-def test_one_plain_condition_is_harmless(text: str) -> None:
+def test_shell_test_accepts_one_plain_condition(text: str) -> None:
     """As `test` and as `[`."""
     read_test("test", arguments(f"test {text}"))
     read_test("[", arguments(f"[ {text} ]"))
 
 
 @pytest.mark.parametrize("text", ["-v a", "-f 'a[$(x)]'", "a -eq b", "-f a -o -f b", "-R a", "-f *", "\\( a \\)"])
-def test_other_conditions_are_objected_to(text: str) -> None:
+def test_shell_test_refuses_other_conditions(text: str) -> None:
     """What evaluates, expands or combines; and `[` without its end."""
     for name, words in (("test", f"test {text}"), ("[", f"[ {text} ]"), ("[", "[ -f a")):
         with pytest.raises(Objection):
@@ -80,7 +80,7 @@ def test_other_conditions_are_objected_to(text: str) -> None:
 @pytest.mark.parametrize(
     "script", ["5p", "1,9p", "$p", "1~2p", "2,+3p", "/a b/p", "/a/,/b/p", "/a/,$p", "1p;3,4p", "p"]
 )
-def test_sed_may_print_lines(script: str) -> None:
+def test_sed_reader_accepts_printing_scripts(script: str) -> None:
     """Addresses and p, with files behind."""
     read = read_sed(arguments(f"sed -n '{script}' a ./*"))
     assert [word.text for word in read.operands] == ["a", "./*"]
@@ -105,7 +105,7 @@ def test_sed_may_print_lines(script: str) -> None:
         "-r 1,5d",
     ],
 )
-def test_sed_may_substitute_and_delete(words: str) -> None:
+def test_sed_reader_accepts_substitution_and_deletion(words: str) -> None:
     """On its way to the output."""
     assert [word.text for word in read_sed(arguments(f"sed {words} f ./*")).operands] == ["f", "./*"]
 
@@ -152,13 +152,13 @@ def test_sed_may_substitute_and_delete(words: str) -> None:
         "-n $HOME f",
     ],
 )
-def test_sed_may_do_nothing_else(words: str) -> None:
+def test_sed_reader_refuses_other_scripts_and_options(words: str) -> None:
     """No other command, no option, no word that may become one."""
     with pytest.raises(Objection):
         read_sed(arguments(f"sed {words}"))
 
 
-def test_command_looks_up_and_does_not_run() -> None:
+def test_command_builtin_is_accepted_only_as_lookup() -> None:
     """`command -v NAME` only."""
     read_lookup(arguments("command -v git"))
     for text in ("command git", "command -p git", "command -v", "command -v *", "command -v $HOME"):

@@ -6,7 +6,7 @@ from gateway.plugin.shell.commands import COMMANDS
 from gateway.plugin.shell.options import options
 
 
-def test_the_core_is_the_requirements_own_list() -> None:
+def test_core_commands_match_the_required_list() -> None:
     """ls, cat, pwd, echo, grep and their like; everything else is of the longer list."""
     core = {name for name, listed in COMMANDS.items() if listed.core}
     assert core == options("ls cat pwd echo grep egrep fgrep head tail wc find which type whoami id date uptime")
@@ -21,7 +21,7 @@ def test_the_core_is_the_requirements_own_list() -> None:
         )
     ),
 )
-def test_what_runs_others_or_writes_is_not_listed(name: str) -> None:
+def test_commands_that_execute_or_write_are_not_listed(name: str) -> None:
     """Not under any options."""
     assert name not in COMMANDS
 
@@ -41,7 +41,7 @@ def test_what_runs_others_or_writes_is_not_listed(name: str) -> None:
         ("hexdump", "f"),
     ],
 )
-def test_options_that_do_more_are_not_listed(name: str, letters: str) -> None:
+def test_dangerous_short_options_are_not_listed(name: str, letters: str) -> None:
     """The letters that write, run, set, or read names from a file."""
     listed = COMMANDS[name]
     assert not set(letters) & set(listed.short + listed.valued + listed.attached)
@@ -67,12 +67,12 @@ def test_no_long_option_of_any_command_writes_or_runs() -> None:
 
 
 @pytest.mark.parametrize("name", ["python3", "node", "npm", "go", "cargo", "gcc", "make", "bash", "pip"])
-def test_programs_that_run_code_have_lines_and_no_options(name: str) -> None:
+def test_interpreters_accept_only_whole_lines_without_options(name: str) -> None:
     """Only a whole line of words, such as `--version`."""
     assert COMMANDS[name].grammar == "line"
 
 
-def test_only_commands_without_harmful_options_are_open() -> None:
+def test_commands_with_harmful_options_are_not_open_to_globs() -> None:
     """An open command takes any glob: none of these has an option that writes or runs."""
     closed = {name for name, listed in COMMANDS.items() if listed.grammar in ("options", "jq") and not listed.open}
     assert closed >= {"sort", "uniq", "rg", "tree", "file", "date", "xxd", "diff", "hostname", "jq", "iconv", "column"}

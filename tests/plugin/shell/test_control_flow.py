@@ -21,14 +21,14 @@ def test_control_flow_words_are_stripped_leaving_the_commands() -> None:
     assert constructs.variables == {"f"}
 
 
-def test_a_quoted_word_is_a_command() -> None:
+def test_quoted_reserved_word_is_parsed_as_a_command() -> None:
     """As in every shell."""
     quoted = [Word("if", 2, 2, bare=False), *words("x")]
     assert Constructs().command(quoted) == quoted
 
 
 @pytest.mark.parametrize("step", ["do x", "done", "else", "fi", "then x", "for IFS in a", "for f", "for 1 in a"])
-def test_what_stands_nowhere_is_objected_to(step: str) -> None:
+def test_misplaced_reserved_words_raise_objection(step: str) -> None:
     """Reserved words out of place, and loops over variables of the shell."""
     with pytest.raises(Objection):
         Constructs().command(words(step))

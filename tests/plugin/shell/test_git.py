@@ -12,7 +12,7 @@ def read(text: str) -> CommandUse:
     return read_git(parse(f"git {text}").steps[0].words[1:])
 
 
-def test_the_command_is_the_first_option() -> None:
+def test_git_reader_returns_subcommand_as_first_option() -> None:
     """With its own options, values and operands behind."""
     use = read("-C sub --no-pager log -n 3 --format=%h HEAD~1 -- a.txt")
     assert {"log", "-n", "--format"} <= use.options
@@ -20,7 +20,7 @@ def test_the_command_is_the_first_option() -> None:
     assert [word.text for word in use.operands] == ["HEAD~1", "a.txt"]
 
 
-def test_what_prints_contents_is_known() -> None:
+def test_prints_contents_recognises_git_commands_that_show_contents() -> None:
     """Names and facts are not contents."""
     assert all(prints_contents(read(text)) for text in ("log -p", "show HEAD:a", "diff", "blame a", "grep a"))
     assert not any(prints_contents(read(text)) for text in ("status", "ls-files", "branch -a", "rev-parse HEAD"))

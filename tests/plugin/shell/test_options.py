@@ -34,7 +34,7 @@ def test_options_and_operands_come_in_any_order() -> None:
     assert [word.text for word in use("-").operands] == ["-"]
 
 
-def test_values_stand_in_the_word_or_behind_it() -> None:
+def test_option_values_are_parsed_inline_or_as_next_word() -> None:
     """`-n1`, `-n 1`, `-an1`, `--width=1` and `--width 1` say the same."""
     assert values("-n1") == values("-n 1") == values("-an1") == [("-n", "1")]
     assert values("--width=1") == values("--width 1") == [("--width", "1")]
@@ -44,7 +44,7 @@ def test_values_stand_in_the_word_or_behind_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["-x", "-ax", "--alll", "--al", "--widt=1", "-n", "--width", "--=x", "-aé"])
-def test_what_is_not_in_the_table_is_objected_to(text: str) -> None:
+def test_unknown_option_raises_objection(text: str) -> None:
     """Unknown letters and names, abbreviations, and values that are missing."""
     with pytest.raises(Objection):
         use(text)
@@ -73,13 +73,13 @@ def test_what_is_not_in_the_table_is_objected_to(text: str) -> None:
         "a$USER-b",
     ],
 )
-def test_what_may_expand_to_an_option_is_objected_to(text: str) -> None:
+def test_glob_that_may_expand_to_an_option_raises_objection(text: str) -> None:
     """A glob in front of which nothing is fixed may be any option of a command that is not open."""
     with pytest.raises(Objection):
         use(text)
 
 
-def test_a_fixed_beginning_or_the_end_of_options_makes_a_glob_safe() -> None:
+def test_fixed_prefix_or_double_dash_makes_glob_an_operand() -> None:
     """`./*`, `a*` and `-- *` are operands whatever they match; so is everything for an open command."""
     for text in ("./*", "a*", "-- *", "~/*", 'a"$HOME"', '-- "$HOME"'):
         assert len(use(text).operands) == 1
@@ -96,7 +96,7 @@ def test_irregular_command_rejects_options_with_ambiguous_reading() -> None:
             use(text, odd)
 
 
-def test_operands_are_counted_and_matched() -> None:
+def test_operand_limit_and_pattern_are_enforced() -> None:
     """A limit holds against globs, too; a pattern holds for every operand."""
     one = CommandSpec(operands=1, operand=re.compile("[a-z]+"))
     assert len(use("abc", one).operands) == 1

@@ -142,7 +142,7 @@ def test_shell_text_is_split_into_the_words_of_sh(text: str, expected: list[list
         ("a " + "*" * 17, "more than 16 globs"),
     ],
 )
-def test_everything_else_is_not_plain(text: str, why: str) -> None:
+def test_nontrivial_shell_syntax_raises_objection_with_reason(text: str, why: str) -> None:
     """The reason names what a person should look at."""
     assert why in objection(text)
 
@@ -162,7 +162,7 @@ def test_word_records_the_position_and_kind_of_its_expansions() -> None:
     assert (several.may_be_option, several.wild, one.may_be_option, one.splits) == (True, True, True, False)
 
 
-def test_steps_know_their_input() -> None:
+def test_parsed_steps_record_their_input() -> None:
     """A pipe or a redirection gives a command its input; a list does not."""
     first, second, third = parse("a | b; c < f").steps
     assert (first.piped, second.piped, third.piped) == (False, True, False)
@@ -186,7 +186,7 @@ def test_steps_know_their_input() -> None:
         ("[ -f a ]", ("[", "-f", "a", "]")),
     ],
 )
-def test_one_simple_command_needs_no_shell(text: str, argv: tuple[str, ...] | None) -> None:
+def test_parse_sets_argv_only_for_simple_commands(text: str, argv: tuple[str, ...] | None) -> None:
     """`argv` is what to execute, None where only a shell does what the text says."""
     assert parse(text).argv == argv
 
@@ -216,7 +216,7 @@ PIECES = [
 ]
 
 
-def test_sh_agrees_on_the_words() -> None:
+def test_parser_words_match_words_of_sh() -> None:
     """For random texts that are plain and expand nothing, the machine's own sh sees the same words."""
     chance = random.Random(7)
     texts = ["p " + "".join(chance.choices(PIECES, k=chance.randint(1, 12))) for _ in range(4000)]
@@ -236,7 +236,7 @@ def test_sh_agrees_on_the_words() -> None:
 
 
 @pytest.mark.parametrize("piece", ["'", '"', "\\", "a ", "a;", "$", "(", '""', "\\\n", "${", "*", "{", "<", "#", "你"])
-def test_hostile_texts_cost_no_more_than_their_length(piece: str) -> None:
+def test_parse_time_is_bounded_for_hostile_texts(piece: str) -> None:
     """A megabyte is refused at once, the longest text that is read takes milliseconds."""
     effort = Effort()
     objection(piece * 1_000_000)

@@ -16,7 +16,7 @@ def arguments(text: str) -> tuple[Word, ...]:
     return parse(text).steps[0].words[1:]
 
 
-def test_a_line_is_matched_as_a_whole() -> None:
+def test_program_line_must_match_completely() -> None:
     """No word more, and none that expands or hides a blank."""
     read_line("go", arguments("go version"), PROGRAMS["go"])
     for text in ("go", "go version x", "go 'version x'", "go versio*", "go version $HOME"):
@@ -24,7 +24,7 @@ def test_a_line_is_matched_as_a_whole() -> None:
             read_line("go", arguments(text), PROGRAMS["go"])
 
 
-def test_xargs_runs_a_command_with_any_words() -> None:
+def test_xargs_reader_returns_the_command_it_runs() -> None:
     """Whether they stand behind or in the place of braces."""
     (run,) = read_xargs(arguments("xargs -0 -n 1 basename -a")).runs
     assert [(word.text, word.wild) for word in run] == [("basename", False), ("-a", False), ("{}", True)]
@@ -35,7 +35,7 @@ def test_xargs_runs_a_command_with_any_words() -> None:
 
 
 @pytest.mark.parametrize("program", ["{print $1}", "NR>1", "/a|b/ {n++} END {print n}", "{for (k in a) print k}"])
-def test_awk_may_print(program: str) -> None:
+def test_awk_reader_accepts_printing_programs(program: str) -> None:
     """And compare, count and split."""
     assert len(read_awk("awk", arguments(f"awk -F: -v n=0 '{program}' f ./*")).operands) == 3
 
@@ -45,13 +45,13 @@ def test_awk_may_print(program: str) -> None:
     ["{print > f}", "{print | c}", "{print $1}; $2>1", "BEGIN {while (1);}", "{system(c)}", "{c | getline}", "@f()",
      "{for (i = 0; ; i++);}", "BEGIN {ARGV[1] = a}", "sys\\\ntem(c)", "{printf \"%9999999d\", 1}"],
 )  # fmt: skip
-def test_awk_may_not_send_run_or_loop(program: str) -> None:
+def test_awk_reader_refuses_output_commands_and_loops(program: str) -> None:
     """Nor hide any of that."""
     with pytest.raises(Objection):
         read_awk("awk", arguments(f"awk '{program}' f"))
 
 
-def test_printf_and_tar_have_one_plain_form() -> None:
+def test_printf_and_tar_readers_accept_only_plain_forms() -> None:
     """A format that is written out; a list of one file of this machine."""
     read_printf(arguments("printf '%s %5d' a $HOME *"))
     read_tar(arguments("tar -tvzf a.tgz b"))
@@ -64,7 +64,7 @@ def test_printf_and_tar_have_one_plain_form() -> None:
 
 
 @pytest.mark.parametrize("piece", ["print", "for (", "for  ", "%5", "|", "while", "{"])
-def test_a_long_program_costs_no_more_than_its_length(piece: str) -> None:
+def test_awk_reader_time_is_linear_in_program_length(piece: str) -> None:
     """It is searched once for each thing."""
     word = Word(piece * (200_000 // len(piece)), 200_000, 0)
     effort = Effort()
@@ -92,7 +92,7 @@ def test_awk_with_computed_format_or_builtin_variable_is_rejected(text: str) -> 
         read_awk("awk", arguments(f"awk {text}"))
 
 
-def test_jq_has_named_values_and_a_filter_that_is_written_out() -> None:
+def test_jq_reader_accepts_named_values_and_literal_filter_only() -> None:
     """A file that a name stands for is one of its files."""
     use = read_jq(arguments("jq -r --arg a 'b c' --slurpfile d d.json '.x' e.json f/*.json"), COMMANDS["jq"])
     assert [word.text for word in use.operands] == [".x", "e.json", "f/*.json"]
@@ -115,7 +115,7 @@ def test_python_is_allowed_only_json_tool_and_pip_list(text: str) -> None:
             read_line("python3", arguments(f"python3 {other}"), PROGRAMS["python3"])
 
 
-def test_xargs_reads_a_file_of_words() -> None:
+def test_xargs_reader_accepts_an_argument_file() -> None:
     """Which is one of its values."""
     assert [(option, word.text) for option, word in read_xargs(arguments("xargs -a f wc -l")).values] == [("-a", "f")]
     for text in ("-a", "-a -x", "-a $HOME", "-a *", "-af"):

@@ -4,7 +4,7 @@ from gateway.plugin.shell.options import options
 from gateway.plugin.shell.text_commands import TEXT_COMMANDS
 
 
-def test_they_are_all_of_the_longer_list() -> None:
+def test_text_commands_are_not_in_the_core_list() -> None:
     """The requirement's own list stands elsewhere."""
     assert not any(listed.core for listed in TEXT_COMMANDS.values())
 

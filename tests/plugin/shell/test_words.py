@@ -17,7 +17,7 @@ def test_word_builder_counts_the_fixed_prefix_and_tail() -> None:
     assert draft.word().tail == 0
 
 
-def test_a_word_may_be_an_option_unless_it_begins_otherwise() -> None:
+def test_word_may_be_option_depends_on_its_beginning() -> None:
     """An unquoted variable may be one wherever it stands."""
     assert ANY_WORD.may_be_option
     draft = WordBuilder()

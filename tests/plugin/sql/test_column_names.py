@@ -51,7 +51,7 @@ def test_server_type_name_is_not_a_plain_column() -> None:
         "SELECT x, sum(y) AS y FROM t JOIN u USING (id) GROUP BY id, x",
     ],
 )
-def test_a_column_that_is_handed_on_is_plain(sql: str) -> None:
+def test_passed_on_column_name_is_plain(sql: str) -> None:
     """It has the same name everywhere."""
     assert "id" in plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
 
@@ -76,6 +76,6 @@ def test_a_column_that_is_handed_on_is_plain(sql: str) -> None:
         ),
     ],
 )
-def test_a_name_of_something_else_is_not_plain(sql: str) -> None:
+def test_name_bound_to_another_expression_is_not_plain(sql: str) -> None:
     """Each of these may be as long as the expression that it stands for."""
     assert "id" not in plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)

@@ -21,19 +21,19 @@ LONG = (
 
 
 @pytest.mark.parametrize("name", [name for name in (*STATEMENTS, *POSTGRES) if name not in LONG])
-def test_postgresql_runs_it_unasked(name: str) -> None:
+def test_everyday_postgresql_statements_need_no_approval(name: str) -> None:
     """It has no product of two long values, nothing that multiplies, and no function that acts."""
     assert judge({**STATEMENTS, **POSTGRES}[name], dialect="postgresql").doubt is None
 
 
 @pytest.mark.parametrize("name", [name for name in STATEMENTS if name not in LONG])
-def test_sqlite_runs_it_unasked(name: str) -> None:
+def test_everyday_sqlite_statements_need_no_approval(name: str) -> None:
     """Such a text reads only."""
     assert judge(STATEMENTS[name], dialect="sqlite").doubt is None
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_an_approved_one_is_not_too_large_for_sqlite(name: str) -> None:
+def test_everyday_statements_pass_the_sqlite_expansion_check(name: str) -> None:
     """An estimate that is too large would refuse what a person has approved."""
     check_expansion(STATEMENTS[name], [])
 

@@ -50,7 +50,7 @@ def side_by_side(levels: int) -> str:
         lambda levels: nested(levels, "CASE WHEN (x, 1) IN ((1, 1), (2, 2), (3, 3), (4, 4)) THEN 1 END"),
     ],
 )
-def test_columns_that_multiply_ask(made: Callable[[int], str]) -> None:
+def test_multiplying_columns_need_approval(made: Callable[[int], str]) -> None:
     """A dozen of these take all memory, and nothing interrupts it."""
     doubt = judge(made(14), dialect="postgresql").doubt
     assert doubt is not None and "too often" in doubt[1]
@@ -60,12 +60,12 @@ def test_columns_that_multiply_ask(made: Callable[[int], str]) -> None:
 @pytest.mark.parametrize(
     "sql", [nested(14, end=" OFFSET 0"), nested(14, end=" LIMIT 5"), chained(14, "MATERIALIZED"), nested(14, "x + 1")]
 )
-def test_what_keeps_its_size_does_not_ask(sql: str) -> None:
+def test_query_of_constant_size_needs_no_approval(sql: str) -> None:
     """PostgreSQL plans a part with a LIMIT on its own."""
     assert judge(sql, dialect="postgresql").doubt is None
 
 
-def test_an_everyday_query_does_not_ask() -> None:
+def test_everyday_query_needs_no_approval() -> None:
     """Some mentions of each name, and three expressions that are read twice."""
     sql = """WITH paid AS (SELECT o.id, o.customer, o.total, o.day FROM orders o WHERE o.state = 'paid' AND o.day > $1),
         monthly AS (SELECT customer, date_trunc('month', day) AS month, sum(total) AS total, count(*) AS number
@@ -78,13 +78,13 @@ def test_an_everyday_query_does_not_ask() -> None:
     assert judge(sql, dialect="postgresql").doubt is None
 
 
-def test_a_long_chain_is_not_followed_to_its_end() -> None:
+def test_very_long_cte_chain_needs_approval() -> None:
     """Its length is that of the text, and each link takes room on the stack."""
     chain = ", ".join(f"a{n} AS (TABLE a{n - 1})" for n in range(1, 500))
     assert judge(f"WITH {chain} SELECT 1 FROM a499", dialect="postgresql").doubt is not None
 
 
-def test_a_row_that_is_spread_out_is_copied_for_each_column() -> None:
+def test_repeated_row_expansion_needs_approval() -> None:
     """`(x).*` is `(x).a, (x).b` and so on."""
     assert judge(nested(4, "row((x).*)"), dialect="postgresql").doubt is not None
     assert judge("SELECT (x).* FROM (SELECT x FROM t) s", dialect="postgresql").doubt is None
@@ -99,7 +99,7 @@ def copied(levels: int, arm: str = "SELECT FROM") -> str:
 
 
 @pytest.mark.parametrize("made", [copied, lambda levels: copied(levels, "TABLE")])
-def test_tables_that_multiply_ask(made: Callable[[int], str]) -> None:
+def test_multiplying_tables_need_approval(made: Callable[[int], str]) -> None:
     """PostgreSQL opens each of them in each copy: a thousand of this view take half a gigabyte."""
     assert judge(made(3), dialect="postgresql").doubt is not None
     assert judge(made(1), dialect="postgresql").doubt is None
@@ -119,7 +119,7 @@ def test_subquery_values_and_view_columns_count_toward_expansion() -> None:
 
 
 @pytest.mark.parametrize("letter", ["n", "\u00e9", "\u540d"])
-def test_names_that_postgresql_cuts_to_the_same_are_one(letter: str) -> None:
+def test_names_with_equal_first_63_bytes_count_as_equal(letter: str) -> None:
     """It cuts them at 63 bytes, so that a label and its mention may be spelled differently."""
     names = [letter * 63 + end for end in "abcd"]
     for column, label in (
@@ -131,7 +131,7 @@ def test_names_that_postgresql_cuts_to_the_same_are_one(letter: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["key", "path", "option", "by"])
-def test_a_word_of_sql_that_may_be_a_name_multiplies_as_one(name: str) -> None:
+def test_keyword_used_as_a_name_counts_as_a_name(name: str) -> None:
     """Databases take most of their words for the name of a column, without quotes."""
     for plans in (True, False):
         assert expands_too_far(lex(nested(14).replace("x", name)).tokens, plans=plans)
@@ -158,7 +158,7 @@ def joined(levels: int) -> str:
 @pytest.mark.parametrize(
     "made", [joined, lambda levels: joined(levels).replace("NATURAL ", "").replace("JOIN t", "JOIN t USING (x)")]
 )
-def test_a_join_compares_columns_that_it_does_not_mention(made: Callable[[int], str]) -> None:
+def test_columns_compared_by_a_join_count_as_mentions(made: Callable[[int], str]) -> None:
     """A full join puts two of them into one as well."""
     assert judge(made(14), dialect="postgresql").doubt is not None
 
@@ -180,7 +180,7 @@ def _split(sql: str) -> list[str]:
         lambda size: "SELECT f(" + "a(" * 150 + "x, x" * size + ")" * 150 + ") FROM (SELECT x FROM t) s",
     ],
 )
-def test_the_count_takes_steps_in_proportion_to_the_text(made: Callable[[int], str]) -> None:
+def test_expansion_count_takes_linear_steps(made: Callable[[int], str]) -> None:
     """SQLite's texts have up to 400 kB, and deep ones took 20 seconds. Steps are calls of functions."""
     few, many = (_steps(made(size)) for size in (3000, 6000))
     assert many < 2.5 * few

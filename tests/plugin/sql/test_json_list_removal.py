@@ -46,6 +46,6 @@ def test_json_removal_by_a_computed_list_is_doubted(sql: str) -> None:
         "SELECT -a, a - 1, array_length(tags, 1) - 1 FROM t",
     ],
 )
-def test_a_difference_of_numbers_does_not_ask(sql: str) -> None:
+def test_numeric_subtraction_needs_no_approval(sql: str) -> None:
     """Nor does a list that is short."""
     assert judge(sql, dialect="postgresql").doubt is None

@@ -32,7 +32,7 @@ def kinds(sql: str, *traits: Trait) -> list[tuple[str, str]]:
         ("a -- b\nc /* d */ e", [("word", "a"), ("word", "c"), ("word", "e")]),
     ],
 )
-def test_the_pieces_of_sql(sql: str, expected: list[tuple[str, str]]) -> None:
+def test_lexer_splits_sql_into_tokens(sql: str, expected: list[tuple[str, str]]) -> None:
     """Words, names in every quoting, strings, numbers, parameters, operators; comments are left out."""
     assert kinds(sql) == expected
 
@@ -49,7 +49,7 @@ def test_the_pieces_of_sql(sql: str, expected: list[tuple[str, str]]) -> None:
         ("/* /* */ a */", "nested", 3, 0),
     ],
 )
-def test_where_dialects_differ(sql: str, trait: Trait, plain: int, flipped: int) -> None:
+def test_lexer_reports_traits_where_dialects_differ(sql: str, trait: Trait, plain: int, flipped: int) -> None:
     """A trait that changes what is code is reported, and both readings are told."""
     assert trait in lex(sql).divergent
     both = readings(sql)
@@ -63,7 +63,7 @@ def test_backslash_not_before_a_quote_causes_no_dialect_divergence() -> None:
     assert lex(r"SELECT 'C:\temp', '100\%', '\d+'").divergent == frozenset()
 
 
-def test_too_many_differences_at_once() -> None:
+def test_text_with_too_many_dialect_differences_has_no_readings() -> None:
     """Text about which dialects disagree in many ways has no readings."""
     assert readings(r"'\'' # $$ --x" + "\n/* /* */ $$ */") is None
 
@@ -99,19 +99,19 @@ def test_ambiguous_sql_lexes_to_an_error_token(sql: str) -> None:
 
 
 @pytest.mark.parametrize("sql", ["'a", '"a', "`a", "$$a"])
-def test_quotes_without_an_end(sql: str) -> None:
+def test_unclosed_quote_is_an_unterminated_token(sql: str) -> None:
     """A literal without an end is told apart: a database refuses it."""
     assert lex(sql).tokens[-1].kind == "unterminated"
 
 
-def test_a_text_of_many_pieces() -> None:
+def test_lexer_bounds_the_number_of_tokens() -> None:
     """There is an end to what is split."""
     tokens = lex("a " * 100_000).tokens
     assert len(tokens) <= MAX_STEPS + 1 and tokens[-1].kind == "error"
 
 
 @given(st.text(max_size=200) | st.text(alphabet="'\"`[]$#-/*!\\ \nae;q1.@:?", max_size=60))
-def test_any_text_is_split(sql: str) -> None:
+def test_lexer_splits_any_text_without_error(sql: str) -> None:
     """No text raises; what is not an error lies in the text in order."""
     found = readings(sql)
     for tokens in found or ():
@@ -155,12 +155,12 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     assert min(took) < 0.1
 
 
-def test_a_token_shows_itself() -> None:
+def test_token_equals_a_plain_pair() -> None:
     """Tokens compare with plain pairs."""
     assert Token("word", "a") == ("word", "a")
 
 
-def test_a_very_long_text_is_not_read() -> None:
+def test_text_over_the_length_limit_is_an_error_token() -> None:
     """Its length alone tells that nobody would read it either."""
     assert lex("SELECT " + "x" * MAX_CHARS).tokens == (Token("error", "more text than can be judged"),)
     assert lex("SELECT '" + "x" * (MAX_CHARS - 9) + "'").tokens[-1].kind == "string"
@@ -192,7 +192,7 @@ def test_a_comment_without_an_end_is_refused_only_where_comments_nest(sql: str) 
         ("SELECT @a(')", "any"),
     ],
 )
-def test_what_an_engine_reads_in_another_way_is_an_error(sql: str, dialect: Dialect) -> None:
+def test_text_read_differently_by_an_engine_is_an_error_token(sql: str, dialect: Dialect) -> None:
     """A guess would hide what stands behind it."""
     for tokens in readings(sql, dialect=dialect) or ():
         assert tokens[-1].kind == "error"

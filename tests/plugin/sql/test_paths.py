@@ -34,7 +34,7 @@ def test_json_path_comparison_with_literals_is_not_doubted(use: str, path: str) 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("path", MANY)
-def test_two_paths_that_are_compared_ask(use: str, path: str) -> None:
+def test_comparison_of_two_json_paths_needs_approval(use: str, path: str) -> None:
     """Many values may stand at the end of either."""
     doubt = judge(f"SELECT {use.format(path)} FROM t", dialect="postgresql").doubt
     assert doubt is not None

@@ -20,7 +20,7 @@ from gateway.plugin.sql.statement import judge
         *("CASE WHEN b LIKE 'a%' THEN 1 END", "b LIKE 'x' ESCAPE '!'", "data ? 'a'", "a < 3 AND a - 1 > a & 2"),
     ],
 )
-def test_one_value_that_is_written_out_does_not_ask(expression: str) -> None:
+def test_operation_with_one_literal_needs_no_approval(expression: str) -> None:
     """The time is in proportion to the other one."""
     for sql in (f"SELECT {expression} FROM t", f"SELECT a FROM t WHERE ({expression}) IS NULL ORDER BY b"):
         assert judge(sql, dialect="postgresql").doubt is None, sql
@@ -41,7 +41,7 @@ def test_one_value_that_is_written_out_does_not_ask(expression: str) -> None:
         *("ts_rank(v, q)", "ts_rank(ARRAY[1, 1], v, q)", "ts_rank_cd(v, to_tsquery(b), 32)"),
     ],
 )
-def test_two_values_of_any_length_ask(expression: str) -> None:
+def test_operation_on_two_unbounded_values_needs_approval(expression: str) -> None:
     """In PostgreSQL's dialect; SQLite has bounds of its own."""
     doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
     assert doubt is not None and doubt[0] == "product"
@@ -68,7 +68,7 @@ def test_two_values_of_any_length_ask(expression: str) -> None:
         ),
     ],
 )
-def test_a_text_that_is_written_out_is_parsed_unasked(expression: str) -> None:
+def test_parsing_a_literal_text_needs_no_approval(expression: str) -> None:
     """So is a column that has the name of such a type."""
     assert judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt is None
 
@@ -87,13 +87,13 @@ def test_a_text_that_is_written_out_is_parsed_unasked(expression: str) -> None:
         ),
     ],
 )
-def test_a_text_of_any_length_is_not_parsed_unasked(expression: str) -> None:
+def test_parsing_an_unbounded_text_needs_approval(expression: str) -> None:
     """PostgreSQL parses a search, and the attributes of an element, in time squared, and looks at no clock."""
     doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
     assert doubt is not None and doubt[0] == "product"
 
 
-def test_what_is_written_out_is_short() -> None:
+def test_literals_count_as_bounded_only_while_short() -> None:
     """All of it together, as one row is computed without a look at the clock."""
     for sql in ("SELECT a FROM t WHERE b LIKE '{}'", "SELECT replace(b, '{}', 'x') FROM t", "SELECT '{}' <@ b FROM t"):
         assert judge(sql.format("x" * 900), dialect="postgresql").doubt is None

@@ -34,7 +34,7 @@ def walk(sql: str, *, write: bool = False) -> QueryWalk:
         ("SELECT " + "(" * (MAX_DEPTH + 1), "too_deep"),
     ],
 )
-def test_doubts(sql: str, rule: str) -> None:
+def test_unsafe_constructs_raise_a_named_query_doubt(sql: str, rule: str) -> None:
     """What is not known to be harmless is doubted, by name of the rule."""
     with pytest.raises(QueryDoubt) as raised:
         walk(sql)
@@ -63,7 +63,7 @@ def test_doubts(sql: str, rule: str) -> None:
         ("SELECT * FROM app.user", set()),
     ],
 )
-def test_marks(sql: str, marks: set[str]) -> None:
+def test_locks_assignments_and_sensitive_tables_are_marked(sql: str, marks: set[str]) -> None:
     """Locks, assignments and sensitive tables are noted, and nothing is broken."""
     done = walk(sql)
     assert (done.marks, done.broken, done.complete) == (marks, None, True)
@@ -90,7 +90,7 @@ def test_malformed_query_is_reported_as_broken(sql: str) -> None:
     assert walk(sql).broken
 
 
-def test_a_write_that_is_planned() -> None:
+def test_write_statements_are_walked_with_write_enabled() -> None:
     """With `write` the words of INSERT, UPDATE and DELETE are read over; the functions in them are not."""
     assert walk("INSERT INTO s.t (a) SELECT lower(a) FROM u", write=True).broken is None
     with pytest.raises(QueryDoubt):

@@ -22,6 +22,6 @@ from gateway.plugin.sql.recursion import has_unbounded_recursion
         (") AS (", False),
     ],
 )
-def test_recursion_that_nothing_ends(sql: str, expected: bool) -> None:
+def test_unbounded_recursion_is_detected(sql: str, expected: bool) -> None:
     """The recursive arm reads its own expression and neither filters, joins nor limits."""
     assert has_unbounded_recursion(lex(sql).tokens) is expected

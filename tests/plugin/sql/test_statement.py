@@ -20,13 +20,13 @@ SIBLINGS = [
 ]
 
 
-def test_everyday_reading_is_harmless() -> None:
+def test_everyday_read_statements_are_harmless() -> None:
     """Plain reading statements of every dialect are not doubted."""
     harmless = [case["sql"] for case in SIBLINGS if case["expect"] == "auto"]
     assert len(harmless) > 180 and [(sql, doubt) for sql in harmless if (doubt := judge(sql).doubt)] == []
 
 
-def test_everything_else_is_doubted() -> None:
+def test_confirm_cases_are_all_doubted_with_a_reason() -> None:
     """Writes, effects, files, stacked statements, tricks and prose are doubted, with a reason for a person."""
     doubted = [(case["sql"], judge(case["sql"]).doubt) for case in SIBLINGS if case["expect"] == "confirm"]
     assert len(doubted) > 250 and [sql for sql, doubt in doubted if doubt is None] == []
@@ -48,7 +48,7 @@ def test_everything_else_is_doubted() -> None:
         ("EXPLAIN ANALYZE SELECT * FROM pg_shadow", {"explain_analyze", "sensitive_read"}),
     ],
 )
-def test_what_an_operator_may_want_to_know(sql: str, marks: set[str]) -> None:
+def test_unusual_read_statements_carry_marks(sql: str, marks: set[str]) -> None:
     """Statements beyond the short list, and reading with side effects, carry marks."""
     assert judge(sql) == judge(sql.lower()) and judge(sql).marks == marks and judge(sql).doubt is None
 
@@ -57,7 +57,7 @@ QUIET = st.text(alphabet="abc 1,.()=*+<>\n\t", max_size=30)
 
 
 @given(QUIET, st.sampled_from(["DROP TABLE t", "DELETE FROM t", "UPDATE t SET a=1", "SELECT 2", "x"]))
-def test_a_second_statement_is_never_harmless(middle: str, second: str) -> None:
+def test_second_statement_is_never_harmless(middle: str, second: str) -> None:
     """Whatever stands before the semicolon, what follows it is doubted."""
     assert judge(f"SELECT 1 {middle}; {second}").doubt
 
@@ -106,7 +106,7 @@ READING = {
     st.lists(st.sampled_from(PIECES), max_size=8),
     st.sampled_from(["", " "]),
 )
-def test_a_real_database_agrees(start: str, pieces: list[str], gap: str) -> None:
+def test_harmless_statements_only_read_in_sqlite(start: str, pieces: list[str], gap: str) -> None:
     """What is found harmless makes SQLite do nothing but read, in whatever way it splits the text."""
     sql = start + gap + gap.join(pieces)
     asked: set[int] = set()
@@ -129,7 +129,7 @@ def test_a_real_database_agrees(start: str, pieces: list[str], gap: str) -> None
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_judged(sql: str) -> None:
+def test_any_text_is_judged_without_error(sql: str) -> None:
     """No text raises."""
     judge(sql)
     judge(f"SELECT {sql}")
@@ -170,7 +170,7 @@ def test_hostile_text_takes_linear_time(start: str, piece: str) -> None:
 @pytest.mark.parametrize(
     "sql", ["SHOW TABLE", "SHOW CREATE", "SHOW TABLE;", "(SELECT)", "((SELECT))", "VALUES", "(VALUES)", "TABLE"]
 )
-def test_a_statement_that_stops_short_is_doubted(sql: str) -> None:
+def test_truncated_statement_is_doubted(sql: str) -> None:
     """Whatever should have followed."""
     assert judge(sql).doubt is not None
 
@@ -185,7 +185,7 @@ def test_a_statement_that_stops_short_is_doubted(sql: str) -> None:
         "SELECT (5).delete_user",
     ],
 )
-def test_an_attribute_may_be_a_call(sql: str) -> None:
+def test_attribute_that_may_be_a_call_is_doubted(sql: str) -> None:
     """PostgreSQL takes `x.f` for `f(x)`; the fields of well-known records are still read."""
     doubt = judge(sql).doubt
     assert doubt is not None and doubt[0] in ("function", "unclear_text")
@@ -272,7 +272,7 @@ def _lines_run(sql: str) -> int:
 
 @pytest.mark.parametrize("piece", PUMPED)
 @pytest.mark.parametrize("start", ["SELECT ", "WITH x AS (SELECT 1 UNION SELECT 1 FROM x), ", "EXPLAIN "])
-def test_twice_the_text_is_at_most_twice_the_work(start: str, piece: str) -> None:
+def test_judging_twice_the_text_takes_at_most_twice_the_work(start: str, piece: str) -> None:
     """Below the limits, too, behind which nothing is read any more."""
     small, large = (start + piece * (count // len(piece.split())) for count in (200, 400))
     assert _lines_run(large) < 2.5 * _lines_run(small) + 500
@@ -280,14 +280,14 @@ def test_twice_the_text_is_at_most_twice_the_work(start: str, piece: str) -> Non
 
 @pytest.mark.parametrize("before", [r'"\"', r'"a\"b"', r'"\\"', r'N"\"', r'"\" "\"', r"""'' "\""""])
 @pytest.mark.parametrize("string", [r"'\''", r"'a\'b'", r"N'\''", r"'\'' '\''"])
-def test_a_backslash_in_a_quoted_name_hides_nothing(before: str, string: str) -> None:
+def test_backslash_in_a_quoted_name_does_not_hide_a_call(before: str, string: str) -> None:
     """Strings may escape a quote where names do not: PostgreSQL with `standard_conforming_strings` off."""
     assert judge(f"SELECT {before}, {string}, pg_sleep(1) --'").doubt is not None
     assert judge(f'SELECT {before}, {string}, pg_sleep(1) --"').doubt is not None
 
 
 @pytest.mark.parametrize("call", ["upper(name)", "a * b", "a || b", "a::text", "a < b"])
-def test_more_calls_than_a_row_makes_in_minutes_ask(call: str) -> None:
+def test_too_many_function_calls_need_approval(call: str) -> None:
     """PostgreSQL ends nothing between them, whatever its timeout is."""
 
     def calling(n: int) -> str:
@@ -300,7 +300,7 @@ def test_more_calls_than_a_row_makes_in_minutes_ask(call: str) -> None:
 
 
 @pytest.mark.parametrize("join", ["JOIN t{i} ON true", "CROSS JOIN t{i}", "NATURAL LEFT JOIN t{i}"])
-def test_more_joins_than_a_planner_takes_in_a_second_ask(join: str) -> None:
+def test_too_many_joins_need_approval(join: str) -> None:
     """PostgreSQL does not look at the clock while it plans, and its time grows with their cube."""
 
     def joined(n: int) -> str:

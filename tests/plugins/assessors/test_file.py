@@ -15,7 +15,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "data" / "fil
 
 
 @pytest.mark.parametrize("profile", ["literal", "standard", "hardened"])
-def test_every_case_holds_under_every_profile(profile: Profile) -> None:
+def test_file_corpus_gets_the_expected_verdicts(profile: Profile) -> None:
     """core holds under all profiles; what hardening marks asks under `hardened` alone."""
     judge = FileAssessor(profile)
     judged = [(case, judge.assess(case["arguments"])) for case in CASES if not case.get("ambiguous")]
@@ -91,7 +91,7 @@ def test_hardened_profile_detects_secret_paths_in_every_spelling(path: str) -> N
     "path",
     [".env.example", "id_rsa.pub", "src/keys.py", "/proc/meminfo", "/dev/null", "shadow/x.css", "../b.txt", "D:/a"],
 )
-def test_hardened_leaves_ordinary_files_alone(path: str) -> None:
+def test_ordinary_file_names_are_read_under_hardened(path: str) -> None:
     """Names that only resemble secrets are read."""
     assert FileAssessor("hardened").assess({"operation": "read", "path": path}).decision == "auto"
 
@@ -104,7 +104,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | s
     st.dictionaries(st.sampled_from(["operation", "path", "content", "recursive"]) | st.text(), VALUES, max_size=4),
     st.sampled_from(["read", "list", "exists", "write", None]),
 )
-def test_no_object_makes_it_raise(arguments: Json, operation: str | None) -> None:
+def test_file_assessor_returns_a_verdict_for_any_object(arguments: Json, operation: str | None) -> None:
     """Whatever the model sends, there is a verdict."""
     if operation:
         arguments["operation"] = operation

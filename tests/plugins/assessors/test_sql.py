@@ -42,7 +42,7 @@ def expected(case: dict[str, Any], *, profile: str) -> str:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_corpus(profile: str) -> None:
+def test_sql_corpus_gets_the_expected_verdicts(profile: str) -> None:
     """Every case holds, in each profile as its tier says; the basis names the whitelist or its absence."""
     judged = [(case, ASSESSORS[profile].assess(case["arguments"])) for case in CASES]
     assert len(judged) > 150
@@ -72,13 +72,13 @@ def test_sql_whitelist_fallback() -> None:
         ({"query": "DROP TABLE t"}, "confirm"),
     ],
 )
-def test_arguments_beside_the_statement(beside: dict[str, Any], decision: str) -> None:
+def test_unknown_arguments_beside_the_sql_require_confirmation(beside: dict[str, Any], decision: str) -> None:
     """What changes neither what runs nor where the result goes does not matter; everything unknown asks."""
     assert assessor().assess({"sql": "SELECT 1", **beside}).decision == decision
 
 
 @pytest.mark.parametrize("sql", [None, 1, True, ["SELECT 1"], {"a": 1}, "", " ", 10**400])
-def test_wrong_shapes(sql: object) -> None:
+def test_missing_or_non_text_sql_requires_confirmation(sql: object) -> None:
     """A statement that is missing or is no text asks."""
     assert assessor().assess({"sql": sql}).decision == "confirm"
 
@@ -113,7 +113,7 @@ def test_any_object_gets_a_verdict(arguments: dict[str, Any]) -> None:
         assert each.assess(arguments).decision in ("auto", "confirm")
 
 
-def test_a_verdict_is_quick() -> None:
+def test_sql_verdict_takes_under_a_millisecond() -> None:
     """The cases take far less than a millisecond each (the figure to beat is 200 us)."""
     best = []
     for case in CASES:

@@ -14,12 +14,12 @@ def limits_of(**settings: object) -> LoopLimits:
     return host.runs.limits[0]
 
 
-def test_defaults() -> None:
+def test_default_settings_are_the_default_loop_limits() -> None:
     """Ten calls, five minutes, three unreadable answers, JSON in the text, role tool, 32 KiB of a result."""
     assert limits_of() == LoopLimits()
 
 
-def test_each_setting_arrives() -> None:
+def test_each_setting_reaches_the_loop_limits() -> None:
     """A duration as people write it, or in seconds."""
     settings = {
         "max_tool_calls": 3,
@@ -40,7 +40,7 @@ def test_each_setting_arrives() -> None:
     [{"max_tool_calls": 0}, {"timeout": "soon"}, {"timeout": 0}, {"tool_format": "xml"}, {"unknown": 1}],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused(settings: dict[str, object]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, object]) -> None:
     """When the configuration is read."""
     with pytest.raises(ValidationError):
         Config.model_validate(settings)

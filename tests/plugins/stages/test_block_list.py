@@ -55,7 +55,7 @@ async def blocking(*answers: Answer, loop: bool = False, **settings: Any) -> Asy
         [{"type": "text", "text": "blue he"}, {"type": "text", "text": "ron"}],
     ],
 )
-async def test_a_request_is_blocked(text: Any) -> None:
+async def test_request_with_a_blocked_phrase_is_blocked(text: Any) -> None:
     """Whatever its letters are; no model is asked, and the answer says why it ends."""
     async with blocking() as world:
         answer = await world.chat([{"role": "user", "content": text}])
@@ -101,13 +101,13 @@ async def test_unknown_request_fields_are_searched_including_their_names(field: 
         "\U0001f1f0\U0001f1ea\U0001f1f8\U0001f1f9\U0001f1f7\U0001f1ea\U0001f1f1",  # flags, of Kenya for one
     ],
 )
-async def test_other_words_pass(text: str) -> None:
+async def test_request_without_a_blocked_phrase_passes(text: str) -> None:
     async with blocking(says("ok")) as world:
         assert (await world.chat(text)).text == "ok"
 
 
 @pytest.mark.parametrize("between", [", ", "/", "·", "-", "_", " ... "])
-async def test_signs_between_words_are_for_patterns(between: str) -> None:
+async def test_punctuation_between_words_is_matched_by_patterns_only(between: str) -> None:
     """A phrase has blanks between its words, and a pattern says what else may stand there."""
     text = f"What is Blue{between}Heron?"
     async with blocking(says("ok")) as world:
@@ -123,7 +123,7 @@ async def test_adjacent_flag_or_list_letter_does_not_hide_a_word(text: str) -> N
         assert (await world.chat(text)).text == BLOCKED
 
 
-async def test_arguments_of_calls_and_results_are_read() -> None:
+async def test_call_arguments_and_results_are_scanned() -> None:
     """Behind the escapes of JSON."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"q": "Blue\\u0020Heron"}'}}
     for messages in (
@@ -169,7 +169,7 @@ CUT_CALL: Json = {"id": "c", "type": "function", "function": {"name": "f", "argu
         },
     ],
 )
-async def test_every_text_of_a_request_is_read(asks: Json) -> None:
+async def test_every_text_of_a_request_is_scanned(asks: Json) -> None:
     async with blocking() as world:
         body = {"model": "m", "messages": [{"role": "user", "content": "a"}], **asks}
         answer = await world.post(body)
@@ -177,7 +177,7 @@ async def test_every_text_of_a_request_is_read(asks: Json) -> None:
 
 
 @pytest.mark.parametrize("loop", [False, True], ids=["alone", "below the loop"])
-async def test_an_answer_ends_before_the_match(loop: bool) -> None:
+async def test_blocked_answer_ends_before_the_match(loop: bool) -> None:
     """No piece of the match reaches the client, however the stream is cut."""
     async with blocking(says("It is b", "lue", " her", "on and more"), loop=loop) as world:
         stream = await world.stream()
@@ -195,7 +195,7 @@ async def test_stream_holds_back_only_the_beginning_of_a_phrase() -> None:
         assert pieces == ["It is ", "blue and", " no bird, ", "blue"]
 
 
-async def test_a_call_of_the_model_is_read_whole() -> None:
+async def test_tool_call_of_the_model_is_scanned_whole() -> None:
     """Its pieces wait: nobody gets the beginning of a call that is blocked."""
     pieces = [
         {
@@ -216,7 +216,7 @@ async def test_a_call_of_the_model_is_read_whole() -> None:
         assert call["function"]["arguments"] == '{"q": "Blue\\u0020sky"}' and stream.finishes == ["tool_calls"]
 
 
-async def test_an_error_in_place_of_an_answer() -> None:
+async def test_on_block_error_returns_an_error_instead_of_an_answer() -> None:
     """With the name of the rule; a stream that has begun ends with it."""
     async with blocking(says("It is blue heron"), on_block="error") as world:
         refused = await world.chat("Blue Heron?")
@@ -226,7 +226,7 @@ async def test_an_error_in_place_of_an_answer() -> None:
         assert stream.text == "It is " and stream.frames[-1]["error"]["code"] == "content_blocked"
 
 
-async def test_a_shadow_counts_and_changes_nothing() -> None:
+async def test_shadow_mode_counts_and_changes_nothing() -> None:
     async with blocking(says("blue he", "ron"), mode="shadow") as world:
         stream = await world.stream("Blue Heron, SEC-1234")
         assert [delta["content"] for delta in stream.deltas if delta.get("content")] == ["blue he", "ron"]
@@ -235,7 +235,7 @@ async def test_a_shadow_counts_and_changes_nothing() -> None:
             assert await world.counted(sample) == count
 
 
-async def test_one_side_only() -> None:
+async def test_blocking_can_be_limited_to_requests_or_answers() -> None:
     async with blocking(says("blue heron"), requests=False) as world:
         assert (await world.chat("blue heron")).finish == "content_filter"
     async with blocking(says("blue heron"), answers=False) as world:
@@ -250,7 +250,7 @@ async def test_explain_names_the_rules() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, RULES, {**RULES, "mode": "shadow"}, {**RULES, "requests": False}])
-def test_it_keeps_the_rules_of_stages(settings: Json) -> None:
+def test_block_list_follows_the_stage_contract(settings: Json) -> None:
     check_stage("block_list", settings)
 
 
@@ -267,7 +267,7 @@ def test_wrong_settings_are_refused(settings: Json, reason: str) -> None:
         Config(**settings)
 
 
-def test_the_longest_phrase_counts() -> None:
+def test_longest_matching_phrase_is_found() -> None:
     rule = PhraseRule("r", ["blue", "blue heron"])
     assert rule.finder("a blue heron", range(12))(0) == (2, 12)
     assert [rule.count_stable_chars(text) for text in ("a bl", "a blue", "a blue hat", "")] == [2, 2, 10, 0]
@@ -278,7 +278,7 @@ def test_the_longest_phrase_counts() -> None:
         st.sampled_from(["blue", " ", "heron", "SEC-", "12", "345", "ｂｌ", "ue ", "\u200b", "x", "\n"]), max_size=12
     )
 )
-async def test_the_pieces_of_an_answer_change_nothing(pieces: list[str]) -> None:
+async def test_stream_splits_do_not_change_the_answer(pieces: list[str]) -> None:
     """A stream is blocked where the whole answer is, after the same text."""
     stage = PLUGIN.build(Config(**RULES), FakeHost())
     end: Json = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}

@@ -78,7 +78,7 @@ async def through(
     return seen[0].notes[1:], answer
 
 
-async def test_what_is_to_be_remembered_is_stored_and_confirmed(host: FakeHost) -> None:
+async def test_remember_request_is_stored_and_confirmed(host: FakeHost) -> None:
     """The sentence, whose it is, when; and the model is told so."""
     (note,) = await say("Please remember that my name is Bob. And what is 2+2?", host)
     (memory,) = (await host.store.memories(tenant="home", owner="key:ann", before=None, limit=9)).memories
@@ -87,7 +87,7 @@ async def test_what_is_to_be_remembered_is_stored_and_confirmed(host: FakeHost) 
     assert "'my name is Bob'" in note and "Confirm" in note
 
 
-async def test_the_next_request_knows_it(host: FakeHost) -> None:
+async def test_next_request_contains_the_stored_memory(host: FakeHost) -> None:
     """As one block of notes, without being asked."""
     await say("记住我叫张三", host)
     assert await say("你好", host, kind="normal") == ("What you remember about this user:\n- 我叫张三",)
@@ -106,14 +106,14 @@ async def test_memories_belong_to_the_end_user(host: FakeHost) -> None:
     assert (await kept(host, "user:ann"), await kept(host)) == (["my PIN is 7"], ["my PIN is 8"])
 
 
-async def test_memories_of_a_user_hold_in_all_conversations(host: FakeHost) -> None:
+async def test_user_memories_apply_to_all_conversations(host: FakeHost) -> None:
     """A user has many; a key's conversation may be another user's."""
     await say("remember I like tea", host, user="ann", conversation="c1")
     assert "tea" in (await say("hello", host, user="ann", conversation="c2", kind="normal"))[0]
     assert "tea" in (await say("hello", host, user="ann", kind="normal"))[0]
 
 
-async def test_memories_of_a_conversation_stay_in_it(host: FakeHost) -> None:
+async def test_conversation_memories_stay_in_their_conversation(host: FakeHost) -> None:
     """Those without one hold in all."""
     await say("remember I like tea", host)
     await say("remember we speak French", host, conversation="c1")
@@ -122,7 +122,7 @@ async def test_memories_of_a_conversation_stay_in_it(host: FakeHost) -> None:
     assert "French" not in (await say("hello", host, conversation="c2", kind="normal"))[0]
 
 
-async def test_forgetting_takes_the_best_match_only(host: FakeHost) -> None:
+async def test_forget_request_deletes_only_the_best_match(host: FakeHost) -> None:
     """And says which one it was; the rest is still known."""
     for text in ("my name is Bob", "my dog's name is Rex", "I like tea"):
         await say(f"remember that {text}", host)
@@ -142,7 +142,7 @@ async def test_forgetting_without_a_match_deletes_nothing(text: str, host: FakeH
 
 
 @pytest.mark.parametrize("text", ["forget everything", "忘掉所有", "delete all memories"])
-async def test_everything_can_be_forgotten(text: str, host: FakeHost) -> None:
+async def test_forget_all_deletes_the_memories_of_the_caller(text: str, host: FakeHost) -> None:
     """Of this caller."""
     await say("remember I like tea", host)
     await say("remember I like tea", host, caller=BEN)
@@ -171,7 +171,7 @@ async def test_the_same_sentence_is_stored_once(host: FakeHost) -> None:
     assert "already" in notes[0]
 
 
-async def test_what_is_kept_is_bounded(host: FakeHost) -> None:
+async def test_number_and_length_of_memories_are_bounded(host: FakeHost) -> None:
     """In number and in length, and the model is told of the cut."""
     config = Config(max_memories=2, max_chars=10)
     for i in range(4):
@@ -198,13 +198,13 @@ async def test_malformed_text_is_stored_as_printable_utf_8(text: Any, host: Fake
 
 
 @pytest.mark.parametrize("kind", ["normal", "mcp", "hitl"])
-async def test_other_intents_change_nothing(kind: str, host: FakeHost) -> None:
+async def test_other_intents_store_no_memory(kind: str, host: FakeHost) -> None:
     """The intent stage decides."""
     assert await say("remember I like tea", host, kind=kind) == ()
     assert await kept(host) == []
 
 
-async def test_a_failing_store_is_the_chains_matter(host: FakeHost) -> None:
+async def test_store_failure_is_raised_to_the_chain(host: FakeHost) -> None:
     """`on_error` of the stage decides what becomes of the request."""
     await host.store.close()
     with pytest.raises(StoreError):
@@ -259,7 +259,7 @@ def test_selection_prefers_the_shortest_memories_matching_the_phrase() -> None:
 
 
 @pytest.mark.parametrize("n_dogs", [3, 450])
-async def test_all_that_is_known_of_something_is_forgotten(n_dogs: int, host: FakeHost) -> None:
+async def test_forget_about_a_subject_deletes_all_its_memories(n_dogs: int, host: FakeHost) -> None:
     """However much it is; the rest stays, and the answer counts."""
     config = Config(max_memories=1000)
     await say("remember I like tea", host)
@@ -271,18 +271,18 @@ async def test_all_that_is_known_of_something_is_forgotten(n_dogs: int, host: Fa
     assert await kept(host) == ["I like tea"]
 
 
-def test_a_block_is_one_line_each() -> None:
+def test_memory_block_has_one_line_per_memory() -> None:
     """Memories cannot add lines of their own."""
     assert block([recalled(("a\n- b", 1.0))[0].memory], max_chars=200, head="H:") == "H:\n- a - b"
 
 
-def test_ids_are_of_130_random_bits() -> None:
+def test_memory_ids_have_130_random_bits() -> None:
     """`mem_` and 26 characters of base32."""
     assert re.fullmatch(r"mem_[a-z2-7]{26}", new_memory_id())
     assert new_memory_id() != new_memory_id()
 
 
-async def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
+async def test_dry_run_returns_the_notes_and_changes_nothing() -> None:
     """`gateway explain`: the notes of the real request, and the memories as they were."""
     async with FakeHost() as host:
         for text in (

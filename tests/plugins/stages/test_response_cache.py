@@ -56,7 +56,7 @@ def found(answer: Completed) -> tuple[int, str, str | None]:
 
 
 @pytest.mark.parametrize("headers", [{}, ALONE], ids=["agent loop", "alone"])
-async def test_an_equal_request_gets_the_kept_answer(headers: Mapping[str, str]) -> None:
+async def test_equal_request_gets_the_cached_response(headers: Mapping[str, str]) -> None:
     """Streamed or whole, with the same pieces, no tokens, and no call of the model."""
     async with caching(says("Hel", "lo.")) as world:
         missed = await ask(world, headers=headers)
@@ -77,7 +77,7 @@ async def test_an_equal_request_gets_the_kept_answer(headers: Mapping[str, str])
         assert await world.counted('gateway_tokens_total{key="local",type="prompt"}') == 11
 
 
-async def test_a_stream_is_kept_too() -> None:
+async def test_streamed_response_is_cached() -> None:
     async with caching(says("Hel", "lo.")) as world:
         stream = await world.stream("Hello?", temperature=0)
         assert stream.response.headers["X-Context-Cache"] == "miss"
@@ -93,14 +93,14 @@ async def test_a_stream_is_kept_too() -> None:
         {"tools": [{"type": "web_search"}]},
     ],
 )
-async def test_answers_that_depend_on_more_are_not_kept(body: Json) -> None:
+async def test_nondeterministic_requests_bypass_the_cache(body: Json) -> None:
     async with caching(says("a"), says("b")) as world:
         assert found(await ask(world, headers=ALONE, **body)) == (200, "a", "bypass")
         assert found(await ask(world, headers=ALONE, **body)) == (200, "b", "bypass")
         assert await world.counted('gateway_response_cache_requests_total{result="bypass"}') == 2
 
 
-async def test_a_seed_or_the_operator_makes_an_answer_worth_keeping() -> None:
+async def test_seed_or_any_temperature_setting_makes_a_response_cacheable() -> None:
     async with caching(says("a"), says("b"), cache={"any_temperature": True}) as world:
         assert [(await ask(world, temperature=1)).text for _ in range(2)] == ["a", "a"]
     async with caching(says("a"), says("b")) as world:
@@ -120,7 +120,7 @@ async def test_a_seed_or_the_operator_makes_an_answer_worth_keeping() -> None:
     ],
     ids=["length", "filter", "empty", "call"],
 )
-async def test_only_whole_texts_are_kept(answer: Answer) -> None:
+async def test_incomplete_responses_are_not_cached(answer: Answer) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     async with caching(answer, says("b")) as world:
         assert (await ask(world, headers=ALONE, tools=tools)).status == 200
@@ -128,13 +128,13 @@ async def test_only_whole_texts_are_kept(answer: Answer) -> None:
 
 
 @pytest.mark.parametrize("broken", [says("a", CUT), Answer(status=500, content=b"{}")], ids=["cut", "error"])
-async def test_failures_are_not_kept(broken: Answer) -> None:
+async def test_failed_responses_are_not_cached(broken: Answer) -> None:
     async with caching(broken, says("b")) as world:
         assert (await ask(world)).status >= 500
         assert found(await ask(world)) == (200, "b", "miss")
 
 
-async def test_a_call_in_a_text_runs_again(tmp_path: Path) -> None:
+async def test_tool_call_in_a_cached_response_runs_again(tmp_path: Path) -> None:
     """The tool is called for each request; the model's answer to an equal result is kept."""
     reads = says(json.dumps(call("file_operations", operation="read", path="notes.txt")))
     async with caching(reads, says("Behind the mirror."), reads, says("unused"), tools=desk(tmp_path)) as world:
@@ -147,7 +147,7 @@ async def test_a_call_in_a_text_runs_again(tmp_path: Path) -> None:
         assert "mirror" in results[0] and "gone" in results[1]
 
 
-async def test_a_memory_makes_another_request() -> None:
+async def test_new_memory_misses_the_response_cache() -> None:
     async with caching(says("I do not know."), says("Noted."), says("Ada.")) as world:
         assert found(await ask(world, "What is my cat called?"))[1:] == ("I do not know.", "miss")
         await ask(world, "Remember that my cat is called Ada.")
@@ -155,7 +155,7 @@ async def test_a_memory_makes_another_request() -> None:
 
 
 @pytest.mark.parametrize("wish", ["max-age=30", 'max-age="30"'])
-async def test_an_answer_ages(wish: str) -> None:
+async def test_cached_response_expires_after_its_ttl_or_max_age(wish: str) -> None:
     clock = Time()
     async with caching(says("a"), says("b"), says("c"), cache={"ttl": "1m"}, clock=clock) as world:
         assert (await ask(world)).text == "a"
@@ -177,7 +177,7 @@ async def test_cache_control_of_the_request_is_obeyed() -> None:
         assert found(await ask(world)) == (200, "c", "hit")
 
 
-async def test_unequal_requests_share_nothing() -> None:
+async def test_unequal_requests_do_not_share_a_cached_response() -> None:
     """Another message, model, credential or a field of `vary`; another `stream` is no other request."""
     async with caching(*map(says, "abcde")) as world:
         assert (await ask(world)).text == "a"
@@ -206,7 +206,7 @@ async def test_cached_answer_is_shared_within_the_configured_scope(shared_by: st
     assert "".join(told) == texts
 
 
-async def test_equal_requests_at_once_ask_the_model_once() -> None:
+async def test_concurrent_equal_requests_call_the_model_once() -> None:
     ready = asyncio.Event()
     async with caching(says("a", before=ready), says("b")) as world:
         first = asyncio.ensure_future(ask(world))
@@ -235,7 +235,7 @@ async def test_waiting_requests_all_proceed_when_an_answer_is_not_cached() -> No
         assert sorted(answer.text for answer in await asyncio.gather(*asking)) == ["a", "b", "b"]
 
 
-async def test_a_client_that_leaves_lets_another_ask() -> None:
+async def test_disconnect_of_the_first_client_passes_the_model_call_on() -> None:
     never = asyncio.Event()
     async with caching(says("a", before=never), says("b")) as world:
         async with world.streaming("Hello?", temperature=0):
@@ -244,7 +244,7 @@ async def test_a_client_that_leaves_lets_another_ask() -> None:
         assert found(await waiting) == (200, "b", "miss")
 
 
-def test_the_oldest_makes_room() -> None:
+def test_full_response_cache_evicts_its_oldest_entry() -> None:
     """The fourth request is answered without the model, which has no answer to it."""
     stage = built(max_entries=2)
     for text, answers in (("1", "a"), ("2", "b"), ("3", "c"), ("2", ""), ("1", "d")):
@@ -253,7 +253,7 @@ def test_the_oldest_makes_room() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-def test_an_answer_that_is_too_large_is_not_kept(size: int) -> None:
+def test_response_larger_than_max_bytes_is_not_cached(size: int) -> None:
     stage = built(max_bytes=4096)
     model = ScriptedModel(["x" * size, STOP], ["y", STOP])
     said = [asyncio.run(collect_answer(stage, make_exchange(), model))[0] for _ in range(2)]

@@ -40,7 +40,7 @@ SERVICE = StoredService(name="time", config=b'{"command":"x"}', pins={"now": "a"
 AWKWARD = ("", "a\0b", "'; DROP TABLE prompts; --", "快速 🦊", "line\r\nline", "x" * 300_000)
 
 
-async def test_a_prompt_is_kept_and_counts_its_changes(store: Store) -> None:
+async def test_stored_prompt_counts_its_versions(store: Store) -> None:
     """The first version is 1, every change adds one, and reading gives what was put."""
     assert await store.prompt("p", tenant="acme") is None
     assert await store.put_prompt("p", "one", tenant="acme", now_s=1.5) == StoredPrompt("p", "acme", "one", 1, 1.5)
@@ -48,7 +48,7 @@ async def test_a_prompt_is_kept_and_counts_its_changes(store: Store) -> None:
     assert changed == StoredPrompt("p", "acme", "two", 2, 2.5) == await store.prompt("p", tenant="acme")
 
 
-async def test_prompts_come_in_the_order_of_their_ids(store: Store) -> None:
+async def test_prompts_are_listed_in_id_order(store: Store) -> None:
     """However they were put."""
     for prompt_id in ("b", "c", "a"):
         await store.put_prompt(prompt_id, prompt_id, tenant="acme", now_s=1.0)
@@ -59,7 +59,7 @@ async def test_prompts_come_in_the_order_of_their_ids(store: Store) -> None:
     assert await store.prompts(tenant="acme", after="c", limit=9) == []
 
 
-async def test_a_prompt_is_of_one_tenant(store: Store) -> None:
+async def test_prompts_belong_to_one_tenant(store: Store) -> None:
     """Tenants share neither texts nor versions; only who looks after all of them sees all."""
     for tenant, text in (("acme", "one"), ("rival", "two"), ("acme", "three")):
         await store.put_prompt("p", text, tenant=tenant, now_s=1.0)
@@ -92,7 +92,7 @@ async def test_the_generation_counts_changes_of_prompts_only(store: Store) -> No
 
 
 @pytest.mark.parametrize("text", AWKWARD, ids=[repr(t[:12]) for t in AWKWARD])
-async def test_any_text_comes_back_as_it_was(store: Store, text: str) -> None:
+async def test_any_text_is_returned_unchanged(store: Store, text: str) -> None:
     """Quotes, NUL, other scripts, line ends and long texts are data."""
     await store.put_prompt("p", text, tenant="acme", now_s=1.0)
     found = await store.prompt("p", tenant="acme")
@@ -107,7 +107,7 @@ async def test_lone_surrogate_in_a_prompt_fails_and_changes_nothing(store: Store
     assert await store.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "good", 1, 1.0)
 
 
-async def test_a_service_is_kept_and_counts_its_changes(store: Store) -> None:
+async def test_stored_service_counts_its_versions(store: Store) -> None:
     """The first version is 1 whatever was said, every change adds one, and reading gives what was put."""
     assert await store.services() == []
     assert await store.put_service(replace(SERVICE, version=7), expected=0) is True
@@ -127,7 +127,7 @@ async def test_service_write_with_an_outdated_version_is_refused(store: Store) -
     assert kept.version == 1
 
 
-async def test_services_come_in_the_order_of_their_names(store: Store) -> None:
+async def test_services_are_listed_in_name_order(store: Store) -> None:
     """Any name is one, and a deleted one is gone; deleting says whether there was one."""
     names = ["b", "c", "a", *filter(None, AWKWARD)]
     for name in names:
@@ -185,7 +185,7 @@ async def put_turn(store: Store, found: HiddenTurn, *keys: str, now_s: float = 1
     await store.put_hidden(found, keys=[found.id, *keys], tenant="acme", now_s=now_s)
 
 
-async def test_hidden_turns_come_back_for_the_keys_that_are_known(store: Store) -> None:
+async def test_hidden_turns_are_returned_for_known_keys(store: Store) -> None:
     """As they were put, by key; the others are left out, and another tenant has none of them."""
     odd: Json = {"role": "tool", "content": "é\ud800", "n": 2**70, "deep": [[None, True, 1.5]]}
     one, two = turn("a", odd, tainted=True), turn("b", behind=[odd])
@@ -198,7 +198,7 @@ async def test_hidden_turns_come_back_for_the_keys_that_are_known(store: Store) 
     assert await store.hidden(["a", "x", "y"], tenant="acme") == dict.fromkeys(["a", "x", "y"], again)
 
 
-async def test_a_key_that_came_to_mean_two_turns_means_none(store: Store) -> None:
+async def test_key_of_two_different_turns_returns_no_turn(store: Store) -> None:
     """From then on, also if one of them is put again; an answer without a hidden part is one of two."""
     one, two = turn("a", {"role": "tool"}), turn("b", {"role": "user"})
     await store.record_answer("d", keys=["z"], tenant="other", now_s=1.0)
@@ -211,7 +211,7 @@ async def test_a_key_that_came_to_mean_two_turns_means_none(store: Store) -> Non
     assert await store.hidden(["x"], tenant="acme") == {"x": None}
 
 
-async def test_a_turn_behind_recorded_answers_is_ambiguous_and_equal_answers_are_one(store: Store) -> None:
+async def test_turn_colliding_with_a_recorded_answer_is_ambiguous(store: Store) -> None:
     """In whatever order they were put; a thousand answers are recorded."""
     for number in range(1000):
         await store.record_answer(f"t{number}", keys=[f"k{number}", "all"], tenant="acme", now_s=1.0)
@@ -225,7 +225,7 @@ async def test_a_turn_behind_recorded_answers_is_ambiguous_and_equal_answers_are
     }
 
 
-async def test_sessions_that_ended_are_found_among_others_until_their_time_is_over(store: Store) -> None:
+async def test_ended_sessions_are_found_until_their_expiry(store: Store) -> None:
     await store.end_session("ann", until_s=100.0, now_s=10.0)
     await store.end_session("bob", until_s=50.0, now_s=10.0)
     assert set(await store.ended_sessions(["ann", "bob", "eve"])) == {"ann", "bob"}
@@ -252,7 +252,7 @@ async def test_pruning_removes_only_old_ended_records(store: Store) -> None:
     assert len(await recalled(store)) == 1
 
 
-async def test_pruning_takes_no_more_rows_than_it_may(store: Store) -> None:
+async def test_prune_deletes_at_most_the_limit(store: Store) -> None:
     """The oldest runs first, each behind what is its own; with further calls nothing is left."""
     for number, updated_s in ((0, 150.0), (1, 100.0), (2, 120.0)):
         events = tuple(event(run_id=f"r{number}") for _ in range(7))
@@ -261,7 +261,7 @@ async def test_pruning_takes_no_more_rows_than_it_may(store: Store) -> None:
     assert rows == [5, 5, 5, 5, 5, 2, 0]
 
 
-async def test_pruning_begins_with_the_oldest(store: Store) -> None:
+async def test_prune_deletes_the_oldest_runs_first(store: Store) -> None:
     """What was touched last is there longest."""
     for number, updated_s in ((0, 150.0), (1, 100.0), (2, 120.0)):
         await store.write(new(run(f"r{number}", state="completed", updated_s=updated_s)))
@@ -269,7 +269,7 @@ async def test_pruning_begins_with_the_oldest(store: Store) -> None:
     assert [r.id for r in (await store.runs(tenant="acme", limit=9)).runs] == ["r0"]
 
 
-async def test_a_duty_is_one_owners_at_a_time(store: Store) -> None:
+async def test_duty_belongs_to_one_owner_at_a_time(store: Store) -> None:
     """Until it is over, unless it is the owner who asks, or a clock that was set ahead had taken it."""
     assert await store.take_duty("prune", owner="w1", now_s=100.0, until_s=160.0)
     assert not await store.take_duty("prune", owner="w2", now_s=110.0, until_s=170.0)
@@ -280,7 +280,7 @@ async def test_a_duty_is_one_owners_at_a_time(store: Store) -> None:
     assert await store.take_duty("prune", owner="w1", now_s=50.0, until_s=110.0)
 
 
-async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> None:
+async def test_prune_deletes_a_run_with_all_its_records(store: Store) -> None:
     """Steps, approvals, grants and events go with it; those of a living run, of another tenant, and the log stay."""
     for number, (run_id, tenant) in enumerate((("done", "acme"), ("alive", "acme"), ("done", "other"))):
         whose: dict[str, Any] = {"run_id": run_id, "tenant": tenant}
@@ -301,14 +301,14 @@ async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> Non
     assert await store.last_event() == 4
 
 
-async def test_concurrent_changes_are_all_there(store: Store) -> None:
+async def test_concurrent_prompt_changes_are_all_stored(store: Store) -> None:
     """Each is a transaction of its own: no change of a prompt is lost, and the versions are 1 to 100."""
     puts = await asyncio.gather(*(store.put_prompt("p", str(i), tenant="acme", now_s=1.0) for i in range(100)))
     assert sorted(p.version for p in puts) == list(range(1, 101))
     assert await store.prompt("p", tenant="acme") == puts[[p.version for p in puts].index(100)]
 
 
-async def test_one_change_that_fails_takes_no_other_with_it(store: Store) -> None:
+async def test_failed_write_does_not_affect_concurrent_writes(store: Store) -> None:
     """Writes that are committed together are told apart again when one of them cannot be done."""
     texts = ["bad \ud800" if i % 10 == 5 else f"text {i}" for i in range(50)]
     puts = (store.put_prompt(f"p{i:02}", text, tenant="acme", now_s=1.0) for i, text in enumerate(texts))
@@ -319,7 +319,7 @@ async def test_one_change_that_fails_takes_no_other_with_it(store: Store) -> Non
     ]
 
 
-async def test_a_caller_that_leaves_loses_no_write(store: Store) -> None:
+async def test_cancelled_caller_loses_no_write(store: Store) -> None:
     """What was begun is carried out whole: each of the cancelled puts moved the generation together with its prompt."""
     first = await store.generation()
     tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", tenant="acme", now_s=1.0)) for i in range(30)]

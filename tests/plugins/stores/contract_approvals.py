@@ -23,7 +23,7 @@ from tests.plugins.stores.records import (
 )
 
 
-async def test_approvals_come_oldest_first_narrowed(store: Store) -> None:
+async def test_approvals_are_listed_oldest_first_and_filtered(store: Store) -> None:
     """By state, conversation and run; at most `limit`, of one tenant."""
     facts = (("b", "c1", "run_1", 2.0), ("a", "c1", "run_2", 1.0), ("c", None, "run_1", 3.0))
     for approval_id, conversation, run_id, created_s in facts:
@@ -78,7 +78,7 @@ async def test_a_pending_approval_is_decided_once(store: Store, approve: bool) -
     assert len(await store.events(after=0, limit=9)) == len(await store.audit(after=0, limit=9)) == 1
 
 
-async def test_the_same_decision_has_the_same_arguments(store: Store) -> None:
+async def test_repeated_decision_must_have_the_same_arguments(store: Store) -> None:
     """Approving again with other arguments is another decision; with none it is the same, also after it ran."""
     await store.write(parked())
     await store.rule(write(edited="{}"))
@@ -110,7 +110,7 @@ async def test_an_approval_of_another_tenant_is_absent(store: Store) -> None:
     assert (await store.count_backlog(stuck_before_s=0.0)).pending == 1
 
 
-async def test_many_decisions_at_once_are_one(store: Store) -> None:
+async def test_concurrent_decisions_decide_once(store: Store) -> None:
     """A3: 200 approvals and rejections of the same call: one is decided, and every other is told apart from it."""
     await store.write(parked())
     answers = await asyncio.gather(
@@ -164,7 +164,7 @@ async def test_concurrent_equal_calls_of_a_user_create_one_approval(store: Store
     await store.write(own)
 
 
-async def test_a_reissued_approval_takes_the_place_of_the_old_one(store: Store) -> None:
+async def test_reissued_approval_replaces_the_pending_one(store: Store) -> None:
     """Only while that is pending: it is cancelled, with an event, and the step names the new one."""
     await store.write(parked())
     fresh = approval("ap_2", policy_sha256="c" * 64)
@@ -197,7 +197,7 @@ async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
     assert [a.state for a in await store.approvals(tenant="acme", limit=9)] == ["approved", "pending", "expired"]
 
 
-async def test_approvals_expire_in_portions(store: Store) -> None:
+async def test_approvals_expire_in_batches(store: Store) -> None:
     """Those that ended first: thousands at once would hold up all other writers."""
     for number, expires_s in enumerate((103.0, 101.0, 104.0, 102.0, 105.0)):
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=expires_s))
@@ -221,7 +221,7 @@ async def test_undecided_approval_leaves_an_audit_line_when_it_ends(store: Store
     ]
 
 
-async def test_several_are_decided_together_or_not_at_all(store: Store) -> None:
+async def test_several_approvals_are_decided_together_or_not_at_all(store: Store) -> None:
     """One that is decided otherwise, has expired or is not there keeps the others pending; alike is no obstacle."""
     asked = tuple(approval(f"ap_{n}", step=n, expires_s=150.0 if n == 4 else 1e9) for n in range(6))
     await store.write(new(approvals=asked))
@@ -241,7 +241,7 @@ async def test_several_are_decided_together_or_not_at_all(store: Store) -> None:
     ]
 
 
-async def test_a_ruling_takes_others_with_it_in_one_transaction(store: Store) -> None:
+async def test_decision_resolves_related_approvals_in_one_transaction(store: Store) -> None:
     """Those that are pending; who is decided already stays."""
     asked = tuple(approval(f"ap_{n}", step=n) for n in range(3))
     await store.write(new(approvals=asked))
@@ -252,7 +252,7 @@ async def test_a_ruling_takes_others_with_it_in_one_transaction(store: Store) ->
     assert len(await store.audit(after=0, limit=9)) == 1
 
 
-async def test_a_pending_approval_is_assigned_and_noted_on(store: Store) -> None:
+async def test_pending_approval_can_be_assigned_and_annotated(store: Store) -> None:
     """Each word leaves an event and an audit line, and decides nothing; a decided approval takes none."""
     await store.write(parked())
     said: dict[str, Any] = {"approval_id": "ap_1", "tenant": "acme", "by": "bob", "via": "rest", "now_s": 150.0}

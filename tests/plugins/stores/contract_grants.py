@@ -24,7 +24,7 @@ async def granted(store: Store, *grants: object) -> None:
         await store.rule(write(f"ap_{number}", tenant=tenant, grant=remembered))
 
 
-async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(store: Store) -> None:
+async def test_grant_matches_the_same_call_in_its_run_or_conversation(store: Store) -> None:
     """The newest; one for a run is none for the conversation around it, and none for another caller or tenant."""
     in_run = grant("gr_run", run_id="run_1", conversation="c1", created_s=1.0)
     in_talk = grant("gr_talk", run_id=None, conversation="c1", created_s=2.0)
@@ -54,7 +54,7 @@ async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(sto
     assert await found(sha256="0" * 64, conversation="c1") is None
 
 
-async def test_a_grant_of_a_conversation_is_its_end_users(store: Store) -> None:
+async def test_conversation_grant_belongs_to_its_end_user(store: Store) -> None:
     """It is none for another user of this key and name, nor for a request without one. One of a run is the run's."""
     anna = grant("gr_anna", run_id=None, conversation="c1", user="anna")
     unnamed = grant("gr_unnamed", run_id=None, conversation="c2")
@@ -84,7 +84,7 @@ async def test_a_deleted_grant_holds_no_more(store: Store) -> None:
     assert [row.line for row in await store.audit(after=lines, limit=99)] == [line]
 
 
-async def test_a_grant_of_a_conversation_ends(store: Store) -> None:
+async def test_conversation_grant_expires(store: Store) -> None:
     """At its time, to the second; one of a run has no end of its own."""
     await granted(store, grant("gr_talk", run_id=None, conversation="c1", expires_s=50.0), grant("gr_run"))
     for now_s, ids in ((49.0, {"gr_talk", "gr_run"}), (50.0, {"gr_run"}), (1e12, {"gr_run"})):
@@ -190,7 +190,7 @@ async def test_asks_come_in_pages_the_oldest_first(store: Store) -> None:
     assert await store.ask_by_id("ask_c5_cis", tenant="other") is await store.ask_by_id("ask_0", tenant="acme") is None
 
 
-async def test_everything_of_a_run_is_there_after_closing(reopened: Reopen) -> None:
+async def test_all_records_of_a_run_survive_reopening(reopened: Reopen) -> None:
     """What was told as done: the run, steps, the decision, the grant, events, the log, and where it ends."""
     store = await reopened()
     await store.write(replace(parked(), events=(event(),), audit=(audit_line(),)))

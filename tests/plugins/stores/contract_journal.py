@@ -25,7 +25,7 @@ from tests.plugins.stores.records import (
 # Writing.
 
 
-async def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
+async def test_stored_run_is_returned_unchanged(store: Store) -> None:
     """Every field, with its type; at first, and as it was changed."""
     begun = run(
         conversation="c1", idempotency_key="k", kind="workflow", progress=b"\x00\xff", owner="w1", lease_s=130.5
@@ -49,7 +49,7 @@ async def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     assert found == ended and found is not None and found.effects is True
 
 
-async def test_a_request_is_replaced_with_the_end_of_its_run(store: Store) -> None:
+async def test_stored_request_is_replaced_when_its_run_ends(store: Store) -> None:
     """By its owner: one that lost the run changes nothing. Without another one it stays."""
     await store.write(new(run(request=b"long", owner="w1", lease_s=130.5)))
     for change in (moved(run(state="completed", fence=7), request=b"lost"), moved(run(owner="w1", lease_s=131.0))):
@@ -62,7 +62,7 @@ async def test_a_request_is_replaced_with_the_end_of_its_run(store: Store) -> No
     assert found is not None and (found.request, found.state) == (b"short", "completed")
 
 
-async def test_steps_approvals_and_events_come_back_as_they_were_written(store: Store) -> None:
+async def test_stored_steps_approvals_and_events_are_returned_unchanged(store: Store) -> None:
     """Every field; steps in the order of their numbers, the later one counts; events with their number."""
     whole = step(
         2, terminate=True, reason="r", result="x" * 100_000, shown="x", started_s=1.5, finished_s=2.5, state="finished"
@@ -77,7 +77,7 @@ async def test_steps_approvals_and_events_come_back_as_they_were_written(store: 
     assert await store.events(after=0, limit=9) == [replace(e, seq=n) for n, e in enumerate(happened, 1)]
 
 
-async def test_a_run_is_begun_once(store: Store) -> None:
+async def test_second_new_run_with_the_same_id_is_refused(store: Store) -> None:
     """A second new one of the same id is a ConflictError and changes nothing; in another tenant it is another run."""
     await store.write(new())
     with pytest.raises(ConflictError, match="run_1"):
@@ -89,7 +89,7 @@ async def test_a_run_is_begun_once(store: Store) -> None:
     assert await store.run("run_1", tenant="nobody") is None
 
 
-async def test_a_run_that_is_not_there_is_not_changed(store: Store) -> None:
+async def test_change_of_a_missing_run_is_refused(store: Store) -> None:
     """Neither is one of another tenant."""
     await store.write(new())
     for missing in (run("run_2"), run(tenant="other")):
@@ -98,7 +98,7 @@ async def test_a_run_that_is_not_there_is_not_changed(store: Store) -> None:
     assert (await store.runs(tenant="other", limit=9)).runs == []
 
 
-async def test_a_change_under_an_old_fence_is_refused_whole(store: Store) -> None:
+async def test_change_with_an_old_fence_is_refused_entirely(store: Store) -> None:
     """Somebody else has the run by now: nothing of the change is written, and the new owner's is."""
     await store.write(new(run(owner="w1", lease_s=150.0)))
     assert await claimed(store, "w2") == [("run_1", 1)]
@@ -119,7 +119,7 @@ async def test_a_change_under_an_old_fence_is_refused_whole(store: Store) -> Non
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
-async def test_nothing_follows_an_ended_run(store: Store, state: str) -> None:
+async def test_ended_run_accepts_no_further_change(store: Store, state: str) -> None:
     """A change is a ConflictError, a cancellation finds nothing to end, and nobody gets it."""
     await store.write(new(run(state=state)))
     with pytest.raises(ConflictError):
@@ -147,7 +147,7 @@ async def test_an_approval_moves_from_the_expected_state_only(store: Store) -> N
     await store.write(moved(run(), Move("ap_1", "executing", "done")))
 
 
-async def test_an_approval_is_issued_once(store: Store) -> None:
+async def test_second_approval_with_the_same_id_is_refused(store: Store) -> None:
     """A second one of the same id takes the whole change with it."""
     await store.write(parked())
     with pytest.raises(ConflictError, match="ap_1"):
@@ -155,7 +155,7 @@ async def test_an_approval_is_issued_once(store: Store) -> None:
     assert await store.run("run_2", tenant="acme") is None
 
 
-async def test_conflicts_take_no_other_change_with_them(store: Store) -> None:
+async def test_conflicting_change_does_not_affect_concurrent_changes(store: Store) -> None:
     """Of changes that are committed together each that is in order is there, and the others hear why they are not."""
     await store.write(parked())
     changes = []
@@ -172,7 +172,7 @@ async def test_conflicts_take_no_other_change_with_them(store: Store) -> None:
     assert sorted(e.run_id for e in await store.events(after=0, limit=99)) == kept
 
 
-async def test_a_change_that_need_not_be_durable_is_there_at_once(store: Store) -> None:
+async def test_non_durable_change_is_visible_at_once(store: Store) -> None:
     """It is in the same order with the others, and conflicts like them."""
     await store.write(new())
     await store.write(moved(run(effects=True), durable=False, events=(event(),)))
@@ -182,7 +182,7 @@ async def test_a_change_that_need_not_be_durable_is_there_at_once(store: Store) 
     assert await store.last_event() == 1
 
 
-async def test_a_writer_that_leaves_loses_no_change(store: Store) -> None:
+async def test_cancelled_writer_loses_no_change(store: Store) -> None:
     """What was begun is carried out whole, also when its caller does not wait for it."""
     tasks = [asyncio.ensure_future(store.write(new(run(f"r{n}"), events=(event(),)))) for n in range(30)]
     await asyncio.sleep(0)
@@ -193,7 +193,7 @@ async def test_a_writer_that_leaves_loses_no_change(store: Store) -> None:
     assert len((await store.runs(tenant="acme", limit=99)).runs) == 31 == await store.last_event()
 
 
-async def test_a_line_that_may_be_there_is_written_again(store: Store) -> None:
+async def test_uncertain_change_can_be_written_again(store: Store) -> None:
     """By the owner that wrote it, whether it is there or not; what a person decided meanwhile stands."""
     begun = new(run(), approvals=(approval(state="approved"),))
     for change in (begun, replace(begun, approvals=(), repeats=True)):
@@ -215,7 +215,7 @@ async def test_a_line_that_may_be_there_is_written_again(store: Store) -> None:
 # Looking runs up.
 
 
-async def test_runs_come_newest_first_narrowed_by_state_and_conversation(store: Store) -> None:
+async def test_runs_are_listed_newest_first_and_filtered(store: Store) -> None:
     """At most `limit`, of one tenant."""
     facts = (("a", "running", "c1"), ("b", "completed", "c1"), ("c", "running", None), ("d", "running", "c1"))
     for number, (run_id, state, conversation) in enumerate(facts):
@@ -252,7 +252,7 @@ async def test_runs_and_approvals_come_in_pages(store: Store) -> None:
     assert await store.approvals(tenant="acme", state="approved", after="ap_1", limit=9) == []
 
 
-async def test_runs_of_one_moment_come_in_the_order_of_their_ids(store: Store) -> None:
+async def test_runs_created_at_the_same_time_are_ordered_by_id(store: Store) -> None:
     """In whatever order they were begun, so that lists of several states can be joined."""
     for name in ("b", "d", "a", "c"):
         await store.write(new(run(name)))
@@ -269,7 +269,7 @@ async def test_run_list_omits_request_progress_and_answer(store: Store) -> None:
     assert whole is not None and (whole.request, whole.progress, whole.answer) == (b"asked", b"so far", b"{}")
 
 
-async def test_runs_like_another_come_newest_first(store: Store) -> None:
+async def test_runs_by_fingerprint_are_listed_newest_first(store: Store) -> None:
     """Those with the fingerprint that were touched since then."""
     old, young = run("old"), run("young", created_s=150.0, updated_s=150.0)
     long = run("long", created_s=50.0, updated_s=170.0)
@@ -291,7 +291,7 @@ async def test_runs_with_key_returns_only_runs_of_the_caller(store: Store) -> No
     assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r3", "r0"]
 
 
-async def test_a_key_is_of_one_run(store: Store) -> None:
+async def test_idempotency_key_belongs_to_one_run(store: Store) -> None:
     """Of the first on record, whatever the clock of the other says: that is not written."""
     await store.write(new(run("r1", idempotency_key="k", created_s=5.0)))
     for late in (run("r2", idempotency_key="k", created_s=9.0), run("r3", idempotency_key="k", created_s=1.0)):
@@ -304,7 +304,7 @@ async def test_a_key_is_of_one_run(store: Store) -> None:
 
 @pytest.mark.parametrize("state", sorted(ENDED))
 @pytest.mark.parametrize("effects", [False, True])
-async def test_a_run_that_came_to_nothing_gives_its_key_up(store: Store, state: RunState, effects: bool) -> None:
+async def test_ended_run_gives_its_idempotency_key_to_another_run(store: Store, state: RunState, effects: bool) -> None:
     """Any other one only to a run that names it; the run that has the key comes first of those that had it."""
     first = run("r1", idempotency_key="k", created_s=5.0)
     await store.write(new(first))
@@ -320,7 +320,7 @@ async def test_a_run_that_came_to_nothing_gives_its_key_up(store: Store, state: 
     assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r2", "r1"]
 
 
-async def test_runs_without_a_key_have_none_in_common(store: Store) -> None:
+async def test_runs_without_an_idempotency_key_do_not_conflict(store: Store) -> None:
     """Any number of them."""
     for each in ("r1", "r2"):
         await store.write(new(run(each)))
@@ -330,7 +330,7 @@ async def test_runs_without_a_key_have_none_in_common(store: Store) -> None:
 # Events and the audit log.
 
 
-async def test_events_come_in_order_from_behind_a_number(store: Store) -> None:
+async def test_events_are_read_in_order_after_a_given_number(store: Store) -> None:
     """Of all, of a tenant, of a run; at most `limit`."""
     assert await store.last_event() == 0
     for run_id, tenant in (("a", "acme"), ("b", "acme"), ("a", "other"), ("a", "acme")):
@@ -349,7 +349,7 @@ async def test_events_come_in_order_from_behind_a_number(store: Store) -> None:
     assert await store.last_event() == 4
 
 
-async def test_a_number_of_an_event_is_never_given_again(store: Store) -> None:
+async def test_event_numbers_are_never_reused(store: Store) -> None:
     """Also when the events with the highest numbers were pruned: who waits behind them misses nothing."""
     await store.write(new(run(state="completed"), events=(event(), event())))
     await store.prune(before_s=1e9, limit=9)
@@ -377,7 +377,7 @@ async def test_audit_lines_are_a_chain(store: Store) -> None:
     assert await store.audit(after=1, limit=2) == rows[1:3]
 
 
-async def test_the_chain_holds_under_concurrent_changes(store: Store) -> None:
+async def test_audit_chain_stays_intact_under_concurrent_changes(store: Store) -> None:
     """Those that are refused leave no gap in it."""
     await store.write(new())
     writes = (

@@ -34,7 +34,7 @@ async def audited(store: Store) -> list[tuple[str, str]]:
     return [(row.line.event, row.line.caller) for row in await store.audit(after=0, limit=99)]
 
 
-async def test_a_key_is_kept_as_it_was_given(reopened: Reopen) -> None:
+async def test_stored_key_is_returned_unchanged(reopened: Reopen) -> None:
     """With every fact, over a restart; only its tenant finds it."""
     given = key("快速 🦊", expires_s=99.5, rotated_from="key_0", used_s=12.0)
     await put(await reopened(), given)
@@ -44,7 +44,7 @@ async def test_a_key_is_kept_as_it_was_given(reopened: Reopen) -> None:
     assert list(await store.keys_in_use()) == [given]
 
 
-async def test_a_name_belongs_to_one_valid_key(store: Store) -> None:
+async def test_key_name_belongs_to_one_valid_key(store: Store) -> None:
     """Of all tenants. Once it has ended, another key may have the name. What is refused leaves no audit line."""
     await put(store, key(expires_s=20.0))
     line = audit_line("key_created", caller="ann")
@@ -121,7 +121,7 @@ async def test_each_change_of_a_key_is_counted(store: Store) -> None:
     assert await store.key_changes() == counts[-1]
 
 
-async def test_the_last_use_of_a_key_only_grows(store: Store) -> None:
+async def test_last_use_of_a_key_never_decreases(store: Store) -> None:
     """Workers tell of it in any order."""
     await put(store, key("a", number=1), key("b", number=2))
     for used_s in ({"key_1": 15.0, "key_9": 1.0}, {"key_1": 14.0, "key_2": 16.5}, {}):
@@ -129,7 +129,7 @@ async def test_the_last_use_of_a_key_only_grows(store: Store) -> None:
     assert [k.used_s for k in await store.keys_in_use()] == [15.0, 16.5]
 
 
-async def test_keys_that_ended_are_forgotten_in_time(store: Store) -> None:
+async def test_ended_keys_are_pruned(store: Store) -> None:
     """Revoked or at their end; valid ones stay, however old."""
     await put(store, key("a", number=1), key("b", number=2, expires_s=50.0), key("c", number=3))
     await store.revoke_key("key_3", tenant="acme", by="root", now_s=40.0, audit=())

@@ -45,7 +45,7 @@ async def test_run_without_owner_or_with_expired_lease_is_claimed(store: Store) 
     assert await claimed(store, "w2", run_id="held") == await claimed(store, "w2", run_id="nothing") == []
 
 
-async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store: Store) -> None:
+async def test_run_awaiting_approvals_is_claimable_once_none_is_pending(store: Store) -> None:
     """However they were resolved; another run's do not matter."""
     two = (approval("ap_1"), approval("ap_2", step=2))
     await store.write(new(run(state="awaiting_approval"), approvals=two))
@@ -60,7 +60,7 @@ async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store
     assert await claimed(store, "w2", states=states) == [("run_2", 1)]
 
 
-async def test_renewing_prolongs_leases_of_an_owner(store: Store) -> None:
+async def test_renew_extends_only_the_leases_of_the_owner(store: Store) -> None:
     """Those that are named, are its own and have not ended; a change that was begun before takes nothing back."""
     for run_id, owner in (("a", "w1"), ("b", "w1"), ("c", "w2")):
         await store.write(new(run(run_id, owner=owner, lease_s=150.0)))
@@ -74,7 +74,7 @@ async def test_renewing_prolongs_leases_of_an_owner(store: Store) -> None:
     assert await claimed(store, "w3") == [("a", 1)]
 
 
-async def test_a_lease_that_ends_far_ahead_is_over(store: Store) -> None:
+async def test_lease_too_far_in_the_future_counts_as_expired(store: Store) -> None:
     """The clock was set back by hours, and its owner is gone: else the run would wait as long."""
     await store.write(new(run("a", owner="w1", lease_s=200.0 + FAR_S)))
     await store.write(new(run("b", owner="w1", lease_s=201.0 + FAR_S)))
@@ -83,7 +83,7 @@ async def test_a_lease_that_ends_far_ahead_is_over(store: Store) -> None:
     assert await claimed(store, "w2") == [("b", 1)]
 
 
-async def test_an_owner_gives_up_its_leases(store: Store) -> None:
+async def test_release_ends_all_leases_of_an_owner(store: Store) -> None:
     """All of its own that have not ended; a change that it makes of them afterwards is too late."""
     for run_id, owner, state in (("a", "w1", "running"), ("b", "w1", "awaiting_approval"), ("c", "w2", "running")):
         await store.write(new(run(run_id, owner=owner, state=state, lease_s=250.0)))
@@ -95,7 +95,7 @@ async def test_an_owner_gives_up_its_leases(store: Store) -> None:
     assert sorted(await claimed(store, "w3", states=states)) == [("a", 2), ("b", 2)]
 
 
-async def test_an_owner_gives_up_some_leases(store: Store) -> None:
+async def test_release_ends_the_named_leases_of_an_owner(store: Store) -> None:
     """Those of runs that nothing drives, at once and without a further fence; the others stay its own."""
     for run_id in ("a", "b"):
         await store.write(new(run(run_id, owner="w1", lease_s=250.0)))
@@ -104,7 +104,7 @@ async def test_an_owner_gives_up_some_leases(store: Store) -> None:
     assert await claimed(store, "w3") == [("a", 1)]
 
 
-async def test_of_two_changes_from_one_reading_only_one_is_written_where_the_fence_moves_on(store: Store) -> None:
+async def test_second_change_with_an_outdated_fence_is_refused(store: Store) -> None:
     await store.write(new(run("a", state="unknown")))
     await store.write(moved(run("a", state="unknown", progress=b"1"), passes_on=True))
     with pytest.raises(ConflictError):
@@ -113,7 +113,7 @@ async def test_of_two_changes_from_one_reading_only_one_is_written_where_the_fen
     assert found is not None and (found.progress, found.fence) == (b"1", 1)
 
 
-async def test_two_owners_never_get_the_same_run(store: Store) -> None:
+async def test_concurrent_claims_give_each_run_to_one_owner(store: Store) -> None:
     """However many ask at once."""
     for number in range(20):
         await store.write(new(run(f"r{number}")))
@@ -141,7 +141,7 @@ async def test_ended_run_cancels_its_approvals_without_an_executed_call(store: S
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled"]
 
 
-async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> None:
+async def test_cancelled_run_cancels_its_pending_approvals(store: Store) -> None:
     """Whoever owns it; its owner's next change and a decision come too late."""
     two = (approval("ap_1"), approval("ap_2", step=2))
     await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=250.0), approvals=two))
@@ -168,7 +168,7 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     assert await store.cancel("run_1", tenant="acme", now_s=220.0, events=(), audit=()) is False
 
 
-async def test_a_decision_and_a_cancellation_at_once(store: Store) -> None:
+async def test_concurrent_decision_and_cancellation_agree(store: Store) -> None:
     """Either it was decided before, and is cancelled with its run, or the decision hears that it is cancelled."""
     for number in range(30):
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}"))
@@ -189,7 +189,7 @@ async def test_a_decision_and_a_cancellation_at_once(store: Store) -> None:
     await asyncio.gather(*map(race, range(30)))
 
 
-async def test_what_came_after_a_run_was_lost_stays_beside_the_step(store: Store) -> None:
+async def test_late_outcome_of_a_lost_run_is_kept_with_its_step(store: Store) -> None:
     """Whatever its new owner writes of the step, before and after; and nothing else of the step is changed."""
     await store.write(new(run(), steps=(step(1, state="unknown"), step(2))))
     zombie = step(1, state="finished", result="late", late="it was done")

@@ -31,7 +31,7 @@ def fits(facts: dict[str, Any], at: int, wanted: dict[str, Any]) -> bool:
     return times and all(facts.get(name) == value for name, value in wanted.items() if not name.endswith("_s"))
 
 
-async def test_runs_are_narrowed_by_any_combination(store: Store) -> None:
+async def test_runs_are_filtered_by_any_combination(store: Store) -> None:
     """Newest first, those of one tenant, page by page as at once."""
     for at, facts in enumerate(MANY):
         await store.write(new(run(f"run_{at:02}", created_s=float(at), **facts)))
@@ -59,7 +59,7 @@ async def test_runs_are_narrowed_by_any_combination(store: Store) -> None:
         assert found == whole, wanted
 
 
-async def test_a_run_has_the_name_of_its_workflow(store: Store) -> None:
+async def test_workflow_name_of_a_run_is_returned(store: Store) -> None:
     """In the list and by itself, also after it went on."""
     begun = run(kind="workflow", workflow="report")
     await store.write(new(begun))
@@ -83,7 +83,7 @@ async def ids(store: Store, **which: Any) -> list[str]:
     return [one.id for one in await store.approvals(tenant="acme", **{"limit": 9, **which})]
 
 
-async def test_the_most_urgent_approvals_come_first(store: Store) -> None:
+async def test_urgency_order_lists_the_soonest_expiry_first(store: Store) -> None:
     """The one that expires first, then the older one, then by id; pending ones only, in pages, narrowed."""
     await waiting(store)
     await store.write(
@@ -100,7 +100,7 @@ async def test_the_most_urgent_approvals_come_first(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("which", "found"), [({}, "dbca"), ({"after": "b"}, "ca"), ({"state": "approved"}, "d")])
-async def test_the_newest_approvals_come_first(store: Store, which: dict[str, Any], found: str) -> None:
+async def test_newest_order_lists_the_latest_approvals_first(store: Store, which: dict[str, Any], found: str) -> None:
     """Decided or not, in pages."""
     await waiting(store)
     assert await ids(store, order="newest", **which) == list(found)
@@ -143,7 +143,7 @@ async def many_waiting(store: Store) -> None:
     ],
     ids=str,
 )
-async def test_what_waits_is_narrowed(store: Store, narrowed: dict[str, Any], found: str) -> None:
+async def test_pending_approvals_are_filtered(store: Store, narrowed: dict[str, Any], found: str) -> None:
     """By tool, caller, a text, an equal call, age: in each order, and in pages."""
     await many_waiting(store)
     assert await ids(store, state="pending", **narrowed) == list(found)
@@ -153,7 +153,7 @@ async def test_what_waits_is_narrowed(store: Store, narrowed: dict[str, Any], fo
         assert await ids(store, state="pending", after=one, **narrowed) == list(found[place + 1 :])
 
 
-async def test_what_waits_is_counted_in_groups(store: Store) -> None:
+async def test_pending_approvals_are_counted_in_groups(store: Store) -> None:
     """The largest first; each with the one that expires first. Calls are equal as they would run."""
     await many_waiting(store)
 
@@ -170,7 +170,7 @@ async def test_what_waits_is_counted_in_groups(store: Store) -> None:
     assert await groups(by="tool", text="nothing like this") == []
 
 
-async def test_what_waits_is_counted_by_tenant(store: Store) -> None:
+async def test_tally_counts_pending_work_per_tenant(store: Store) -> None:
     """Pending approvals, the first expiry, runs that have not ended; one that waits in memory waits."""
     assert await store.tally(tenant="acme") == Tally()
     await waiting(store)

@@ -6,7 +6,7 @@ from gateway.contracts.storage.store import Store
 from tests.plugins.stores.records import memory, recalled
 
 
-async def test_the_memories_that_a_text_is_about_come_first(store: Store) -> None:
+async def test_recall_returns_matching_memories_first(store: Store) -> None:
     """Then the newest, as many as are wanted; those of the named conversation and those of all."""
     for m in (memory(1), memory(2), memory(3, conversation="c1"), memory(4, conversation="c2"), memory(5)):
         assert await store.remember(m, limit=10)
@@ -28,7 +28,7 @@ async def test_only_the_newest_memories_of_an_owner_are_kept(store: Store) -> No
     assert await recalled(store, owner="user:bob") == [memory(999, owner="user:bob")]
 
 
-async def test_a_text_is_remembered_once(store: Store) -> None:
+async def test_duplicate_memory_text_is_stored_once(store: Store) -> None:
     """In its conversation, by its owner."""
     assert await store.remember(memory(1), limit=5) is True
     assert await store.remember(replace(memory(1), id="again"), limit=5) is False
@@ -59,7 +59,7 @@ async def test_forget_returns_the_number_of_deleted_memories(store: Store) -> No
     assert await recalled(store) == [memory(1)]
 
 
-async def test_all_is_forgotten_however_much_it_is(store: Store) -> None:
+async def test_forget_all_deletes_any_number_of_memories(store: Store) -> None:
     """Of the named conversation and of all, or of the others as well."""
     for number in range(120):
         await store.remember(memory(number, conversation=(None, "c1", "c2")[number % 3]), limit=500)

@@ -52,7 +52,7 @@ async def listed(
     return b" ".join(found).decode()
 
 
-async def test_a_response_is_kept(store: Store) -> None:
+async def test_stored_response_is_returned_unchanged(store: Store) -> None:
     """As it was put, with whatever bytes it has."""
     assert await store.response("resp_1", tenant="acme") is None
     whole = response(previous_id="resp_0", conversation="conv_1", background=True, input=b"\0\xff" * 300_000)
@@ -62,7 +62,7 @@ async def test_a_response_is_kept(store: Store) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(OPEN))
-async def test_an_open_response_is_replaced(store: Store, state: Any) -> None:
+async def test_open_response_is_replaced_by_a_later_write(store: Store, state: Any) -> None:
     """By all that is new, but for its caller and its time."""
     await store.put_response(opened(state=state))
     further = opened(previous_id="resp_0", run_id="run_2", background=True, request=b"{}", input=b"[]", state="queued")
@@ -73,7 +73,7 @@ async def test_an_open_response_is_replaced(store: Store, state: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_response_that_has_ended_stays_as_it_is(store: Store, end: Any) -> None:
+async def test_ended_response_is_never_overwritten(store: Store, end: Any) -> None:
     """No late writer opens it again, or ends it otherwise."""
     ended = response(state=end)
     await store.put_response(ended)
@@ -82,7 +82,7 @@ async def test_a_response_that_has_ended_stays_as_it_is(store: Store, end: Any) 
     assert await store.response("resp_1", tenant="acme") == ended
 
 
-async def test_a_response_is_written_with_the_items_of_its_conversation(store: Store) -> None:
+async def test_response_and_conversation_items_are_written_together(store: Store) -> None:
     """Both or neither: what ended before adds nothing, and without its conversation a response is written alone."""
     await converse(store, "a")
     await store.put_response(opened(conversation="conv_1"))
@@ -122,7 +122,7 @@ async def test_a_conversation_gets_the_answer_to_a_decision_once(store: Store) -
     assert await listed(store) == "e"
 
 
-async def test_an_open_response_adds_nothing(store: Store) -> None:
+async def test_open_response_adds_no_items_to_its_conversation(store: Store) -> None:
     """So a decision whose answer never came is answered by the next response that has it."""
     await converse(store)
     await store.put_response(opened(conversation="conv_1", decides="ap_1"))
@@ -132,7 +132,7 @@ async def test_an_open_response_adds_nothing(store: Store) -> None:
     assert await listed(store) == "a"
 
 
-async def test_an_idempotency_key_is_of_one_response(store: Store) -> None:
+async def test_idempotency_key_belongs_to_one_response(store: Store) -> None:
     """Of one caller. It goes to another one by its name only, and is free once its response is deleted."""
 
     async def holder(caller: str = "ann", tenant: str = "acme") -> str | None:
@@ -161,14 +161,14 @@ async def test_an_idempotency_key_is_of_one_response(store: Store) -> None:
     assert await holder() == "resp_3"
 
 
-async def test_of_many_responses_with_one_key_at_once_one_is_written(store: Store) -> None:
+async def test_concurrent_responses_with_one_key_store_only_one(store: Store) -> None:
     """The others are refused, and each of them names what is the matter."""
     rows = [opened(f"resp_{n}", idempotency_key="k") for n in range(8)]
     told = await asyncio.gather(*map(store.put_response, rows), return_exceptions=True)
     assert sorted(map(str, map(type, told))) == sorted([str(bool), *[str(KeyTakenError)] * 7])
 
 
-async def test_responses_are_of_one_tenant(store: Store) -> None:
+async def test_responses_belong_to_one_tenant(store: Store) -> None:
     """The same id in another tenant is another response, in a chain and for a run, too."""
     ours, theirs = opened(), opened(tenant="other", input=b"theirs")
     for each in (ours, theirs, response("resp_2", tenant="other", previous_id="resp_1")):
@@ -185,7 +185,7 @@ async def test_responses_are_of_one_tenant(store: Store) -> None:
     assert [r.id for r in await store.response_chain("resp_2", tenant="other", limit=9)] == ["resp_2"]
 
 
-async def test_a_chain_comes_oldest_first(store: Store) -> None:
+async def test_response_chain_is_listed_oldest_first(store: Store) -> None:
     """Up to a response, however long the chain is; a branch beside it is not part of it."""
     for number in range(450):
         previous = f"resp_{number - 1}" if number else None
@@ -240,7 +240,7 @@ async def test_a_deleted_response_is_gone_with_its_log(store: Store) -> None:
     assert len(await store.answer_chunks("resp_2", tenant="acme", start=0, limit=2000)) == 1000
 
 
-async def test_the_log_of_an_answer_grows_at_its_end(store: Store) -> None:
+async def test_answer_log_is_appended_in_order(store: Store) -> None:
     """Chunk by chunk in order, and is read from any number on."""
     await store.write(new(run()))
     await store.put_response(opened())
@@ -257,7 +257,7 @@ async def test_the_log_of_an_answer_grows_at_its_end(store: Store) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])
-async def test_a_log_has_no_gap_and_no_repetition(store: Store, start: int) -> None:
+async def test_append_at_another_position_is_refused(store: Store, start: int) -> None:
     """An append that does not begin at its end is refused, and nothing of it is written."""
     await store.write(new(run()))
     await store.put_response(opened())
@@ -268,7 +268,7 @@ async def test_a_log_has_no_gap_and_no_repetition(store: Store, start: int) -> N
     assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a", b"b"]
 
 
-async def test_a_worker_that_lost_its_run_appends_nothing(store: Store) -> None:
+async def test_append_with_an_outdated_fence_is_refused(store: Store) -> None:
     """The next owner goes on behind what is there; so it is once the run was cancelled."""
     await store.write(new(run(owner="w1", lease_s=150.0)))
     await store.put_response(opened())
@@ -283,7 +283,7 @@ async def test_a_worker_that_lost_its_run_appends_nothing(store: Store) -> None:
     assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a", b"b"]
 
 
-async def test_the_owner_of_a_run_that_has_ended_appends_its_last_words(store: Store) -> None:
+async def test_owner_of_an_ended_run_can_still_append(store: Store) -> None:
     """The end of the run does not move its fence."""
     await store.write(new(run()))
     await store.put_response(opened())
@@ -292,7 +292,7 @@ async def test_the_owner_of_a_run_that_has_ended_appends_its_last_words(store: S
     assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"a"]
 
 
-async def test_an_answer_of_nothing_is_not_appended(store: Store) -> None:
+async def test_append_without_response_or_run_is_refused(store: Store) -> None:
     """Without the response, without its run, and by another tenant: refused."""
     with pytest.raises(ConflictError):
         await store.append_answer("resp_1", tenant="acme", fence=0, start=0, chunks=[b"a"])
@@ -319,7 +319,7 @@ async def test_one_of_several_concurrent_appends_succeeds(store: Store) -> None:
     assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [first, b"more"]
 
 
-async def test_a_conversation_is_kept(store: Store) -> None:
+async def test_conversation_write_replaces_only_its_metadata(store: Store) -> None:
     """A repeat replaces its metadata, and nothing else of it."""
     assert await store.conversation("conv_1", tenant="acme") is None
     await converse(store, "a")
@@ -329,7 +329,7 @@ async def test_a_conversation_is_kept(store: Store) -> None:
     assert await listed(store) == "a"
 
 
-async def test_items_come_in_the_order_in_which_they_were_added(store: Store) -> None:
+async def test_items_are_listed_in_insertion_order(store: Store) -> None:
     """From either end, from behind any of them, as many as are wanted."""
     await converse(store, "d", "a", "c")
     assert await store.add_items("conv_1", [("b", b"b")], tenant="acme", now_s=1.0) is True
@@ -344,7 +344,7 @@ async def test_items_come_in_the_order_in_which_they_were_added(store: Store) ->
     assert await store.item("conv_1", "x", tenant="acme") is None
 
 
-async def test_an_item_that_is_there_stays_where_it_is(store: Store) -> None:
+async def test_existing_item_is_not_replaced_or_moved(store: Store) -> None:
     """With its content, however often its id is added, also twice at once."""
     await converse(store, "a", "b")
     again = [("b", b"other"), ("c", b"c"), ("a", b"other"), ("c", b"other")]
@@ -376,7 +376,7 @@ async def test_a_long_conversation_is_read_and_deleted_whole(store: Store) -> No
     assert await listed(store) == "new"
 
 
-async def test_conversations_are_of_one_tenant(store: Store) -> None:
+async def test_conversations_belong_to_one_tenant(store: Store) -> None:
     """Nobody reads, changes or deletes one of others, or its items."""
     await converse(store, "a")
     assert await store.add_items("conv_1", [("b", b"b")], tenant="other", now_s=1.0) is False
@@ -429,7 +429,7 @@ async def test_lone_surrogate_in_an_id_fails_only_that_write(store: Store) -> No
     assert [each is not None for each in found] == [n != 5 for n in range(10)]
 
 
-async def test_responses_and_conversations_are_there_after_closing(reopened: Callable[[], Awaitable[Store]]) -> None:
+async def test_responses_and_conversations_survive_reopening(reopened: Callable[[], Awaitable[Store]]) -> None:
     """With logs and items."""
     store = await reopened()
     await store.write(new(run()))

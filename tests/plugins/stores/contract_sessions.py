@@ -5,14 +5,14 @@ import asyncio
 from gateway.contracts.storage.store import Store
 
 
-async def test_a_secret_is_made_once_and_stays(store: Store) -> None:
+async def test_named_secret_is_created_once(store: Store) -> None:
     """The first to ask makes it, whoever asks at the same time gets the same one; each name has its own."""
     secrets = await asyncio.gather(*(store.secret("console") for _ in range(5)))
     assert len(set(secrets)) == 1 and len(secrets[0]) >= 32
     assert await store.secret("console") == secrets[0] != await store.secret("other")
 
 
-async def test_a_session_that_has_ended_stays_ended_until_its_time(store: Store) -> None:
+async def test_ended_session_stays_ended_until_its_expiry(store: Store) -> None:
     """Ending it again changes nothing; afterwards it is forgotten by the next one that ends."""
     assert set(await store.ended_sessions(["a"])) == set() == set(await store.ended_sessions([]))
     await store.end_session("a", until_s=100.0, now_s=1.0)

@@ -21,7 +21,7 @@ def asking(run_: StoredRun) -> Change:
     return new(run_, steps=(step(run_id=run_.id, tenant=run_.tenant),), approvals=(asked,))
 
 
-async def test_a_call_comes_back_as_it_was_written(store: Store) -> None:
+async def test_stored_tool_call_is_returned_unchanged(store: Store) -> None:
     """With its client, and all of its result."""
     answered = step(state="finished", result="a chart", answer=b'{"parts":[],"structured":{"bars":3}}')
     await store.write(replace(asking(called()), steps=(answered,)))
@@ -49,7 +49,7 @@ async def test_held_tool_call_stays_undelivered_until_marked_delivered(store: St
     assert await store.undelivered_run("same", tenant="acme") is None
 
 
-async def test_a_workflow_of_an_mcp_client_is_undelivered_as_well(store: Store) -> None:
+async def test_waiting_workflow_of_an_mcp_client_counts_as_undelivered(store: Store) -> None:
     """Once it asks; one that was begun in another way, without a client, never is."""
     facts = {"kind": "workflow", "tool": None, "workflow": "tidy"}
     await store.write(asking(called("run_1", fingerprint="other", client=None, **facts)))
@@ -73,7 +73,7 @@ async def test_second_run_of_an_undelivered_call_is_refused(store: Store) -> Non
     assert found is not None and found.id == "run_2"
 
 
-async def test_a_call_of_an_unknown_outcome_is_undelivered(store: Store) -> None:
+async def test_call_with_unknown_outcome_counts_as_undelivered(store: Store) -> None:
     """Unless the same call waits already; a chat never is."""
     await store.write(new(called(state="unknown")))
     await store.write(new(called("run_2", state="unknown")))
@@ -83,7 +83,7 @@ async def test_a_call_of_an_unknown_outcome_is_undelivered(store: Store) -> None
     assert await store.undelivered_run("chat", tenant="acme") is None
 
 
-async def test_a_call_that_runs_is_not_undelivered(store: Store) -> None:
+async def test_running_call_does_not_count_as_undelivered(store: Store) -> None:
     await store.write(new(called(effects=True), steps=(step(state="started"),)))
     assert await store.undelivered_run("same", tenant="acme") is None
 
@@ -104,7 +104,7 @@ async def cancelled(store: Store, *, waiter: str | None, now_s: float = 10.0, te
     return await store.cancel("run_1", tenant=tenant, now_s=now_s, events=(), audit=(), waiter=waiter)
 
 
-async def test_a_request_that_waits_spares_the_run(store: Store) -> None:
+async def test_run_with_a_waiting_request_is_not_cancelled(store: Store) -> None:
     """The one that cancels does not count, nor does one that has not said so for too long."""
     await store.write(asking(called()))
     await store.awaits("run_1", tenant="acme", waiter="a", until_s=20.0)
@@ -119,7 +119,7 @@ async def test_a_request_that_waits_spares_the_run(store: Store) -> None:
     assert await cancelled(store, waiter="c", now_s=15.0) is True
 
 
-async def test_a_request_that_waits_no_longer_spares_nothing(store: Store) -> None:
+async def test_run_without_a_waiting_request_is_cancelled(store: Store) -> None:
     """And a person who cancels the run asks for no leave."""
     for tenant in ("acme", "other"):
         await store.write(asking(called(tenant=tenant)))

@@ -15,7 +15,7 @@ async def read(store: Store, *by: Dimension, tenant: str | None = None) -> list[
     return list(await store.usage(since="0000-00-00", until="9999-99-99", by=by, tenant=tenant))
 
 
-async def test_usage_adds_up(store: Store) -> None:
+async def test_usage_rows_are_summed(store: Store) -> None:
     """Whoever adds it, each count and the cost on their own."""
     await store.add_usage([ROW, replace(ROW, key="bob")], writer="a", now_s=1.0)
     await store.add_usage([ROW], writer="b", now_s=1.0)
@@ -47,7 +47,7 @@ async def test_usage_is_summed_by_the_requested_columns(store: Store) -> None:
     assert [(row.currency, row.requests) for row in await read(store)] == [("", 2), ("USD", 8)]
 
 
-async def test_usage_of_a_time_and_of_a_tenant(store: Store) -> None:
+async def test_usage_is_selected_by_day_and_tenant(store: Store) -> None:
     """Both days are included; a tenant sees nothing of another."""
     days = ("2026-10-31", "2026-11-01", "2026-11-30", "2026-12-01")
     await store.add_usage([replace(ROW, day=day) for day in days], writer="a", now_s=1.0)
@@ -60,7 +60,7 @@ async def test_usage_of_a_time_and_of_a_tenant(store: Store) -> None:
 
 
 @pytest.mark.parametrize("days", [("2026-11-26", "2026-11-26"), ("2026-11-01", "2026-11-30")])
-async def test_usage_of_some_keys(store: Store, days: tuple[str, str]) -> None:
+async def test_usage_is_selected_by_keys(store: Store, days: tuple[str, str]) -> None:
     """Each once, in their order, however many they are; of one that is not there, nothing."""
     rows = [replace(ROW, key=f"k{number:04}", tenant=tenant) for number in range(1200) for tenant in ("acme", "b")]
     await store.add_usage([*rows, replace(rows[1], model="other")], writer="a", now_s=1.0)
@@ -73,14 +73,14 @@ async def test_usage_of_some_keys(store: Store, days: tuple[str, str]) -> None:
         assert await store.usage(since=since, until=until, by=("tenant", "key"), tenant=tenant, only=only) == []
 
 
-async def test_large_numbers_and_awkward_names(store: Store) -> None:
+async def test_large_usage_numbers_and_unusual_names_are_stored(store: Store) -> None:
     """A day of a large company, and names that are no names."""
     large = replace(ROW, input=1 << 50, cost=1 << 61, model="'; DROP TABLE usage; --", key="快速\x00 🦊")
     await store.add_usage([large], writer="a", now_s=1.0)
     assert await read(store, *DIMENSIONS) == [large]
 
 
-async def test_a_process_that_had_more_to_add_is_noticed_once(store: Store) -> None:
+async def test_usage_lost_by_a_dead_writer_is_reported_once(store: Store) -> None:
     """Not one that ended in order, and not one that added something just now."""
     for writer, now_s in (("ended", 1.0), ("lost", 2.0), ("alive", 2.0), ("alive", 9.0)):
         await store.add_usage([ROW], writer=writer, now_s=now_s)
@@ -92,7 +92,7 @@ async def test_a_process_that_had_more_to_add_is_noticed_once(store: Store) -> N
     assert await store.lost_usage(before_s=12.0) == [11.0]
 
 
-async def test_old_usage_is_deleted(store: Store) -> None:
+async def test_prune_usage_deletes_old_days(store: Store) -> None:
     """Whole days, and none from the day on that is named."""
     await store.add_usage([replace(ROW, day=f"2026-11-{day}") for day in (10, 11, 12)], writer="a", now_s=1.0)
     assert await store.prune_usage(before="2026-11-12") == 2
@@ -100,7 +100,7 @@ async def test_old_usage_is_deleted(store: Store) -> None:
     assert await store.prune_usage(before="2026-11-12") == 0
 
 
-async def test_whether_the_usage_of_a_day_has_changed(store: Store) -> None:
+async def test_usage_changes_report_the_changed_days(store: Store) -> None:
     """By new rows and by what is added to them, and of no other day."""
     seen = [await changes(store)]
     for day in ("2026-11-25", "2026-11-26", "2026-11-26"):
@@ -119,7 +119,7 @@ async def changes(store: Store) -> Mapping[str, int]:
     return await store.usage_changes(since="2026-11-01", until="2026-11-26")
 
 
-async def test_sums_stop_at_the_most_that_fits(store: Store) -> None:
+async def test_usage_sums_are_capped_at_the_maximum(store: Store) -> None:
     """Of a row, and of several; what is added later is kept."""
     most = replace(ROW, input=MOST_USAGE, cost=MOST_USAGE)
     for key in ("alice", "alice", "bob", "carol"):
@@ -132,7 +132,7 @@ async def test_sums_stop_at_the_most_that_fits(store: Store) -> None:
     assert (summed.input, summed.cost, summed.requests, summed.output) == (MOST_USAGE, MOST_USAGE, 8, 28)
 
 
-async def test_gateways_at_work_are_counted(store: Store) -> None:
+async def test_active_gateways_are_counted(store: Store) -> None:
     """Until they leave, or have not said so for too long. A duty of another name is none."""
     assert await store.count_gateways(now_s=0.0) == 0
     await store.take_duty("prune", owner="w", now_s=0.0, until_s=99.0)

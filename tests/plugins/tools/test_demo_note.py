@@ -14,19 +14,19 @@ WORKFLOWS = Path(__file__).parents[3] / "workflows"
 FIRST_VISIT = {"upstreams": [], "tools": {"demo_note": {}}, "workflows": {"folder": str(WORKFLOWS)}}
 
 
-def test_it_keeps_the_contract() -> None:
+def test_demo_note_satisfies_check_tool() -> None:
     """With texts of any kind."""
     check_tool(PLUGIN, calls=[{"text": "Water the plants."}, {"text": "快 {{x}}\n"}])
 
 
-async def test_every_call_needs_a_person() -> None:
+async def test_demo_note_requires_approval_whatever_its_config_says() -> None:
     """Whatever the configuration says."""
     (spec,) = await DemoNote(Config()).list_tools()
     (other,) = await DemoNote(Config(requires_approval=False, untrusted=True)).list_tools()
     assert spec.requires_approval and other.requires_approval and other.untrusted and not spec.untrusted
 
 
-async def test_a_visitor_starts_a_workflow_and_decides() -> None:
+async def test_demo_workflow_waits_for_a_decision_and_completes() -> None:
     """With no parameters: the run waits for a person, and goes on once one has decided."""
     async with LocalGateway(FIRST_VISIT) as made, aiohttp.ClientSession(made.base_url) as session:
 
@@ -50,7 +50,7 @@ async def test_a_visitor_starts_a_workflow_and_decides() -> None:
         assert run["result"].endswith("Noted: Hello from my first workflow.")
 
 
-async def test_the_demo_model_calls_it_in_a_chat() -> None:
+async def test_demo_model_calls_demo_note_in_a_chat_after_approval() -> None:
     """The visitor decides in the chat as well."""
     messages = [{"role": "user", "content": 'tool demo_note {"text": "Hi."}'}]
     body = {"model": "demo", "messages": messages}
@@ -68,7 +68,7 @@ async def test_the_demo_model_calls_it_in_a_chat() -> None:
         assert "Noted: Hi." in done["choices"][0]["message"]["content"]
 
 
-async def test_it_is_not_there_beside_upstreams() -> None:
+async def test_demo_note_is_absent_when_upstreams_are_configured() -> None:
     """Nor is its workflow."""
     own = {"upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}], "workflows": FIRST_VISIT["workflows"]}
     async with LocalGateway(own) as made, aiohttp.ClientSession(made.base_url) as session:

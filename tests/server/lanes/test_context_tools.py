@@ -29,7 +29,7 @@ _WORK = {"cwd": ".", "sandbox": "none"}
         ("execute_sql", {"url": "postgresql://h/d"}, {"sql": "SELECT $$a$$"}, {"sql": "SELECT pg_sleep(9)"}),
     ],
 )
-async def test_an_assessor_follows_the_tool_that_is_used(
+async def test_assessor_is_chosen_by_the_tool_that_is_used(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     use: str,
@@ -77,7 +77,7 @@ async def test_an_assessor_adds_to_a_built_in_one_only(tmp_path: Path) -> None:
     assert "'docs.search' has no built-in assessor" in str(problem) and "execute_sql" in str(problem)
 
 
-async def test_what_adds_changes_the_policy_of_its_tool(tmp_path: Path) -> None:
+async def test_adds_setting_changes_the_policy_hash(tmp_path: Path) -> None:
     """An approval that waits was asked for under the other one."""
     hashes = set()
     for adds in (False, True):
@@ -171,7 +171,7 @@ async def judged(settings: Settings, tool: str, arguments: Json) -> tuple[str, s
 
 
 @pytest.mark.usefixtures("site")
-async def test_an_operators_tool_brings_its_assessor_in_its_folder() -> None:
+async def test_plugin_tool_is_judged_by_the_assessor_in_its_folder() -> None:
     """It judges each of its tools, whatever their names, with the tool's settings and the profile."""
     settings = of_file("tools: {k8s: {use: kubectl, with: {verbs: [top]}}}\nrisk: {profile: hardened}\n")
     for tool in ("look", "list"):
@@ -180,7 +180,7 @@ async def test_an_operators_tool_brings_its_assessor_in_its_folder() -> None:
 
 
 @pytest.mark.usefixtures("site")
-async def test_the_configuration_names_another_assessor() -> None:
+async def test_configured_assessor_replaces_the_declared_one() -> None:
     """It replaces the one that the plugin declares."""
     settings = of_file("tools: {kubectl: {}}\nrisk: {assessors: {look: {use: file}}}\n")
     assert (await judged(settings, "look", {"verb": "get"}))[1] == "file.shape"
@@ -205,7 +205,7 @@ def test_plugin_reaching_gateway_files_or_failing_to_report_is_refused(site: Pat
 
 
 @pytest.mark.usefixtures("site")
-def test_a_declared_assessor_that_is_not_there_is_a_problem_of_the_configuration(site: Path) -> None:
+def test_missing_declared_assessor_is_a_configuration_problem(site: Path) -> None:
     """Its calls would not be judged: the message names both, where the tool stands."""
     tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
     tool.write_text(TOOL.replace("assessor=ASSESSOR", "assessor='kubctl'"))
@@ -228,9 +228,7 @@ def test_a_declared_assessor_that_is_not_there_is_a_problem_of_the_configuration
     ],
 )
 @pytest.mark.usefixtures("site")
-def test_settings_of_an_assessor_that_cannot_be_read_stop_the_start(
-    site: Path, declared: str, wrong: str, told: str
-) -> None:
+def test_unreadable_assessor_settings_prevent_the_start(site: Path, declared: str, wrong: str, told: str) -> None:
     """Without them it may judge too freely."""
     tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
     tool.write_text(TOOL.replace(declared, wrong))
@@ -240,7 +238,7 @@ def test_settings_of_an_assessor_that_cannot_be_read_stop_the_start(
 
 
 @pytest.mark.usefixtures("site")
-def test_a_tool_that_changes_while_it_is_loaded_is_not_left_without_its_assessor(site: Path) -> None:
+def test_insecure_assessor_file_of_a_loaded_tool_is_reported(site: Path) -> None:
     """The tool was built, so nothing else would report its file."""
     settings = of_file("tools: {k8s: {use: kubectl}}\n")
     (site / "plugins" / "tools" / "kubectl" / "assessor.py").chmod(0o666)
@@ -250,7 +248,7 @@ def test_a_tool_that_changes_while_it_is_loaded_is_not_left_without_its_assessor
     assert problem.path == "tools.k8s" and "can be written by others" in problem.message
 
 
-def test_another_assessor_in_the_folder_of_a_tool_is_another_policy(site: Path) -> None:
+def test_changed_assessor_source_changes_the_policy_hash(site: Path) -> None:
     """An approval from before the change does not hold for what the new one judges."""
     settings, hashes = of_file("tools: {kubectl: {}}\n"), set()
     for source in (ASSESSOR, ASSESSOR.replace('"auto", "whitelist"', '"confirm", "default"'), ASSESSOR):

@@ -41,7 +41,7 @@ def test_a_configuration_without_limits_has_no_rules() -> None:
     assert limiter.of_caller(caller()) == ()
 
 
-def test_two_configurations_count_together() -> None:
+def test_limiters_of_two_configurations_share_meters() -> None:
     few = {"limits": {"tenants": {"team": {"requests_per_minute": 3}}}}
     first, second = (limiter_of(**few).of_caller(caller())[0] for _ in range(2))
     assert first.meter is second.meter

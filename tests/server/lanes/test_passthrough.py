@@ -58,14 +58,16 @@ def chosen(found: Router, target: bytes) -> tuple[str, bytes]:
         ("http://[::1]:11434", "::1", 11434, b"[::1]:11434", b"", False),
     ],
 )
-def test_where_an_upstream_is(url: str, host: str, port: int, authority: bytes, base_path: bytes, secure: bool) -> None:
+def test_base_url_maps_to_host_port_authority_and_path(
+    url: str, host: str, port: int, authority: bytes, base_path: bytes, secure: bool
+) -> None:
     """Default ports, IPv6, a base path without its last slash; the Host is as it was written."""
     found = endpoint_of(base_url=url)
     assert (found.host, found.port, found.authority, found.base_path) == (host, port, authority, base_path)
     assert (found.tls is not None) == secure
 
 
-def test_what_an_upstream_is_sent_and_how_long_it_may_take() -> None:
+def test_upstream_settings_map_to_key_header_and_timeouts() -> None:
     """Key, header and times; the key is not in its repr."""
     timeouts = {"connect": "1s", "first_byte": "2s", "idle": "3s"}
     found = endpoint_of(base_url="http://x", api_key="sk-secret", auth_header="Api-Key", timeouts=timeouts)
@@ -140,7 +142,7 @@ def test_without_upstreams_the_demo_model_takes_everything() -> None:
     assert chosen(router(demo_url="http://127.0.0.1:1", upstreams=configured), b"/v1/models")[0] == "up"
 
 
-def test_limits_arrive() -> None:
+def test_limit_settings_reach_the_listener_in_seconds_and_bytes() -> None:
     """All of them, in seconds and bytes."""
     limits = {
         "head": "4KiB",

@@ -33,7 +33,7 @@ def test_deciders_are_the_approving_keys_of_their_tenant() -> None:
     assert list(keys.deciders("others")) == []
 
 
-def test_without_the_endpoint_no_call_of_its_clients_runs() -> None:
+def test_mcp_client_call_is_refused_without_the_mcp_endpoint() -> None:
     """Other requests are none of its."""
     refusal = refusal_of()
 

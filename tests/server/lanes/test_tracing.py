@@ -27,7 +27,7 @@ sys.exit(main())
 """
 
 
-async def test_without_an_endpoint_nothing_is_made() -> None:
+async def test_tracing_is_disabled_without_an_endpoint() -> None:
     settings = Settings.model_validate({}, context={"folder": Path.cwd()})
     sink = LogSink(io.StringIO(), as_json=True, secrets=(), dropped=lambda: None)
     async with AsyncExitStack() as stack:

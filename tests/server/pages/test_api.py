@@ -29,7 +29,7 @@ async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSessio
         yield [route for route in await own_pages(made) if route[1] not in OPEN], session
 
 
-async def test_each_page_is_there_once() -> None:
+async def test_route_is_registered_only_once() -> None:
     """aiohttp would let the first of two routes win, and never say so."""
     async with gateway() as (routes, _):
         counted = Counter((method, path) for method, path, _ in routes)
@@ -105,7 +105,7 @@ async def test_context_scope_does_not_grant_access_to_admin_pages() -> None:
             assert path.endswith("ap_x") or told["user"] == 403
 
 
-async def test_what_is_held_open_ends_with_the_gateway() -> None:
+async def test_open_streams_and_websockets_end_with_the_gateway() -> None:
     """Streams and WebSockets of events, of responses; each is closed once more without harm."""
     async with LocalGateway({"upstreams": []}) as made, aiohttp.ClientSession(made.base_url) as session:
         sockets = [await session.ws_connect(path) for path in ("/context/ws", "/context/v1/responses")]

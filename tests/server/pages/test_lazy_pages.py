@@ -45,7 +45,7 @@ async def served(later: Later, aiohttp_client: AiohttpClient) -> "AiohttpClient"
         ("GET", "/things/a/b", 404, ""),
     ],
 )
-async def test_other_requests_get_these_pages(
+async def test_lazy_pages_answer_requests_that_no_other_page_takes(
     aiohttp_client: AiohttpClient, method: str, path: str, status: int, text: str
 ) -> None:
     """With the variable parts of their paths, as in any application."""
@@ -57,14 +57,16 @@ async def test_other_requests_get_these_pages(
 
 
 @pytest.mark.parametrize(("path", "allowed"), [("/things", {"GET"}), ("/", {"GET", "HEAD", "POST"})])
-async def test_another_method_is_refused(aiohttp_client: AiohttpClient, path: str, allowed: set[str]) -> None:
+async def test_unsupported_method_of_a_lazy_page_is_refused(
+    aiohttp_client: AiohttpClient, path: str, allowed: set[str]
+) -> None:
     """With those that the path has, whoever made its pages."""
     client = await served(Later(), aiohttp_client)
     async with client.delete(path) as response:
         assert response.status == 405 and {*response.headers["Allow"].split(",")} == allowed
 
 
-async def test_pages_that_cannot_be_made_fail_in_the_request(aiohttp_client: AiohttpClient) -> None:
+async def test_lazy_page_failure_is_answered_behind_the_guard(aiohttp_client: AiohttpClient) -> None:
     """Behind the guard of all pages, which answers errors, and has refused strangers before."""
     asked: list[str] = []
 
@@ -90,7 +92,7 @@ async def test_pages_that_cannot_be_made_fail_in_the_request(aiohttp_client: Aio
         assert (response.status, await response.text()) == (500, "no such module")
 
 
-async def test_pages_that_are_there_do_not_wait(aiohttp_client: AiohttpClient) -> None:
+async def test_existing_pages_do_not_load_the_lazy_pages(aiohttp_client: AiohttpClient) -> None:
     """Their requests do not ask for others."""
     later = Later()
     client = await served(later, aiohttp_client)

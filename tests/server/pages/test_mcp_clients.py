@@ -28,7 +28,7 @@ async def test_mcp_endpoint_exists_only_when_the_gateway_serves_it(serve: dict[s
         assert response.status == status
 
 
-async def test_what_they_hold_open_ends_with_the_gateway() -> None:
+async def test_mcp_sessions_and_streams_end_with_the_gateway() -> None:
     """Their sessions are gone afterwards; leaving once more does no harm."""
     async with LocalGateway({"upstreams": [], "mcp": {"serve": {}}}) as made:
         async with aiohttp.ClientSession(made.base_url) as session:

@@ -64,7 +64,7 @@ def test_unused_pages_are_not_imported() -> None:
     assert done.stdout == "[]\nTrue\n", done.stderr
 
 
-async def test_first_requests_that_come_together_are_all_answered() -> None:
+async def test_concurrent_first_requests_are_all_answered() -> None:
     """By pages that are made once."""
     paths = ("/context/runs", "/context/approvals", "/context/keys", "/v1/system-prompts", "/mcp/services")
     config = {"upstreams": [], "keys": [key("boss", "context", "approve", "admin")]}
@@ -81,7 +81,7 @@ async def test_first_requests_that_come_together_are_all_answered() -> None:
         assert (await made.gateway._built.pages.others()) is (await made.gateway._built.pages.others())
 
 
-async def test_a_first_request_is_refused_as_any_other() -> None:
+async def test_first_request_is_refused_with_the_usual_errors() -> None:
     """Without a key, for a page that is not there, by a method that a page does not have."""
     found = []
     for method, path, headers in (
@@ -115,7 +115,7 @@ async def test_unauthorized_requests_do_not_build_the_lazy_pages() -> None:
         assert made.gateway._built.pages._later.part is None
 
 
-async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_the_gateway_left() -> None:
+async def test_stream_of_a_page_made_during_drain_ends() -> None:
     """Its request was the first one, and the gateway began to leave meanwhile."""
     config = {"upstreams": [], "limits": {"drain": "10m"}}
     body = {"model": "demo", "input": "slow 600", "background": True, "stream": True}
@@ -131,7 +131,7 @@ async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_t
             assert stream.status == 200 and b"[DONE]" not in await asyncio.wait_for(stream.read(), 120)
 
 
-async def test_a_gateway_that_ends_does_not_wait_for_pages() -> None:
+async def test_drain_does_not_wait_for_pages_being_made() -> None:
     """Its end comes while they are made for a request whose client has left."""
     async with LocalGateway({"upstreams": []}) as made:
         making = asyncio.create_task(made.gateway._built.pages.others())

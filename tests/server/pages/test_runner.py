@@ -3,7 +3,7 @@
 from functional.through import ask, get, through
 
 
-async def test_the_heads_of_our_own_pages_have_our_own_bounds() -> None:
+async def test_head_limits_of_gateway_pages_follow_the_configuration() -> None:
     """aiohttp's bounds, 8190 bytes of a field and of the target, refuse nothing that `limits` allows."""
     async with through(limits={"head": "64KiB"}) as (gateway, _):
         long = await ask(gateway, get(b"/health/live?x=" + b"y" * 20_000, b"x-note: " + b"z" * 20_000))

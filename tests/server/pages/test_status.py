@@ -17,7 +17,7 @@ async def status_of(made: LocalGateway) -> Any:
         return await response.json()
 
 
-async def test_a_fresh_gateway_shows_itself() -> None:
+async def test_status_page_of_a_fresh_gateway_shows_its_facts() -> None:
     """Its demo model, its configuration, and a first point of the history."""
     async with LocalGateway({"upstreams": []}) as made:
         found = await status_of(made)
@@ -30,7 +30,7 @@ async def test_a_fresh_gateway_shows_itself() -> None:
     assert (point["errors"], point["pending"]) == (0, 0)
 
 
-async def test_requests_are_counted_at_once() -> None:
+async def test_status_page_counts_requests_at_once() -> None:
     """With the time that the gateway itself added."""
     async with LocalGateway({"upstreams": []}) as made, aiohttp.ClientSession(made.base_url) as session:
         for _ in range(3):

@@ -28,7 +28,7 @@ async def sent(collector: Collector, attributes: dict[str, Attribute], *, secret
     await sending.close()
 
 
-async def test_a_span_arrives_with_its_resource_and_the_headers() -> None:
+async def test_exported_span_carries_resource_and_headers() -> None:
     async with Collector() as collector:
         await sent(collector, {"text": "a", "number": 1, "list": ("x", "y"), "none": None, "flag": True})
         span = await collector.one("one")
@@ -39,7 +39,7 @@ async def test_a_span_arrives_with_its_resource_and_the_headers() -> None:
         assert span.ended_ns >= span.began_ns > 0
 
 
-async def test_neither_secrets_nor_long_nor_broken_texts_leave() -> None:
+async def test_exported_attributes_are_redacted_truncated_and_escaped() -> None:
     async with Collector() as collector:
         texts = {
             "a": "path/hidden-word/x",
@@ -73,7 +73,7 @@ async def test_a_collector_that_fails_is_tried_again_and_logged_once(caplog: pyt
         await sending.close()
 
 
-async def test_what_became_of_spans_is_on_the_metrics_page() -> None:
+async def test_span_outcomes_appear_on_the_metrics_page() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, get(b"/v1/x"))
         await collector.until("GET /v1/", "GET")
@@ -85,7 +85,7 @@ async def test_what_became_of_spans_is_on_the_metrics_page() -> None:
         await until_read(sent_spans, lambda count: count == 2)
 
 
-async def test_without_a_collector_requests_are_answered_and_the_end_is_not_delayed(
+async def test_unreachable_collector_delays_neither_requests_nor_shutdown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     endpoint = f"http://127.0.0.1:{free_port('127.0.0.1')}"
@@ -98,7 +98,7 @@ async def test_without_a_collector_requests_are_answered_and_the_end_is_not_dela
     assert not [one for one in caplog.records if one.name.startswith(("opentelemetry", "urllib3"))]
 
 
-async def test_spans_that_a_silent_collector_leaves_at_the_end_are_counted_in_the_log(
+async def test_spans_lost_at_shutdown_are_counted_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -41,19 +41,19 @@ async def sent_to(answer: bytes, *, more_bytes: int = 0) -> tuple[dict[str, floa
         return await sent(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/traces"), written
 
 
-async def test_a_redirection_is_a_failure_and_nothing_follows_it() -> None:
+async def test_collector_redirect_counts_as_failure_and_is_not_followed() -> None:
     async with Collector() as elsewhere:
         head = f"HTTP/1.1 307 Elsewhere\r\nLocation: {elsewhere.url}/v1/traces\r\nContent-Length: 0\r\n\r\n"
         assert (await sent_to(head.encode()))[0] == {"failed": 1}
         assert elsewhere.headers == []
 
 
-async def test_an_answer_without_end_is_not_read() -> None:
+async def test_endless_collector_response_is_not_read() -> None:
     counted, written = await sent_to(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n", more_bytes=128 << 20)
     assert counted == {"sent": 1} and written < 64 << 20
 
 
-async def test_the_environment_says_nothing_about_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_otel_environment_variables_do_not_configure_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its variables are of the SDK, and of other collectors. What it says about the machine goes with the spans."""
     for name, value in {
         "EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
@@ -111,7 +111,7 @@ async def told_of_tls(made: Certificates, ca_file: Path | None, caplog: pytest.L
         return await told_of(f"https://127.0.0.1:{port}/v1/traces", caplog, ca_file=ca_file)
 
 
-async def test_the_log_says_why_a_collector_gets_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_names_the_status_of_a_failing_collector(caplog: pytest.LogCaptureFixture) -> None:
     async with Collector(401) as collector:
         assert await told_of(f"{collector.url}/v1/traces", caplog) == "it answered with status 401"
         assert await told_of(f"{collector.url}/elsewhere/v1/traces", caplog) == "it answered with status 404"

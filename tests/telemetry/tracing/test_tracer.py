@@ -15,13 +15,13 @@ def tracer_to(sent: list[Record], share: float = 1.0) -> Tracer:
     return Tracer(sent.append, share=share, receivers=frozenset())
 
 
-def test_a_span_goes_on_with_the_trace_of_its_sender() -> None:
+def test_request_span_continues_the_trace_of_its_sender() -> None:
     context = tracer_to([]).build_request_context(SENDER)
     assert (context.trace_id, context.parent_id, context.state) == (SENDER.trace_id, SENDER.span_id, "a=b")
     assert context.remote and context.sampled and context.span_id != SENDER.span_id
 
 
-def test_spans_below_each_other_are_current_while_they_last() -> None:
+def test_nested_spans_are_current_while_open() -> None:
     sent: list[Record] = []
     tracer = tracer_to(sent)
     with tracer.under_way("outer", "internal", {"a": 1}) as outer:
@@ -38,19 +38,19 @@ def test_spans_below_each_other_are_current_while_they_last() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_so_many_traces_are_sampled(share: float) -> None:
+def test_sampling_share_sets_the_fraction_of_sampled_traces(share: float) -> None:
     tracer = tracer_to([], share)
     sampled = sum(tracer.below(None).sampled for _ in range(4000))
     assert abs(sampled - 4000 * share) < 200
 
 
-def test_a_trace_that_began_elsewhere_is_sampled_as_it_was_there() -> None:
+def test_remote_trace_keeps_its_sampling_decision() -> None:
     assert tracer_to([], 0.0).build_request_context(SENDER).sampled
     unsampled = TraceContext(SENDER.trace_id, SENDER.span_id, sampled=False)
     assert not tracer_to([], 1.0).build_request_context(unsampled).sampled
 
 
-def test_of_a_trace_that_is_not_sampled_nothing_is_sent() -> None:
+def test_unsampled_trace_exports_no_spans() -> None:
     sent: list[Record] = []
     tracer = tracer_to(sent, 0.0)
     with tracer.under_way("one", "internal", {}) as span, tracer.under_way("two", "internal", {}) as below:

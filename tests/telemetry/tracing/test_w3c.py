@@ -6,7 +6,7 @@ from collector import SENDER, TRACE, TRACEPARENT
 from gateway.telemetry.tracing.w3c import STATE_CHARS, parse_parent, parse_state
 
 
-def test_a_valid_parent_is_taken() -> None:
+def test_valid_traceparent_is_parsed() -> None:
     found = parse_parent([TRACEPARENT], ["rojo=00f067aa0ba902b7", " congo=t61rcWkgMzE ,"])
     assert found is not None
     assert (found.trace_id, found.span_id, found.sampled) == (TRACE, SENDER, True)
@@ -16,13 +16,13 @@ def test_a_valid_parent_is_taken() -> None:
 
 
 @pytest.mark.parametrize(("flags", "sampled"), [("00", False), ("01", True), ("02", False), ("ff", True)])
-def test_one_flag_says_whether_it_is_sampled(flags: str, sampled: bool) -> None:
+def test_traceparent_sampled_flag_is_parsed(flags: str, sampled: bool) -> None:
     found = parse_parent([f"00-{TRACE}-{SENDER}-{flags}"], [])
     assert found is not None and found.sampled is sampled
     assert found.traceparent.endswith("-01" if sampled else "-00")
 
 
-def test_a_later_version_may_have_more_fields() -> None:
+def test_later_traceparent_version_with_more_fields_is_accepted() -> None:
     assert parse_parent([f"cc-{TRACE}-{SENDER}-01-what-comes"], []) == parse_parent([TRACEPARENT], [])
 
 
@@ -47,11 +47,11 @@ def test_a_later_version_may_have_more_fields() -> None:
         "0" * 100_000,
     ],
 )
-def test_an_invalid_parent_is_none(value: str) -> None:
+def test_invalid_traceparent_is_ignored(value: str) -> None:
     assert parse_parent([value], []) is None
 
 
-def test_two_parents_are_none() -> None:
+def test_duplicate_traceparent_headers_are_ignored() -> None:
     assert parse_parent([TRACEPARENT, TRACEPARENT], []) is None
     assert parse_parent([], ["a=b"]) is None
 
@@ -73,11 +73,11 @@ def test_two_parents_are_none() -> None:
         f"a={'b' * 250},b={'c' * 250},c={'d' * 20}",
     ],
 )
-def test_a_malformed_state_is_dropped_and_its_parent_is_not(state: str) -> None:
+def test_malformed_tracestate_is_dropped_and_traceparent_kept(state: str) -> None:
     found = parse_parent([TRACEPARENT], [state])
     assert found is not None and found.state == ""
 
 
-def test_as_much_state_as_must_be_passed_on_is_passed_on() -> None:
+def test_tracestate_up_to_the_size_limit_is_passed_on() -> None:
     state = f"a={'b' * 250},t@v={'c' * 250},d=e"
     assert len(state) <= STATE_CHARS and parse_state([state]) == state

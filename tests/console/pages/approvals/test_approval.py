@@ -24,7 +24,7 @@ HOSTILE = (
 )
 
 
-async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
+async def test_rejection_reason_has_its_own_form_and_is_recorded(tmp_path: Path) -> None:
     """In a form of its own, here and for several calls: a browser presses the first button of a form on Enter."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -42,7 +42,7 @@ async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "files" / "note.txt").exists()
 
 
-async def test_a_reader_of_chinese_sees_why_a_call_waits(tmp_path: Path) -> None:
+async def test_approval_reason_is_shown_in_chinese(tmp_path: Path) -> None:
     """A sentence, with the assessor's own words behind it: on a card, on the call's page, and for several calls."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann", language="zh")
@@ -147,7 +147,7 @@ def assert_harmless(page: Seen) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_arguments_are_shown_and_run_as_they_are(tmp_path: Path, text: str) -> None:
+async def test_hostile_arguments_are_displayed_and_run_verbatim(tmp_path: Path, text: str) -> None:
     """Approving what the page shows, edited or not, runs exactly the model's characters."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -163,7 +163,7 @@ async def test_hostile_arguments_are_shown_and_run_as_they_are(tmp_path: Path, t
             assert (tmp_path / "files" / name).read_bytes() == text.encode()
 
 
-async def test_names_that_look_like_something_else_are_written_out(tmp_path: Path) -> None:
+async def test_misleading_names_are_escaped_on_approval_pages(tmp_path: Path) -> None:
     """The name of a tool, of an argument, of an end user and of a conversation."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -177,7 +177,7 @@ async def test_names_that_look_like_something_else_are_written_out(tmp_path: Pat
             assert_harmless(await ann.get(f"/console/approvals/{approval['id']}?edit=1"))
 
 
-async def test_what_is_easily_overlooked_is_read_as_values_are(tmp_path: Path) -> None:
+async def test_empty_arguments_and_long_names_must_be_read_before_approval(tmp_path: Path) -> None:
     """A call without arguments, and a long name: Approve waits for both, and no name is cut where it is offered."""
     tool = {"name": "pause", "description": "Pauses.", "inputSchema": {"type": "object"}, "result": "done"}
     (tmp_path / "tools.json").write_text(json.dumps([tool]))
@@ -197,7 +197,7 @@ async def test_what_is_easily_overlooked_is_read_as_values_are(tmp_path: Path) -
         assert len(inbox.root.all("button", value="approve")) == 1 and "Read all arguments and decide" in inbox.main
 
 
-async def test_large_arguments_have_their_beginning_in_the_inbox_and_all_on_their_page(tmp_path: Path) -> None:
+async def test_large_arguments_are_cut_in_the_inbox_only(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         long, many = "x" * 100_000 + "<end>", "".join(f"line {i}\n" for i in range(10_000))
@@ -218,7 +218,7 @@ async def decided(ann: Browser) -> None:
     assert (await ann.api().get("/context/summary")).json["pending"] == 0
 
 
-async def test_a_call_is_assigned_and_noted_on(tmp_path: Path) -> None:
+async def test_approval_can_be_assigned_and_annotated(tmp_path: Path) -> None:
     """To oneself or a name; page, inbox and search show it. Notes are text, and one without text says so."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")

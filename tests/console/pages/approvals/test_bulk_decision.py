@@ -18,7 +18,7 @@ def entries_of(page: Seen) -> list[str]:
     return [*dict.fromkeys(one.attributes["value"] for one in page.root.all("input", name="approval"))]
 
 
-async def test_several_are_decided_at_once(tmp_path: Path) -> None:
+async def test_bulk_decision_decides_the_selected_pending_calls(tmp_path: Path) -> None:
     """Selecting decides nothing. One that was decided meanwhile is named; the others are decided."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -43,7 +43,7 @@ async def test_several_are_decided_at_once(tmp_path: Path) -> None:
             await ann.until(approval_id)
 
 
-async def test_equal_calls_stand_there_once_with_all_that_differs(tmp_path: Path) -> None:
+async def test_equal_calls_are_grouped_on_the_review_page(tmp_path: Path) -> None:
     """A text stands once, with its callers, users, conversations and each approval; other texts are other calls."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -63,7 +63,7 @@ async def test_equal_calls_stand_there_once_with_all_that_differs(tmp_path: Path
         assert len(entries_of(after)) == 1
 
 
-async def test_a_second_look_is_at_the_calls_as_they_are_now(tmp_path: Path) -> None:
+async def test_review_page_contains_only_pending_calls_of_the_tenant(tmp_path: Path) -> None:
     """One that was decided is no part of it, one of another tenant is not there, and without an order nothing is."""
     async with served(tmp_path, *KEYS) as browser:
         ann, eve = [await browser.signed_in(name) for name in ("ann", "eve")]
@@ -84,7 +84,7 @@ async def test_a_second_look_is_at_the_calls_as_they_are_now(tmp_path: Path) -> 
         assert "Nothing was selected" in (await ann.post(DECIDE, [token, ("decision", "approve")])).main
 
 
-async def test_what_a_page_does_not_hold_is_not_decided(tmp_path: Path) -> None:
+async def test_bulk_decision_excludes_calls_that_the_page_omits(tmp_path: Path) -> None:
     """Of long texts only some stand on one page, which says so; its form has no others."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")

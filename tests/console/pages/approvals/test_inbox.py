@@ -32,7 +32,7 @@ async def looked_at(ann: Browser, page: Seen, entries: list[str]) -> Seen:
     return await ann.submit(page, "Look at them and decide", {"approval": entries})
 
 
-async def test_a_decision_leads_to_its_run(tmp_path: Path) -> None:
+async def test_decision_notice_links_to_its_run(tmp_path: Path) -> None:
     """From the inbox, from the page of the approval, and from several decisions on one run."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -65,7 +65,7 @@ async def test_key_without_approve_scope_sees_calls_without_buttons(tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", ["x" * 2_001, "\n" * 24, "short"], ids=["long", "many lines", "short"])
-async def test_a_card_that_is_cut_is_not_approved_from_the_inbox(tmp_path: Path, content: str) -> None:
+async def test_truncated_card_offers_no_approval_in_the_inbox(tmp_path: Path, content: str) -> None:
     """The page of the approval shows all of it before somebody approves. Rejecting needs no more reading."""
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
@@ -95,7 +95,7 @@ def cards_of(page: Seen) -> list[str]:
     return [one.attributes["id"] for one in page.root.all("article")]
 
 
-async def test_what_waits_is_found(tmp_path: Path) -> None:
+async def test_inbox_search_filters_by_text_tool_caller_and_age(tmp_path: Path) -> None:
     """By a text in the call, tool, caller and age; the form keeps what was entered, and nothing found says so."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
@@ -135,7 +135,7 @@ async def test_inbox_pagination_keeps_the_filter(tmp_path: Path) -> None:
         assert "few" not in page.main + rest.main
 
 
-async def test_groups_say_how_many_calls_share_what(tmp_path: Path) -> None:
+async def test_inbox_groups_equal_calls_tools_and_callers_with_counts(tmp_path: Path) -> None:
     """Equal calls with their text, a tool, a caller; each leads to its calls, in what was narrowed."""
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")

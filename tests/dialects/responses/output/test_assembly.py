@@ -30,24 +30,24 @@ def brief(*told: Chunk) -> list[tuple[str, str]]:
 # Texts.
 
 
-def test_pieces_of_a_text_are_one_message() -> None:
+def test_text_pieces_form_one_message() -> None:
     """With one part."""
     (message,) = output("Hel", "lo", chunks.delta({"content": "!"}))
     assert message["content"] == [{"type": "output_text", "text": "Hello!", "annotations": [], "logprobs": []}]
 
 
-def test_a_message_begins_with_its_first_line() -> None:
+def test_leading_empty_lines_are_removed_from_a_message() -> None:
     """Empty lines before it come from the rounds of the run. Those within it stay."""
     assert brief("\n", "\n\n", begun(0), done(0), "\n", "\nHi\n", "\n") == [("mcp_call", ""), ("message", "Hi\n\n")]
     assert output("\n\n")[0]["content"] == [{"type": "output_text", "text": "", "annotations": [], "logprobs": []}]
 
 
-def test_an_answer_of_nothing_is_a_message_without_text() -> None:
+def test_empty_answer_has_a_message_without_text() -> None:
     """Clients expect an item."""
     assert brief() == brief("", chunks.finish("stop"), USAGE) == [("message", "")]
 
 
-def test_thoughts_are_an_item_before_the_message() -> None:
+def test_reasoning_item_precedes_the_message() -> None:
     """Under either name that model servers have, and once where they send both."""
     found = [("reasoning", "Hmm."), ("message", "Yes.")]
     assert brief(thought("Hm"), thought("m."), "Yes.") == found
@@ -56,7 +56,7 @@ def test_thoughts_are_an_item_before_the_message() -> None:
     assert brief(both, "Yes.") == found
 
 
-def test_a_chunk_may_hold_several_things() -> None:
+def test_chunk_with_several_fields_yields_them_in_order() -> None:
     """In the order in which it has them."""
     found = brief(chunks.delta({"reasoning_content": "Hm.", "content": "Yes.", "role": "assistant"}), "!")
     assert found == [("reasoning", "Hm."), ("message", "Yes.!")]
@@ -83,7 +83,7 @@ def test_citations_are_annotations_of_the_text() -> None:
     assert brief(chunks.delta({"annotations": [cited]}), "Hi.") == [("message", "Hi.")]
 
 
-def test_images_of_an_answer_are_items() -> None:
+def test_inline_images_become_image_generation_items() -> None:
     """Those in the answer itself; an address elsewhere is not read by the gateway."""
     shown, elsewhere = (
         {"type": "image_url", "image_url": {"url": url}} for url in ("data:image/png;base64,AA", "http://a")
@@ -104,7 +104,7 @@ def test_images_of_an_answer_are_items() -> None:
         {"unheard_of": "x", "audio": {"data": "x"}},
     ],
 )
-def test_fields_of_other_kinds_are_nothing(odd: Json) -> None:
+def test_unknown_delta_fields_are_ignored(odd: Json) -> None:
     """A model server may send anything."""
     assert brief(chunks.delta(odd), "Hi.") == [("message", "Hi.")]
 
@@ -112,7 +112,7 @@ def test_fields_of_other_kinds_are_nothing(odd: Json) -> None:
 # Thoughts in the fast way.
 
 
-def test_a_chunk_that_is_a_thought() -> None:
+def test_reasoning_only_chunk_is_recognized() -> None:
     """And nothing else, in the form that runs have."""
     assert find_thought(thought("Hm")) == find_thought(thought("Hm", "reasoning")) == "Hm"
 
@@ -134,7 +134,7 @@ def test_a_chunk_that_is_a_thought() -> None:
         {"choices": [{"index": 0, "delta": {"reasoning": "Hm"}}] * 2},
     ],
 )
-def test_a_chunk_with_something_else_is_read_whole(chunk: Chunk) -> None:
+def test_chunk_with_more_than_reasoning_is_read_whole(chunk: Chunk) -> None:
     """Else a finish reason would be lost, or a usage."""
     assert find_thought(chunk) is None
 
@@ -142,7 +142,7 @@ def test_a_chunk_with_something_else_is_read_whole(chunk: Chunk) -> None:
 # Calls of the client's tools.
 
 
-def test_a_call_of_the_clients_is_an_item() -> None:
+def test_client_tool_call_becomes_a_function_call_item() -> None:
     """With the id that the model gave it."""
     (item,) = output(call("f", '{"a":1}'))
     assert item == {
@@ -167,13 +167,13 @@ def test_a_call_of_the_clients_is_an_item() -> None:
         ("namespace", [("call_1", "read", "{}")]),
     ],
 )
-def test_calls_however_model_servers_write_them(name: str, calls: list[tuple[str, str, str]]) -> None:
+def test_tool_calls_are_assembled_from_any_server_format(name: str, calls: list[tuple[str, str, str]]) -> None:
     """With indexes or without, whole or in pieces, once more after a crash."""
     found = SCRIPTS[name].ended().output
     assert [(item["call_id"], item["name"], item["arguments"]) for item in found] == calls
 
 
-def test_a_tool_in_a_namespace_is_named_as_the_client_named_it() -> None:
+def test_namespaced_tool_call_reports_its_namespace() -> None:
     """Models know both names in one."""
     assert SCRIPTS["namespace"].ended().output[0]["namespace"] == "files"
 
@@ -182,7 +182,7 @@ def test_a_tool_in_a_namespace_is_named_as_the_client_named_it() -> None:
     ("name", "text"),
     [("custom tool", "*** a"), ("custom tool in pieces", "x")],
 )
-def test_a_custom_tool_gets_a_text(name: str, text: str) -> None:
+def test_custom_tool_input_is_sent_in_one_piece(name: str, text: str) -> None:
     """In one piece: models write it as JSON, so its pieces are none of the text."""
     deltas = [event["delta"] for event in SCRIPTS[name].events() if "delta" in event]
     assert deltas == [text]
@@ -205,7 +205,7 @@ def test_invalid_custom_tool_arguments_become_a_function_call() -> None:
     assert events[1]["delta"] == events[2]["arguments"] == "x" and events[3]["item"] == item
 
 
-def test_tools_without_a_schema_have_items_of_their_own() -> None:
+def test_built_in_client_tools_have_their_own_item_types() -> None:
     """Whose fields are known at once."""
     found = [item["type"] for item in SCRIPTS["tools without a schema"].ended().output]
     assert found == ["shell_call", "local_shell_call", "apply_patch_call", "message"]
@@ -213,7 +213,7 @@ def test_tools_without_a_schema_have_items_of_their_own() -> None:
     assert added["item"]["operation"] == {"type": "update_file", "path": "a.py", "diff": "+x"}
 
 
-def test_a_piece_of_no_call_is_nothing() -> None:
+def test_call_piece_without_a_call_is_ignored() -> None:
     """Nobody could run it."""
     assert brief(piece("{}"), "Hi.", piece("{}")) == [("message", "Hi.")]
 
@@ -221,13 +221,13 @@ def test_a_piece_of_no_call_is_nothing() -> None:
 # Runs that a crash cut.
 
 
-def test_a_text_that_is_not_on_record_stays_as_incomplete() -> None:
+def test_unrecorded_text_stays_as_an_incomplete_message() -> None:
     """Readers have seen it. The model is asked again, and its answer is another message."""
     assert brief("On", resumed(""), "One.") == [("incomplete", "On"), ("message", "One.")]
     assert brief("One. ", "Tw", resumed("One. "), "Two.") == [("incomplete", "One. Tw"), ("message", "Two.")]
 
 
-def test_a_text_on_record_goes_on() -> None:
+def test_recorded_text_continues_without_loss_or_repetition() -> None:
     """Nothing of it is lost, and nothing told twice."""
     assert brief("One.", resumed("One."), " Two.") == [("message", "One. Two.")]
     assert brief(resumed("One."), " Two.") == [("message", "One. Two.")]
@@ -235,7 +235,7 @@ def test_a_text_on_record_goes_on() -> None:
     assert brief("\n\n", resumed("\n\n"), "One.") == [("message", "One.")]
 
 
-def test_thoughts_of_an_answer_that_is_lost_are_incomplete() -> None:
+def test_reasoning_of_a_lost_answer_is_incomplete() -> None:
     """They are on no record."""
     assert brief(thought("Hm"), resumed(""), thought("Hmm."), "Yes.") == [
         ("incomplete", "Hm"),
@@ -244,13 +244,13 @@ def test_thoughts_of_an_answer_that_is_lost_are_incomplete() -> None:
     ]
 
 
-def test_a_run_may_be_cut_more_than_once() -> None:
+def test_run_may_be_resumed_more_than_once() -> None:
     """Each time by its record."""
     told = ["A", "b", resumed("A"), "c", resumed("A"), "C.", resumed("AC. D"), "E"]
     assert brief(*told) == [("incomplete", "Ab"), ("incomplete", "c"), ("message", "C. DE")]
 
 
-def test_a_text_before_a_call_is_counted() -> None:
+def test_resumption_counts_text_before_a_call() -> None:
     """The record has the texts of all rounds in one."""
     told = ["One.", begun(0), done(0), "\n\nTw", resumed("One."), begun(0), done(0), "\n\nTwo."]
     assert brief(*told) == [("message", "One."), ("mcp_call", ""), ("incomplete", "Tw"), ("message", "Two.")]

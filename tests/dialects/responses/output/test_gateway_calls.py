@@ -50,14 +50,14 @@ def test_tools_are_listed_once_by_label() -> None:
     ]
 
 
-def test_a_label_that_the_conversation_has_listed_is_not_listed_again() -> None:
+def test_label_listed_earlier_in_the_conversation_is_not_listed_again() -> None:
     """Else each turn would repeat all schemas."""
     tools = listed(("notes", "notes.find"), (None, "clock"))
     found = output(tools, tools, "Hi.", listed=["notes"])
     assert [item.get("server_label") for item in found] == ["gateway", None]
 
 
-def test_a_service_that_does_not_run_is_a_list_with_an_error() -> None:
+def test_unavailable_service_is_listed_with_an_error() -> None:
     """Once in a response, also where an earlier one listed its tools."""
     failed = [{"service": "notes", "error": "It does not run."}]
     told = chunks.event({"type": "tools.listed", "tools": [], "failed": failed})
@@ -82,7 +82,7 @@ def test_a_call_is_an_item_with_its_output() -> None:
     }
 
 
-def test_a_call_that_never_began_is_an_item_too() -> None:
+def test_call_that_never_began_has_a_failed_item() -> None:
     """A refused one, or one of a tool that does not exist."""
     (call,) = output(done(0, "no such tool", ok=False, tool="clock", service=None))
     assert (call["status"], call["server_label"], call["name"]) == ("failed", "gateway", "clock")
@@ -115,7 +115,7 @@ def test_a_call_without_a_result_is_incomplete() -> None:
     assert output(begun(0))[0]["status"] == "incomplete"
 
 
-def test_a_call_that_a_failure_cut_is_left_open() -> None:
+def test_call_interrupted_by_a_failure_stays_open() -> None:
     """Its item has no end, and one that ended before it has."""
     failure = GatewayError("agent_timeout", "It took too long.")
     events = Script(chunks=[begun(0), done(0), begun(1)], error=failure).events()
@@ -132,21 +132,21 @@ def test_approval_request_item_uses_the_approval_id() -> None:
     assert orjson.loads(first["arguments"]) == {"id": 7}
 
 
-def test_a_question_ends_the_text_before_it() -> None:
+def test_approval_question_completes_the_preceding_message() -> None:
     """What was said stands before the question, whole."""
     message, asked, *_ = output("I'd drop it.", question("ap_1"), "Dropped.")
     assert (message["status"], message["content"][0]["text"]) == ("completed", "I'd drop it.")
     assert asked["type"] == "mcp_approval_request"
 
 
-def test_a_client_that_named_no_tools_of_the_gateway_sees_none() -> None:
+def test_gateway_calls_are_hidden_from_clients_that_listed_none() -> None:
     """Even if it wants progress events, which say less."""
     brief = chunks.event({"type": "tool.started", "tool": "notes.find", "call_id": "c", "number": 0})
     told = [brief, listed((None, "clock")), begun(0), done(0), question("ap_1"), "Hi."]
     assert [item["type"] for item in output(*told, shows_calls=False)] == ["message"]
 
 
-def test_other_events_are_nothing_to_the_client() -> None:
+def test_other_progress_events_add_no_items() -> None:
     """Steps, and decisions that its own request or somebody else made."""
     told = [
         {"type": kind} for kind in ("run.started", "step.started", "step.finished", "approval.resolved", "run.finished")

@@ -28,7 +28,7 @@ def test_a_message_has_texts_and_refusals() -> None:
     assert message.said_chars == 2
 
 
-def test_thoughts_are_a_summary() -> None:
+def test_reasoning_item_has_a_summary() -> None:
     """Its events are in the schemas and in the SDKs; they are no text of the answer."""
     thoughts = Texts("rs_1", 0, thinks=True)
     thoughts.part(THOUGHT).pieces.append("Hm.")
@@ -41,7 +41,7 @@ def test_thoughts_are_a_summary() -> None:
     assert thoughts.said_chars == 0
 
 
-def test_a_part_that_is_whole_stays_as_it_is() -> None:
+def test_closed_part_keeps_its_text() -> None:
     """And an open one can be looked at any number of times."""
     part = Texts("msg_1", 0).part(TEXT)
     part.pieces += ["a", "b"]
@@ -54,13 +54,13 @@ def call(kind: str, arguments: str, **fields: Any) -> ClientCall:
 
 
 @pytest.mark.parametrize("status", ["in_progress", "completed", "incomplete"])
-def test_a_function_shows_its_arguments_as_they_come(status: Any) -> None:
+def test_function_call_item_shows_partial_arguments(status: Any) -> None:
     """Half of a JSON text is half of the arguments."""
     item = call("function", '{"a', status=status)
     assert (item.view()["arguments"], item.view()["status"], item.streams) == ('{"a', status, True)
 
 
-def test_a_custom_tool_shows_its_input_at_last() -> None:
+def test_custom_tool_item_shows_its_input_when_completed() -> None:
     """Before that, the JSON around it would be in the way."""
     assert call("custom", '{"input":"x"}').view()["input"] == ""
     assert call("custom", '{"input":"x"}', status="completed").view() == {
@@ -74,7 +74,7 @@ def test_a_custom_tool_shows_its_input_at_last() -> None:
 
 
 @pytest.mark.parametrize(("kind", "streams"), [("function", True), ("custom", False), ("shell", False)])
-def test_only_functions_show_pieces_of_their_arguments(kind: str, *, streams: bool) -> None:
+def test_only_function_calls_stream_their_arguments(kind: str, *, streams: bool) -> None:
     """Those of a shell call decide what its item is."""
     assert call(kind, "{}").streams is streams
 
@@ -96,7 +96,7 @@ def test_a_call_of_the_gateway_has_an_output_or_an_error() -> None:
     assert item.view()["approval_request_id"] == "ap_1"
 
 
-def test_a_whole_item_is_its_fields() -> None:
+def test_whole_item_exposes_its_fields() -> None:
     """Its id is one of them."""
     item = WholeItem({"id": "ap_1", "type": "mcp_approval_request"})
     assert (item.id, item.view()) == ("ap_1", item.fields)

@@ -4,7 +4,7 @@ from gateway.dialects.responses.encrypted_reasoning import ReasoningContent
 from gateway.dialects.responses.output.opaque import OpaqueFields
 
 
-def test_fields_are_put_together_and_taken_once() -> None:
+def test_opaque_fields_are_joined_and_taken_once() -> None:
     """The message has its own, and each call by its id, which only its first piece may have."""
     fields = OpaqueFields()
     fields.add("reasoning_details", [{"index": 0, "text": "H"}])
@@ -18,7 +18,7 @@ def test_fields_are_put_together_and_taken_once() -> None:
     assert fields.take() is None
 
 
-def test_pieces_of_any_form_are_taken() -> None:
+def test_malformed_call_pieces_are_ignored() -> None:
     """An upstream may send anything."""
     fields = OpaqueFields()
     fields.add_call({"index": [], "id": [], "function": 7})

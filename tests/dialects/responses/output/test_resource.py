@@ -57,7 +57,7 @@ def test_a_response_has_every_field() -> None:
     }
 
 
-def test_null_is_as_left_out() -> None:
+def test_null_request_fields_take_their_defaults() -> None:
     """Clients send it for what nobody set."""
     assert resource(**dict.fromkeys(EVERYTHING.keys() - {"model"})).view() == resource().view()
 
@@ -101,18 +101,18 @@ def test_credentials_are_not_repeated() -> None:
         ),
     ],
 )
-def test_the_format_of_the_text(text: Json, shown: Json) -> None:
+def test_response_text_format_is_always_complete(text: Json, shown: Json) -> None:
     """Whole in any case."""
     assert resource(text=text).view()["text"] == shown
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(None, "default"), ("auto", "default"), ("flex", "flex")])
-def test_the_tier_is_one_that_answers(asked: str | None, shown: str) -> None:
+def test_response_service_tier_is_never_auto(asked: str | None, shown: str) -> None:
     """`auto` is none: it leaves the choice to the server."""
     assert resource(service_tier=asked).view()["service_tier"] == shown
 
 
-def test_it_is_written_as_it_is_seen() -> None:
+def test_response_dump_equals_its_view() -> None:
     """Also once more after a change; the parts that stay are written once."""
     one = resource("web_search", tools=[{"type": "function", "name": "f"}], metadata={"a": "b"})
     assert orjson.loads(one.dump()) == one.view()
@@ -132,7 +132,7 @@ def test_it_is_written_as_it_is_seen() -> None:
         ({"prompt_tokens": "3", "completion_tokens": True, "prompt_tokens_details": [1]}, 0, 0, 0),
     ],
 )
-def test_tokens_have_other_names(told: Json | None, read: int, written: int, total: int) -> None:
+def test_usage_converts_to_input_and_output_tokens(told: Json | None, read: int, written: int, total: int) -> None:
     """Whatever a model server says of them."""
     usage = build_usage(told)
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (read, written, total)
@@ -140,7 +140,7 @@ def test_tokens_have_other_names(told: Json | None, read: int, written: int, tot
     assert usage["output_tokens_details"] == {"reasoning_tokens": 0}
 
 
-def test_an_error_that_was_changed_for_its_retries_keeps_its_code() -> None:
+def test_error_changed_by_effects_keeps_its_code() -> None:
     """A run with effects is not tried again, so its status is another one."""
     error = GatewayError("upstream_limited", "Too many.").after_effects()
     assert build_error(error, "m") == {

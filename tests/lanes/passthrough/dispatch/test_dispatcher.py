@@ -32,6 +32,6 @@ def test_each_dispatcher_has_all_phases(kind: type[Dispatcher]) -> None:
         )
 
 
-def test_direct_keeps_nothing_of_a_request() -> None:
+def test_direct_dispatcher_is_stateless() -> None:
     """One serves all of them."""
     assert not vars(DIRECT) and not DIRECT.awaits_body

@@ -44,7 +44,7 @@ async def cuts(peer: Peer) -> None:
     peer.close()
 
 
-async def test_requests_are_shared_and_otherwise_unchanged() -> None:
+async def test_requests_are_balanced_by_weight_and_otherwise_unchanged() -> None:
     """By weight; each endpoint is sent its own Host, and all else as it came."""
     async with several(serve(ok()), serve(ok()), each={"weight": 2}) as up, client_of(up.gateway) as client:
         for _ in range(6):
@@ -66,7 +66,7 @@ async def forgets(peer: Peer) -> None:
 
 @pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize("rules", [{"retry": {"tries": 3}}, {"limits": {"concurrent": 9}}], ids=["retry", "no retry"])
-async def test_connections_that_were_forgotten_cost_nothing(rules: dict[str, object], in_parts: bool) -> None:
+async def test_stale_connections_do_not_use_up_the_tries(rules: dict[str, object], in_parts: bool) -> None:
     """Neither a client its answer nor a request its tries."""
     count = 5
     async with through(*[forgets] * count, serve(answer(200, b"fresh")), upstream=rules) as (gateway, upstream):
@@ -89,7 +89,7 @@ async def test_connections_that_were_forgotten_cost_nothing(rules: dict[str, obj
 
 
 @pytest.mark.parametrize("fails", [resets, serve(BUSY), serve(answer(502)), serve(answer(429))])
-async def test_another_endpoint_answers_for_one_that_fails(fails: object) -> None:
+async def test_failed_request_is_answered_by_another_endpoint(fails: object) -> None:
     """The client sees one good answer, and each request once at the other."""
     async with several(fails, serve(answer(200, b"fine"))) as up, client_of(up.gateway) as client:  # type: ignore[arg-type]
         for _ in range(4):
@@ -115,14 +115,14 @@ async def test_another_endpoint_answers_for_one_that_fails(fails: object) -> Non
         (serve(answer(501)), chat(), 501),
     ],
 )
-async def test_a_request_that_may_not_happen_twice_is_sent_once(fails: object, request_: bytes, status: int) -> None:
+async def test_nonidempotent_request_is_sent_once(fails: object, request_: bytes, status: int) -> None:
     """Unless the answer says that nothing was done, or its client made it safe."""
     async with several(fails, serve(ok()), balance="least_loaded") as up:  # type: ignore[arg-type]
         assert (await ask(up.gateway, request_)).status == status
         assert up.counts == ([1, 0] if status >= 500 else [1, 1])
 
 
-async def test_a_post_that_was_never_sent_goes_to_the_next_endpoint() -> None:
+async def test_unsent_post_is_retried_on_the_next_endpoint() -> None:
     """An endpoint that refuses connections has done nothing (U4)."""
     async with several(serve(ok()), serve(ok())) as up:
         up.endpoints[0]._stop_listening()
@@ -131,7 +131,7 @@ async def test_a_post_that_was_never_sent_goes_to_the_next_endpoint() -> None:
         assert up.counts == [0, 4] and up.group.tally.retries["connect"] > 0
 
 
-async def test_a_body_that_comes_in_pieces_is_sent_again_whole() -> None:
+async def test_body_arriving_in_pieces_is_retried_whole() -> None:
     """Also one whose first endpoint resets in the middle of it."""
 
     async def reads_a_little(peer: Peer) -> None:
@@ -154,7 +154,7 @@ async def test_body_over_the_retry_buffer_is_not_retried() -> None:
         assert (await ask(up.gateway, post(b"x" * 500, CHAT))).status == 200
 
 
-async def test_when_all_tries_fail_the_last_answer_comes_byte_for_byte() -> None:
+async def test_failed_tries_relay_the_last_answer_unchanged() -> None:
     """Also when the very last try got no answer at all."""
     async with several(serve(BUSY), serve(BUSY)) as up:
         response = await ask(up.gateway, chat())
@@ -165,14 +165,14 @@ async def test_when_all_tries_fail_the_last_answer_comes_byte_for_byte() -> None
         assert up.inflight == [0, 0]
 
 
-async def test_an_upstream_that_wants_no_retry_gets_none() -> None:
+async def test_x_should_retry_false_prevents_a_retry() -> None:
     """`x-should-retry: false` ends it, in any case."""
     async with several(serve(answer(503, b"", [("X-Should-Retry", "FALSE")])), serve(ok())) as up:
         assert (await ask(up.gateway, chat())).status == 503
         assert up.counts == [1, 0]
 
 
-async def test_a_head_in_pieces_is_judged_when_its_status_is_here() -> None:
+async def test_fragmented_head_is_retried_after_its_fields_arrive() -> None:
     """And its fields before a retry."""
 
     async def drips(peer: Peer) -> None:
@@ -205,7 +205,7 @@ async def test_truncated_response_head_is_handled_as_a_reset(part: bytes) -> Non
         await until(lambda: listener.inflight == 0)
 
 
-async def test_a_head_that_cannot_become_one_is_refused_at_once() -> None:
+async def test_malformed_upstream_head_returns_upstream_error() -> None:
     """It is not waited for."""
     async with several(babbles(b"HTTP/1.1 200 OK\n\n{}"), retry={"tries": 1}) as up:
         assert error_of(await ask(up.gateway, chat()))["code"] == "upstream_error"
@@ -253,7 +253,7 @@ async def test_paused_endpoint_answers_429_only_after_an_upstream_429(status: in
         assert status == 429 or "a asked for a pause" in error_of(refused)["message"]
 
 
-async def test_a_request_that_waits_to_be_sent_again_gets_the_answer_at_hand_at_the_end() -> None:
+async def test_drain_during_a_retry_pause_relays_the_answer_at_hand() -> None:
     """The gateway stops while it pauses: nothing better comes any more."""
     async with (
         several(serve(BUSY), retry={"tries": 9}, settings={"limits": {"drain": "0s"}}) as up,
@@ -278,7 +278,7 @@ async def test_after_the_first_byte_nothing_is_sent_again() -> None:
         assert up.group.members[0].breaker.state(up.group.clock()) == "open"
 
 
-async def test_streams_pass_as_they_come() -> None:
+async def test_streams_are_relayed_chunk_by_chunk_after_a_retry() -> None:
     """Whole chunks go past, also from the second endpoint."""
     more = asyncio.Event()
 
@@ -298,7 +298,7 @@ async def test_streams_pass_as_they_come() -> None:
         await until(lambda: up.inflight == [0, 0])
 
 
-async def test_a_client_that_leaves_frees_its_place_wherever_it_was() -> None:
+async def test_client_disconnect_releases_its_slot_and_queue_place() -> None:
     """While it waits for the head, and while it waits in the queue."""
     async with several(silent, each={"concurrent": 1}, queue={"size": 1}) as up:
         async with client_of(up.gateway) as first, client_of(up.gateway) as second:
@@ -342,7 +342,7 @@ async def test_queued_request_gets_the_next_slot_with_its_whole_body() -> None:
 
 @pytest.mark.parametrize("then", [b"", BUSY, CONTINUE + BUSY], ids=["reset", "503", "two"])
 @pytest.mark.parametrize("cut", [0, 12, 25])
-async def test_an_interim_answer_that_the_client_does_not_get_ends_no_tries(then: bytes, cut: int) -> None:
+async def test_suppressed_interim_answer_does_not_prevent_a_retry(then: bytes, cut: int) -> None:
     """A 100 for a client that did not ask to be invited, in one piece with what follows or not."""
 
     async def invites(peer: Peer) -> None:
@@ -356,7 +356,7 @@ async def test_an_interim_answer_that_the_client_does_not_get_ends_no_tries(then
         assert up.counts == [1, 1] and up.inflight == [0, 0]
 
 
-async def test_an_upstream_that_invites_without_end_is_stopped() -> None:
+async def test_endless_interim_answers_return_502() -> None:
     """Although nothing of it goes to the client."""
 
     async def floods(peer: Peer) -> None:
@@ -413,7 +413,7 @@ async def test_pipelined_requests_without_endpoint_are_refused_without_recursion
             await sending
 
 
-async def test_a_fallback_answers_while_no_endpoint_can() -> None:
+async def test_fallback_upstream_answers_when_no_endpoint_can() -> None:
     """With its own path, and its name in the access log."""
     async with (
         several(serve(ok(b"other"))) as other,
@@ -434,7 +434,7 @@ async def test_a_fallback_answers_while_no_endpoint_can() -> None:
         assert facts == [("other", 2), ("other", 1)]
 
 
-async def test_a_websocket_takes_a_place_until_its_tunnel_stands() -> None:
+async def test_websocket_holds_a_slot_until_upgrade_and_is_not_retried() -> None:
     """It is never sent twice."""
 
     async def switches(peer: Peer) -> None:
@@ -462,7 +462,7 @@ async def test_a_conversation_keeps_its_endpoint() -> None:
 
 
 @pytest.mark.parametrize("path", [CHAT, b"/context" + CHAT], ids=["passthrough", "context"])
-async def test_one_key_takes_no_endpoint_from_others(path: bytes) -> None:
+async def test_server_errors_for_a_single_key_eject_no_endpoint(path: bytes) -> None:
     """The server has no model for it at the moment. Others go on."""
     fine = b'{"choices": [{"message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]}'
     some = serve(lambda request: BUSY if b"down" in request.raw_body else answer(200, fine))

@@ -39,7 +39,7 @@ async def silent(peer: Peer) -> None:
     await peer.wait_end(timeout_s=None)
 
 
-async def test_the_second_endpoint_answers_for_one_that_is_slow() -> None:
+async def test_hedge_answers_for_a_slow_endpoint() -> None:
     """The first one's connection ends, and both places are free."""
     async with several(silent, serve(answer(200, b"second")), hedge="50ms") as up:
         assert (await ask(up.gateway, chat())).payload == b"second"
@@ -49,7 +49,7 @@ async def test_the_second_endpoint_answers_for_one_that_is_slow() -> None:
         assert up.group.tally.outcomes == {"ok": 1, "cancelled": 1}
 
 
-async def test_the_first_answer_counts_also_when_it_is_the_first_endpoints() -> None:
+async def test_first_endpoint_answer_cancels_the_hedge() -> None:
     """Then the second connection ends."""
     go_on = asyncio.Event()
 
@@ -69,7 +69,7 @@ async def test_the_first_answer_counts_also_when_it_is_the_first_endpoints() -> 
 
 
 @pytest.mark.parametrize("fails", [serve(BUSY), "resets"])
-async def test_a_second_request_that_fails_changes_nothing(fails: object) -> None:
+async def test_failed_hedge_does_not_affect_the_first_request(fails: object) -> None:
     """The first one is still awaited."""
     go_on = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_a_second_request_that_fails_changes_nothing(fails: object) -> Non
 
 
 @pytest.mark.parametrize("last", [BUSY, b""], ids=["503", "reset"])
-async def test_when_the_first_fails_the_second_takes_its_place(last: bytes) -> None:
+async def test_hedge_replaces_a_failed_first_request(last: bytes) -> None:
     """No third endpoint is asked meanwhile."""
     asked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -118,7 +118,7 @@ async def test_when_the_first_fails_the_second_takes_its_place(last: bytes) -> N
 
 
 @pytest.mark.parametrize("part", [b"", b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 9\r\n\r\nbus"])
-async def test_when_both_fail_the_client_gets_an_answer_that_was_whole(part: bytes) -> None:
+async def test_both_hedge_failures_relay_the_complete_answer(part: bytes) -> None:
     """That of the second endpoint, with its Retry-After, when the first one resets its connection after it."""
     asked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -146,7 +146,7 @@ async def test_when_both_fail_the_client_gets_an_answer_that_was_whole(part: byt
         assert up.inflight == [0, 0]
 
 
-async def test_a_client_that_leaves_ends_both() -> None:
+async def test_client_disconnect_cancels_both_hedge_requests() -> None:
     """No request is left at an upstream."""
     async with several(silent, silent, hedge="50ms") as up:
         async with client_of(up.gateway) as client:
@@ -157,7 +157,7 @@ async def test_a_client_that_leaves_ends_both() -> None:
         assert up.inflight == [0, 0]
 
 
-async def test_what_may_not_happen_twice_has_no_rival() -> None:
+async def test_nonidempotent_request_is_not_hedged() -> None:
     """However slow its endpoint is."""
     go_on = asyncio.Event()
 
@@ -226,7 +226,7 @@ GOOD_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"
     ],
     ids=["103", "100 and 503", "a part", "no HTTP", "101", "two lengths"],
 )
-async def test_only_a_good_head_of_the_second_drops_the_first(says: bytes) -> None:
+async def test_invalid_hedge_head_does_not_drop_the_first_request(says: bytes) -> None:
     """The first endpoint answers later."""
     go_on = asyncio.Event()
 
@@ -247,7 +247,7 @@ async def test_only_a_good_head_of_the_second_drops_the_first(says: bytes) -> No
 
 
 @pytest.mark.parametrize("early", [b"", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"], ids=["head", "103"])
-async def test_what_came_of_the_seconds_head_is_not_lost_when_the_first_fails(early: bytes) -> None:
+async def test_partial_hedge_head_is_kept_when_the_first_fails(early: bytes) -> None:
     """Interim answers included."""
     half, go_on = asyncio.Event(), asyncio.Event()
 
@@ -288,7 +288,7 @@ async def test_third_endpoint_is_tried_after_failure_and_unreachable_hedge() -> 
             assert up.inflight == [0, 0, 0] and up.counts == [1, 0, 1]
 
 
-async def test_a_first_endpoint_that_does_not_connect_has_a_rival() -> None:
+async def test_unconnected_first_endpoint_is_hedged() -> None:
     """The second endpoint answers long before the first one's connection fails."""
     with full_socket() as port:
         own = ({"url": f"http://127.0.0.1:{port}/v1"},)
@@ -297,7 +297,7 @@ async def test_a_first_endpoint_that_does_not_connect_has_a_rival() -> None:
             assert up.inflight == [0, 0] and up.group.tally.retries == {"hedge": 1}
 
 
-async def test_the_try_after_a_reset_has_a_rival_too() -> None:
+async def test_retry_after_a_reset_is_hedged() -> None:
     """Within the number of tries."""
 
     async def resets(peer: Peer) -> None:
@@ -371,7 +371,7 @@ HEAD_ALONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-En
 
 @pytest.mark.parametrize("fails", [400, 401, 404, 500, "cut"])
 @pytest.mark.parametrize("number", [0, 1], ids=["first", "second"])
-async def test_an_error_waits_for_the_other_answer(fails: object, number: int) -> None:
+async def test_hedge_error_waits_for_the_other_answer(fails: object, number: int) -> None:
     """Of either endpoint, and also a head whose body ends before it begins."""
     both, go_on = asyncio.Event(), asyncio.Event()
 

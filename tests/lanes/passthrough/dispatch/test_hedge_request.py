@@ -10,7 +10,7 @@ from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer
 
 
-async def test_one_that_cannot_connect_gives_its_place_back() -> None:
+async def test_hedge_that_cannot_connect_releases_its_slot() -> None:
     """The client gets the answer of the first one."""
     go_on = asyncio.Event()
 
@@ -29,7 +29,7 @@ async def test_one_that_cannot_connect_gives_its_place_back() -> None:
         assert up.inflight == [0, 0]
 
 
-async def test_an_answer_that_comes_with_the_request_is_not_lost() -> None:
+async def test_hedge_keeps_an_answer_sent_before_the_request() -> None:
     """An upstream at its limit answers when it accepts, before it has read anything."""
 
     async def silent(peer: Peer) -> None:

@@ -67,7 +67,7 @@ def body(model: object, **before: object) -> bytes:
         (post_chunked(chunk(body("llama3")[:9]) + chunk(body("llama3")[9:]) + b"0\r\n\r\n", CHAT), b"two"),
     ],
 )
-async def test_the_model_chooses_and_all_bytes_arrive(request_: bytes, who: bytes) -> None:
+async def test_body_model_selects_the_upstream_with_bytes_unchanged(request_: bytes, who: bytes) -> None:
     """Upstreams with paths of their own are not chosen by it, and keep their requests. What is too long is no name."""
     async with two() as (gateway, one, other):
         assert (await ask(gateway, request_)).payload == who
@@ -77,7 +77,7 @@ async def test_the_model_chooses_and_all_bytes_arrive(request_: bytes, who: byte
             assert seen.target == b"/api/v1/chat/completions"
 
 
-async def test_equal_heads_go_different_ways() -> None:
+async def test_requests_with_equal_heads_are_routed_by_their_models() -> None:
     """The plan of a head is one; its model is looked for each time, also in a body that comes in pieces."""
     async with two() as (gateway, one, other), client_of(gateway) as client:
         for model in ("llama3", "gpt-50", "llama4", "gpt-51"):
@@ -92,7 +92,7 @@ async def test_equal_heads_go_different_ways() -> None:
             assert (await client.read_response()).payload == (b"two" if model.startswith("llama") else b"one")
 
 
-async def test_the_request_goes_on_as_soon_as_the_model_is_known() -> None:
+async def test_request_is_forwarded_as_soon_as_its_model_is_known() -> None:
     """The rest of the body follows as it comes."""
     async with two() as (gateway, _, other), client_of(gateway) as client:
         whole = b'{"model": "llama3", "messages": "' + b"x" * 100_000 + b'"}'
@@ -103,7 +103,7 @@ async def test_the_request_goes_on_as_soon_as_the_model_is_known() -> None:
         assert other.requests[0].raw_body == whole
 
 
-async def test_a_client_that_waits_to_be_invited_is() -> None:
+async def test_expect_100_client_gets_continue_before_routing() -> None:
     """The choice depends on its body."""
     async with two() as (gateway, _, other), client_of(gateway) as client:
         request = post(body("llama3"), CHAT, b"Expect: 100-continue")
@@ -115,7 +115,7 @@ async def test_a_client_that_waits_to_be_invited_is() -> None:
         assert len(other.requests) == 1
 
 
-async def test_a_client_is_invited_once() -> None:
+async def test_expect_100_client_gets_continue_only_once() -> None:
     """By the gateway; the upstream's own invitation is for the gateway, and its failure leads to another try."""
 
     async def invites(peer: Peer) -> None:
@@ -134,7 +134,7 @@ async def test_a_client_is_invited_once() -> None:
         assert (response.payload, response.informational) == (b"fine", ())
 
 
-async def test_a_client_that_was_invited_and_sends_nothing_is_late() -> None:
+async def test_silent_client_after_continue_returns_408() -> None:
     """After `limits.body_idle`, as anywhere else."""
     async with two(limits={"body_idle": "1m"}) as (gateway, one, other), client_of(gateway) as client:
         request = post(body("llama3"), CHAT, b"Expect: 100-continue")
@@ -174,7 +174,7 @@ async def test_key_is_refused_for_a_disallowed_upstream_of_the_model() -> None:
         assert not one.connections
 
 
-async def test_a_client_that_leaves_before_its_model_is_known_leaves_nothing() -> None:
+async def test_disconnect_before_the_model_is_known_contacts_no_upstream() -> None:
     """No upstream was asked."""
     async with two() as (gateway, one, other):
         async with client_of(gateway) as client:

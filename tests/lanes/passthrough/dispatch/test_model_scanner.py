@@ -48,7 +48,7 @@ def found(body: bytes, size: int | None = None) -> str | None:
         (b'\xef\xbb\xbf{"model": "m"}', None),
     ],
 )
-def test_the_model_is_that_of_the_object_itself(body: bytes, model: str | None) -> None:
+def test_scanner_finds_only_the_top_level_model(body: bytes, model: str | None) -> None:
     """Not one in a text or in a nested value; and the same in pieces of any size."""
     assert {found(body, size) for size in (None, 1, 2, 3, 7)} == {model}
     assert find_model(body) == model
@@ -67,9 +67,7 @@ _VALUES = st.recursive(
     ascii_only=st.booleans(),
     size=st.integers(1, 40),
 )
-def test_any_object_has_the_model_that_a_parser_sees(
-    before: dict[str, object], model: str, ascii_only: bool, size: int
-) -> None:
+def test_scanner_agrees_with_a_json_parser(before: dict[str, object], model: str, ascii_only: bool, size: int) -> None:
     """Behind any other values."""
     text = json.dumps({**before, "model": model, "after": 1}, ensure_ascii=ascii_only)
     assert found(text.encode("utf-8", "surrogatepass"), size) == model
@@ -77,7 +75,7 @@ def test_any_object_has_the_model_that_a_parser_sees(
 
 
 @given(st.binary(max_size=200), st.integers(1, 20))
-def test_any_bytes_are_read_without_an_error(body: bytes, size: int) -> None:
+def test_scanner_reads_any_bytes_without_error(body: bytes, size: int) -> None:
     """A body that is no JSON has no model."""
     found(b'{"' + body, size)
     found(body, size)
@@ -105,7 +103,7 @@ _MARKS = st.sampled_from([*'{}[]:,"\\ \n', ""])
     edges=st.tuples(st.sampled_from(["{", " {", "\ufeff{", "[", ""]), st.sampled_from(["}", "} ", "", "}}", "]"])),
 )
 @example(members=[('"model"', "", ":", '"m"', ",")], edges=("{", "}"))
-def test_a_whole_body_has_the_model_that_is_found_in_its_pieces(
+def test_scanner_result_is_equal_for_whole_and_split_bodies(
     members: list[tuple[str, ...]], edges: tuple[str, str]
 ) -> None:
     """Also where keys come twice, are written with escapes, and in what is no JSON at all."""
@@ -116,19 +114,19 @@ def test_a_whole_body_has_the_model_that_is_found_in_its_pieces(
 @given(members=st.lists(st.tuples(_NAMES, _ANY), max_size=5))
 @example(members=[('"mod\\u0065l"', '"first"'), ('"model"', '"second"')])
 @example(members=[('"model"', '"first"'), ('"model"', '"second"')])
-def test_a_whole_object_has_the_model_that_is_found_in_its_pieces(members: list[tuple[str, str]]) -> None:
+def test_scanner_result_is_equal_for_whole_and_split_objects(members: list[tuple[str, str]]) -> None:
     """Where commas and colons are where they belong."""
     body = f"{{{','.join(f'{key}: {value}' for key, value in members)}}}".encode()
     assert find_model(body) == found(body, 7)
 
 
-def test_a_short_body_is_not_too_finely_divided() -> None:
+def test_scanner_bound_does_not_cut_short_bodies() -> None:
     """So the bound of the strings and brackets cuts none that is parsed."""
     body = b'{"":[],' + b'"":1,' * ((SHORT_BYTES - 30) // 5) + b'"model":"m"}'
     assert len(body) <= SHORT_BYTES and find_model(body) == found(body) == "m"
 
 
-def test_a_look_is_bounded() -> None:
+def test_scanner_lookahead_is_bounded() -> None:
     """By bytes, and by the strings and brackets in them; nothing is kept after it."""
     field = ModelField()
     field.feed(b'{"x": "' + b"y" * LIMIT_BYTES + b'", "model": "m"}')

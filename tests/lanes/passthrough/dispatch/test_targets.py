@@ -43,14 +43,14 @@ def test_a_target_is_made_once() -> None:
     assert (making.made, targets.count) == (["home"], 1)
 
 
-def test_a_fallback_that_the_caller_may_not_use_is_none() -> None:
+def test_fallback_forbidden_to_the_caller_is_omitted() -> None:
     home, allowed, other = group("home"), group("allowed"), group("other")
     home.fallbacks = (allowed, other)
     targets = Making("other").targets(home)
     assert (targets.fallbacks, targets.count) == ((allowed,), 2)
 
 
-def test_the_first_upstream_that_serves_a_model_has_it() -> None:
+def test_first_upstream_serving_a_model_is_its_target() -> None:
     """Any other model, and a body without one, goes to the usual upstream."""
     usual, llama, mine = group("usual"), group("llama"), group("mine")
     served = [(llama, ("llama*",)), (mine, ("llama3", "mine"))]
@@ -59,7 +59,7 @@ def test_the_first_upstream_that_serves_a_model_has_it() -> None:
     assert (names, found.count) == (["llama", "mine", "usual", "usual"], 3)
 
 
-def test_few_models_are_remembered_and_all_are_found() -> None:
+def test_model_target_cache_is_bounded() -> None:
     making = Making("closed")
     found = ModelTargets(group("usual"), [(group("closed"), ("closed",))], making.targets)
     for number in range(3 * KNOWN_MODELS):

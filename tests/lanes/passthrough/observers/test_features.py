@@ -11,7 +11,7 @@ from gateway.lanes.passthrough.observers.usage_observer import UsageFeature
 from gateway.telemetry.tracing.tracer import Tracer
 
 
-def test_limits_follow_usage_and_traces_come_last() -> None:
+def test_observer_features_are_ordered_usage_limits_traces() -> None:
     """A span says the tokens that were read."""
     limiter = Workers(tenants={"t": Allowance(concurrent=1)}).limiters[0]
     tracer = Tracer(lambda _: None, share=1.0, receivers=frozenset())

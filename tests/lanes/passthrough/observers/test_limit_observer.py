@@ -62,7 +62,7 @@ def keys(**limits: object) -> list[dict[str, object]]:
     return [{**key(KEY), "name": "ci", "limits": limits}]
 
 
-async def test_a_request_over_the_limit_is_answered_here() -> None:
+async def test_request_over_the_limit_returns_429_without_reaching_the_upstream() -> None:
     """It names whose limit that is, and how long to wait; relayed answers have no field of ours."""
     clock = Later()
     limited = through(FINE, keys=keys(requests_per_minute=2), clock=clock)
@@ -87,7 +87,7 @@ async def test_a_request_over_the_limit_is_answered_here() -> None:
     assert len(upstream.requests) == 3
 
 
-async def test_places_come_back_however_a_request_ends() -> None:
+async def test_concurrency_limit_is_released_after_any_end() -> None:
     """Whole, by a client that leaves, by an upstream that resets."""
 
     async def script(peer: Peer) -> None:
@@ -139,7 +139,7 @@ async def test_first_burst_reserves_tokens_by_the_requested_maximum(most: bytes,
     ],
     ids=["model", "upstream by model", "upstream"],
 )
-async def test_a_first_burst_counts_so_where_there_is_a_choice(settings: dict[str, Any]) -> None:
+async def test_first_burst_follows_limits_of_the_chosen_model_or_upstream(settings: dict[str, Any]) -> None:
     """Of the rules of what was chosen."""
     await admits(12, post(b'{"model": "m", "max_tokens": 4900}', CHAT, OURS), keys=[key(KEY)], **settings)
 
@@ -160,7 +160,7 @@ async def admits(number: int, ask_for: bytes, **settings: Any) -> None:
             assert (await exchange(client, ask_for)).status == 429
 
 
-async def test_a_tunnel_is_under_way_until_it_ends() -> None:
+async def test_open_tunnel_counts_as_a_concurrent_request() -> None:
     """Other than a request, whose account is closed with 101."""
 
     async def switches(peer: Peer) -> None:
@@ -185,7 +185,7 @@ async def test_a_tunnel_is_under_way_until_it_ends() -> None:
             await until_read(lambda: exchange(client, get(b"/v1/x", OURS)), lambda response: response.status == 200)
 
 
-async def test_pipelined_requests_are_refused_one_after_another() -> None:
+async def test_pipelined_requests_over_the_limit_are_each_refused() -> None:
     """Thousands on one connection end no stack, and each gets its answer."""
     async with through(FINE, keys=keys(requests_per_minute=1)) as (gateway, upstream), client_of(gateway) as client:
         count = 3000
@@ -195,7 +195,7 @@ async def test_pipelined_requests_are_refused_one_after_another() -> None:
         assert len(upstream.requests) == 1
 
 
-async def test_a_refused_upload_is_read_to_its_end_or_ends_its_connection() -> None:
+async def test_refused_upload_is_drained_or_closes_its_connection() -> None:
     """The client gets the answer, though it is still sending."""
     async with through(FINE, keys=keys(requests_per_minute=1)) as (gateway, upstream):
         async with client_of(gateway) as client:
@@ -207,7 +207,7 @@ async def test_a_refused_upload_is_read_to_its_end_or_ends_its_connection() -> N
 
 
 @pytest.mark.parametrize("upstream_limit", [True, False])
-async def test_limits_of_an_upstream_and_of_a_tenant(*, upstream_limit: bool) -> None:
+async def test_upstream_and_tenant_limits_apply_across_keys(*, upstream_limit: bool) -> None:
     """Over all of their keys."""
     limits = {"requests_per_minute": 1}
     two = [{**key(text), "tenant": "team"} for text in (KEY, "sk-other")]
@@ -236,7 +236,7 @@ async def test_reload_keeps_limit_counts_and_admits_the_increase() -> None:
     assert samples['gateway_limit_refused_total{limit="requests_per_minute",scope="key"}'] == 2
 
 
-async def test_pages_of_other_sites_may_read_the_fields() -> None:
+async def test_rate_limit_headers_are_exposed_to_allowed_origins() -> None:
     open_to = through(FINE, keys=keys(requests_per_minute=1), cors=["https://chat.example"])
     async with open_to as (gateway, _), client_of(gateway) as client:
         for status in (200, 429):
@@ -246,7 +246,7 @@ async def test_pages_of_other_sites_may_read_the_fields() -> None:
         assert {b"retry-after-ms", b"x-ratelimit-reset-requests"} <= set(exposed.split(b", "))
 
 
-async def test_limits_of_models_hold_where_the_body_chooses() -> None:
+async def test_model_limits_apply_where_the_body_chooses_the_upstream() -> None:
     """A refused request gives back what it had taken of its key; another model goes on."""
     settings = {
         "passthrough": {"by_model": True},
@@ -278,7 +278,7 @@ def fallbacks(*upstreams: FakeUpstream, **limits: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("by_model", [False, True])
-async def test_a_request_that_a_fallback_takes_counts_there(*, by_model: bool) -> None:
+async def test_fallback_request_counts_towards_the_fallback_limits(*, by_model: bool) -> None:
     """One without room is passed over; where all are, the client gets the answer that the upstream gave."""
     settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(requests_per_minute=100)}
     async with FakeUpstream(RENTED) as first, FakeUpstream(serve(answer(200, b"last"))) as second:
@@ -295,7 +295,7 @@ async def test_a_request_that_a_fallback_takes_counts_there(*, by_model: bool) -
 
 
 @pytest.mark.parametrize("by_model", [False, True])
-async def test_an_upstream_without_room_is_left_to_its_fallback(*, by_model: bool) -> None:
+async def test_upstream_over_its_limit_is_replaced_by_its_fallback(*, by_model: bool) -> None:
     """If that has none either, the client hears of the first, and its key has spent nothing."""
     settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(requests_per_minute=4)}
     async with FakeUpstream(RENTED) as rented:
@@ -307,7 +307,7 @@ async def test_an_upstream_without_room_is_left_to_its_fallback(*, by_model: boo
             assert error_of(answers[-1])["message"].startswith("The upstream 'up' has reached its limit of 2 requests")
 
 
-async def test_a_place_moves_along_with_its_request() -> None:
+async def test_concurrency_reservation_moves_to_the_fallback() -> None:
     """A request that a fallback answers takes a place there, and none at the upstream that it was for."""
     release = asyncio.Event()
 
@@ -333,7 +333,7 @@ async def test_a_place_moves_along_with_its_request() -> None:
 
 
 @pytest.mark.parametrize("by_model", [False, True])
-async def test_tokens_are_corrected_wherever_the_request_goes(*, by_model: bool) -> None:
+async def test_token_reservations_are_corrected_on_any_endpoint(*, by_model: bool) -> None:
     """Tokens of a key, where there is a choice of endpoints: 50 tokens each, not the 7 that are reserved at first."""
     said = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
     settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(tokens_per_minute=500)}
@@ -421,7 +421,7 @@ def test_single_worker_limiter_admits_the_same_as_shared_limiter(seed: int) -> N
 @pytest.mark.parametrize(
     "limits", [{"tokens_per_minute": 10**9}, {"tokens_per_minute": 10**9, "concurrent": 10**6}, {}]
 )
-async def test_all_of_many_requests_in_one_tick_count(*, limits: dict[str, int], usage: bool) -> None:
+async def test_limits_count_all_of_many_concurrent_requests(*, limits: dict[str, int], usage: bool) -> None:
     """Requests of several sizes, some of which fail, and one that is still under way when the limits are read."""
     dice, clock, release = random.Random(7), Still(), asyncio.Event()
     bodies = [b'{"n": %d, "x": "%b"}' % (n, b"x" * dice.choice((4, 60, 99, 150, 3000))) for n in range(600)]
@@ -465,7 +465,7 @@ async def test_all_of_many_requests_in_one_tick_count(*, limits: dict[str, int],
         assert counted[f"gateway_http_requests_total{{{labels}}}"] == count
 
 
-async def test_large_requests_keep_out_no_small_ones_beside_each_other() -> None:
+async def test_large_request_does_not_keep_out_small_requests() -> None:
     """One is under way all the time, and each further one gets in."""
     release, clock = asyncio.Event(), Later()
     small = answer(200, b'{"model": "m", "usage": {"prompt_tokens": 8, "completion_tokens": 2}}')
@@ -489,7 +489,7 @@ async def test_large_requests_keep_out_no_small_ones_beside_each_other() -> None
         assert (await first).status == 200
 
 
-async def test_batches_are_requests_and_take_no_tokens() -> None:
+async def test_batch_requests_reserve_no_tokens() -> None:
     """The provider runs them later, and says so itself."""
     counted = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
     limits = keys(requests_per_minute=3, tokens_per_minute=50)
@@ -501,7 +501,7 @@ async def test_batches_are_requests_and_take_no_tokens() -> None:
 
 
 @pytest.mark.parametrize("method", [b"post", b"Post", b"pOST", b"PUT", b"PATCH", b"QUERY", b"GET", b"get", b"DELETE"])
-async def test_tokens_count_however_a_method_is_spelled(method: bytes) -> None:
+async def test_token_limit_applies_to_any_method_spelling(method: bytes) -> None:
     """Some servers read it in any letter case, and some not at all where there is a body."""
     said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
@@ -510,7 +510,7 @@ async def test_tokens_count_however_a_method_is_spelled(method: bytes) -> None:
 
 
 @pytest.mark.parametrize("method", [b"GET", b"get", b"DELETE"])
-async def test_what_makes_nothing_takes_no_tokens(method: bytes) -> None:
+async def test_nongenerating_requests_reserve_no_tokens(method: bytes) -> None:
     """It repeats an answer that was counted."""
     said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
@@ -520,7 +520,7 @@ async def test_what_makes_nothing_takes_no_tokens(method: bytes) -> None:
 
 @pytest.mark.parametrize("by_model", [False, True])
 @pytest.mark.parametrize("of", ["keys", "upstream", "models"])
-async def test_a_chunked_body_reserves_tokens_as_it_comes(of: str, *, by_model: bool) -> None:
+async def test_chunked_body_reserves_tokens_chunk_by_chunk(of: str, *, by_model: bool) -> None:
     """Whose limit it is: a body without a length is refused in the middle, and the model never has it whole.
 
     One that is held, up to `retry.body`, reserves once it is whole.
@@ -572,7 +572,7 @@ async def test_large_request_blocks_no_requests_after_its_minute() -> None:
         b"/v1/chat/completions/q\\r/..",
     ],
 )
-async def test_tokens_count_however_a_path_is_spelled(path: bytes) -> None:
+async def test_token_limit_applies_to_any_path_spelling(path: bytes) -> None:
     """An upstream may read it as that of a model."""
     said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):

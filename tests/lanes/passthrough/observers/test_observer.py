@@ -99,7 +99,7 @@ async def test_an_exchange_has_its_phases_in_order() -> None:
     assert feature.phases == ["request", "started", "body", "closed ok"]
 
 
-async def test_a_payload_is_read_without_its_framing() -> None:
+async def test_observer_reads_the_payload_without_framing() -> None:
     """The client gets the bytes as they came."""
     said = head(200, [("Transfer-Encoding", "chunked"), ("Content-Encoding", "x")]) + chunk(b"one") + chunk(b"two")
     feature = Following()
@@ -111,7 +111,7 @@ async def test_a_payload_is_read_without_its_framing() -> None:
 
 
 @pytest.mark.parametrize("two", [True, False])
-async def test_a_request_is_refused_before_anything_is_sent(two: bool) -> None:
+async def test_observer_refuses_a_request_before_sending(two: bool) -> None:
     """The client gets the observer's error, and each exchange closes once."""
     feature = Following("request")
     further = [Following(), feature] if two else [feature]
@@ -122,7 +122,7 @@ async def test_a_request_is_refused_before_anything_is_sent(two: bool) -> None:
     assert feature.phases == ["request", "closed limited"]
 
 
-async def test_a_growing_body_is_refused_in_the_middle() -> None:
+async def test_observer_refuses_a_chunked_body_midway() -> None:
     feature = Following("body")
     async with assembled(serve(answer(200, b"")), further=[feature]) as lane, lane.client() as client:
         await client.send(CHUNKED)
@@ -132,7 +132,7 @@ async def test_a_growing_body_is_refused_in_the_middle() -> None:
     assert feature.phases == ["request", "started", "body", "closed limited"]
 
 
-async def test_a_field_that_a_feature_writes_is_not_the_clients() -> None:
+async def test_header_written_by_a_feature_replaces_the_clients() -> None:
     async with assembled(serve(answer(200, b"")), further=[Following()]) as lane, lane.client() as client:
         await client.send(POST.replace(b"\r\n\r\n", b"\r\nX-Secret: 1\r\nX-Other: 2\r\n\r\n{}"))
         await client.read_response()
@@ -140,7 +140,7 @@ async def test_a_field_that_a_feature_writes_is_not_the_clients() -> None:
     assert request.values(b"x-other") and not request.values(b"x-secret")
 
 
-def test_a_phase_that_no_observer_takes_is_skipped() -> None:
+def test_phase_without_observers_is_skipped() -> None:
     """By the class of the observers, when the plan is made."""
 
     class Silent(Observer):

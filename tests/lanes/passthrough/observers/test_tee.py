@@ -30,7 +30,7 @@ def cut(text: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(PARTS, st.lists(st.integers(0, 500)), st.booleans())
-def test_a_chunked_body_passes_as_without_a_copy(parts: list[bytes], places: list[int], payload_only: bool) -> None:
+def test_teed_chunked_body_forwards_the_same_bytes(parts: list[bytes], places: list[int], payload_only: bool) -> None:
     """However it is cut, with and without its framing, and with bytes behind it."""
     text = b"".join(map(chunk, parts)) + LAST_CHUNK + b"HTTP/1.1 200 OK"
     kept: list[bytes] = []
@@ -44,7 +44,7 @@ def test_a_chunked_body_passes_as_without_a_copy(parts: list[bytes], places: lis
     assert b"".join(kept) == b"".join(parts)
 
 
-def test_very_many_chunks_take_several_turns_and_are_copied_once() -> None:
+def test_teed_body_copies_very_many_chunks_once() -> None:
     """As the limit of one turn demands."""
     text = chunk(b"x") * 5000 + LAST_CHUNK
     kept: list[bytes] = []
@@ -54,7 +54,7 @@ def test_very_many_chunks_take_several_turns_and_are_copied_once() -> None:
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 5\r\n", b""])
-def test_other_bodies_pass_as_they_came(framing: bytes) -> None:
+def test_teed_unchunked_bodies_forward_the_same_bytes(framing: bytes) -> None:
     """To their length, or to the end of their connection."""
     kept: list[bytes] = []
     body = build_teed_body(

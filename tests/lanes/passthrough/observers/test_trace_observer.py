@@ -60,7 +60,7 @@ async def raw_answers(url: str, requests: Sequence[bytes], **settings: object) -
 
 
 @pytest.mark.parametrize("further", [{}, {"usage": {"enabled": True}}])
-async def test_no_byte_differs_with_traces(further: dict[str, object]) -> None:
+async def test_tracing_changes_no_relayed_byte(further: dict[str, object]) -> None:
     """Upstreams and clients get equal bytes, read from raw sockets, without traces and with them."""
     async with Collector() as collector, FakeUpstream(script) as upstream:
         without = await raw_answers(upstream.base_url, [*REQUESTS.values()], **further)
@@ -76,7 +76,7 @@ async def test_no_byte_differs_with_traces(further: dict[str, object]) -> None:
         assert "hidden" not in "".join(one.text for one in spans)
 
 
-async def test_a_request_has_a_span_below_its_senders_and_one_for_its_try() -> None:
+async def test_request_has_a_server_span_and_a_client_span() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, upstream):
         await ask(gateway, post(BODY, CHAT + b"?key=hidden", PARENT, b"tracestate: a=b"))
         spans = await collector.until("POST /v1/", "POST")
@@ -141,7 +141,7 @@ async def test_only_the_successful_attempt_span_carries_model_usage() -> None:
         }
 
 
-async def test_a_stream_says_when_it_began_and_an_estimate_that_it_is_one() -> None:
+async def test_spans_report_time_to_first_chunk_and_estimated_tokens() -> None:
     facts = {"usage": {"enabled": True}, "passthrough": {"by_model": True}}
     async with Collector() as collector:
         async with through(serve(STREAM), tracing={"endpoint": collector.url}, **facts) as (gateway, _):
@@ -155,7 +155,7 @@ async def test_a_stream_says_when_it_began_and_an_estimate_that_it_is_one() -> N
         assert model_facts(other) == {}
 
 
-async def test_what_a_client_marks_as_unsampled_has_no_spans() -> None:
+async def test_unsampled_client_trace_has_no_spans() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, get(b"/v1/first", f"traceparent: 00-{TRACE}-{SENDER}-00".encode()))
         await ask(gateway, get(b"/v1/second"))
@@ -163,7 +163,7 @@ async def test_what_a_client_marks_as_unsampled_has_no_spans() -> None:
         assert TRACE not in {one.trace for one in collector.spans}
 
 
-async def test_an_error_and_a_client_that_leaves_fail_their_spans() -> None:
+async def test_errors_and_client_disconnects_fail_their_spans() -> None:
     scripts = says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), serve(answer(503, b"no"))
     async with Collector() as collector, through(*scripts, tracing={"endpoint": collector.url}) as (gateway, _):
         async with client_of(gateway) as client:
@@ -207,7 +207,7 @@ async def test_each_try_has_a_span() -> None:
         assert [one.attributes.get("error.type") for one in clients] == ["503", None]
 
 
-async def test_the_answer_of_an_earlier_try_is_that_tries() -> None:
+async def test_relayed_answer_of_an_earlier_try_stays_on_its_span() -> None:
     """The last one got none, so its client gets the one before."""
     gone = says(b"", holds=False)
     async with Collector() as collector:
@@ -222,7 +222,7 @@ async def test_the_answer_of_an_earlier_try_is_that_tries() -> None:
         assert server.attributes["http.response.status_code"] == 503 and server.attributes["error.type"] == "503"
 
 
-async def test_a_hedge_has_a_span_for_each_of_both() -> None:
+async def test_hedged_request_has_a_span_for_each_endpoint() -> None:
     silent = says(b"", holds=True)
     async with Collector() as collector:
         rules: dict[str, object] = {"retry": {"tries": 2}, "hedge": "50ms"}
@@ -232,7 +232,7 @@ async def test_a_hedge_has_a_span_for_each_of_both() -> None:
         assert tries_in(spans) == [("a", "cancelled"), ("b", "ok")]
 
 
-async def test_a_try_that_fails_beside_another_says_how() -> None:
+async def test_span_of_a_failed_hedge_try_reports_its_error() -> None:
     """The other one goes on, and answers."""
     begun, failed = asyncio.Event(), asyncio.Event()
 
@@ -259,7 +259,7 @@ async def test_a_try_that_fails_beside_another_says_how() -> None:
 
 
 @pytest.mark.parametrize("by_model", [False, True])
-async def test_context_is_sent_on_where_that_is_switched_on(by_model: bool) -> None:
+async def test_trace_context_is_forwarded_only_if_enabled(by_model: bool) -> None:
     """It takes the place of the client's; no other byte differs."""
     async with Collector() as collector, FakeUpstream(script) as upstream:
         settings: dict[str, object] = {"passthrough": {"by_model": by_model}}
@@ -283,7 +283,7 @@ async def test_context_is_sent_on_where_that_is_switched_on(by_model: bool) -> N
                 assert traces[1:] == [b"tracestate: a=b"] or traces[1:] == [b"tracestate: congo=t61"]
 
 
-async def test_a_request_that_a_limit_refuses_has_no_span_of_an_attempt() -> None:
+async def test_request_refused_by_a_limit_has_no_client_span() -> None:
     """No endpoint was asked."""
     keys = [{**key("sk-a", "passthrough"), "limits": {"requests_per_minute": 1}}]
     async with Collector() as collector:
@@ -295,7 +295,7 @@ async def test_a_request_that_a_limit_refuses_has_no_span_of_an_attempt() -> Non
 
 
 @pytest.mark.parametrize("passes_on", [False, True])
-async def test_an_attempt_has_the_outcome_of_its_response(passes_on: bool) -> None:
+async def test_client_span_has_the_outcome_of_its_response(passes_on: bool) -> None:
     """Also where the upstream gets its trace context."""
     async with Collector() as collector:
         tracing = {"endpoint": collector.url, "passthrough": passes_on}

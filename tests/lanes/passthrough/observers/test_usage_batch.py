@@ -180,7 +180,7 @@ class Ending:
         assert waits
 
 
-def test_answers_wait_for_a_moment_and_are_recorded_as_one_sum() -> None:
+def test_usage_batch_records_waiting_answers_as_one_sum() -> None:
     ending = Ending()
     for _ in range(3):
         ending.end({"prompt_tokens": 5, "completion_tokens": 2})
@@ -197,7 +197,7 @@ def test_answers_wait_for_a_moment_and_are_recorded_as_one_sum() -> None:
     assert ending.heard.calls[1:] == [RequestUsage(TokenCounts(1))]
 
 
-def test_no_more_of_them_wait_than_are_read_at_once() -> None:
+def test_usage_batch_bounds_the_number_of_waiting_answers() -> None:
     """The others are a sum, which is recorded with the last of so many."""
     ending = Ending()
     for number in range(1, SUMMED + MOST):
@@ -207,7 +207,7 @@ def test_no_more_of_them_wait_than_are_read_at_once() -> None:
     assert ending.heard.calls == [RequestUsage(TokenCounts(sum(range(1, SUMMED + 1))), requests=SUMMED)]
 
 
-def test_what_is_summed_up_is_recorded_in_a_moment() -> None:
+def test_usage_batch_records_its_sum_once_after_a_moment() -> None:
     """With what still waits, and once."""
     ending = Ending()
     for _ in range(MOST + 1):
@@ -242,7 +242,7 @@ def used_of(limiter: Limiter) -> dict[str, float]:
     return {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller("sk-a", "sk-a")))}
 
 
-def test_places_come_back_at_once_and_tokens_are_corrected_when_they_are_read() -> None:
+def test_concurrency_is_released_at_once_and_tokens_with_the_batch() -> None:
     """By time, and before anybody looks at them."""
     ending, workers = limited(concurrent=1, tokens_per_minute=1000)
     assert ending.limiter is not None
@@ -268,7 +268,7 @@ def test_unused_batched_reservations_are_released_before_refusing() -> None:
     ending.loop.close()
 
 
-def test_little_room_is_corrected_with_each_batch() -> None:
+def test_tight_token_limit_is_corrected_with_each_batch() -> None:
     """A request may be refused for what the ones before it used."""
     ending, workers = limited(tokens_per_minute=100 * MOST)
     for _ in range(MOST):
@@ -277,7 +277,7 @@ def test_little_room_is_corrected_with_each_batch() -> None:
     ending.loop.close()
 
 
-def test_a_limit_that_is_nearly_used_up_is_corrected_with_each_request() -> None:
+def test_nearly_exhausted_limit_is_corrected_with_each_request() -> None:
     """A request counts by what it used, and not by what it was thought to use."""
     ending, _ = limited(tokens_per_minute=1600)
     assert ending.limiter is not None
@@ -306,7 +306,7 @@ async def test_undecodable_answer_does_not_lose_usage_of_its_batch() -> None:
         assert (row["requests"], row["input"]) == (3 * MOST - 20, 3 * (3 * MOST - 20))
 
 
-async def test_a_look_at_the_usage_and_the_limits_sees_all_that_ended() -> None:
+async def test_usage_and_limit_pages_include_all_ended_requests() -> None:
     """Through the API, right after the answer."""
     said = serve(answer(200, text({**CHAT, "usage": {"prompt_tokens": 30, "completion_tokens": 20}})))
     keys = [{**key("sk-a", "passthrough", "context"), "name": "a", "limits": {"tokens_per_minute": 1000}}]

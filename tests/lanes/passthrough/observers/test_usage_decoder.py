@@ -96,13 +96,13 @@ def agrees(body: bytes) -> bool:
 
 
 @given(ANSWERS)
-def test_it_agrees_with_the_general_reader(answer: list[tuple[str, object]]) -> None:
+def test_typed_decoder_agrees_with_the_general_reader(answer: list[tuple[str, object]]) -> None:
     """On keys that come twice, numbers of all kinds, other names and other types."""
     agrees(written(answer).encode())
 
 
 @given(st.integers(0, len(text(CHAT))), st.binary(max_size=3), st.integers(0, 3))
-def test_it_agrees_on_answers_that_are_damaged(at: int, by: bytes, gone: int) -> None:
+def test_typed_decoder_agrees_on_damaged_answers(at: int, by: bytes, gone: int) -> None:
     """Also by bytes that are no UTF-8, in texts that it leaves out."""
     whole = text(CHAT)
     agrees(whole[:at] + by + whole[at + gone :])
@@ -138,11 +138,11 @@ def test_usage_decoder_matches_the_general_reader_on_common_answers(answer: Mapp
         b"",
     ],
 )
-def test_it_leaves_the_others_to_the_general_reader(body: bytes) -> None:
+def test_typed_decoder_leaves_unknown_answers_to_the_general_reader(body: bytes) -> None:
     assert not agrees(body)
 
 
-def test_texts_of_the_world_are_read() -> None:
+def test_typed_decoder_reads_non_ascii_texts() -> None:
     """Also half an emoji in a text of the model, which many clients take."""
     assert agrees(text({**CHAT, "model": "\u6a21\u578b", "user": "J\u00fcrgen"}))
     assert agrees('{"model":"\u6a21\u578b","usage":{"prompt_tokens":3}}'.encode())
@@ -156,7 +156,7 @@ class Broken(Reading):
         raise ZeroDivisionError
 
 
-def test_an_answer_that_breaks_the_reader_is_estimated_and_takes_no_other_along(
+def test_unreadable_answer_is_estimated_without_affecting_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     HEARD.clear()
@@ -171,7 +171,7 @@ def test_an_answer_that_breaks_the_reader_is_estimated_and_takes_no_other_along(
     assert "could not be read" in caplog.text
 
 
-def test_what_is_nested_deeply_is_read_or_left_alone() -> None:
+def test_deeply_nested_answer_is_read_or_estimated() -> None:
     """By how deep this Python lets its libraries go; deeper is an answer for the general reader, and no error."""
     nested = b"[" * 2000 + b"]" * 2000
     body = b'{"model":"m","usage":{"prompt_tokens":1},"x":%b}' % nested

@@ -23,17 +23,17 @@ def meter(path: bytes, *, makes: bool = True) -> UsageMeter:
         (b"/v1/files", 0, False),
     ],
 )
-def test_texts_and_files_are_estimated_by_their_bytes(path: bytes, asked_bytes: int, answers: bool) -> None:
+def test_input_usage_is_estimated_by_request_bytes(path: bytes, asked_bytes: int, answers: bool) -> None:
     found = meter(path)
     assert (found.asked_bytes, found.answers, found.reads) == (asked_bytes, answers, True)
 
 
-def test_a_stored_answer_is_known_by_its_id_and_does_not_wait() -> None:
+def test_stored_answer_is_identified_by_id_and_read_at_once() -> None:
     """It was counted when it was made, so it is read by itself."""
     found = meter(b"/v1/responses/resp_1/cancel")
     assert (found.stored, found.waits, meter(CHAT).waits) == (b"resp_1", False, True)
 
 
-def test_a_request_that_makes_nothing_is_not_read() -> None:
+def test_nongenerating_request_is_not_metered() -> None:
     assert not meter(CHAT, makes=False).reads
     assert asks_model(CHAT, makes=True) and not asks_model(CHAT, makes=False) and not asks_model(SOUND, makes=True)

@@ -96,7 +96,9 @@ ANSWERS = {
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize(("pieces", "usage"), ANSWERS.values(), ids=ANSWERS)
-async def test_every_framing_and_coding(pieces: list[bytes], usage: RequestUsage, version: bytes) -> None:
+async def test_metering_preserves_bytes_for_every_framing_and_coding(
+    pieces: list[bytes], usage: RequestUsage, version: bytes
+) -> None:
     """The bytes that reach the client are those of a lane without a meter."""
 
     async def script(peer: Peer) -> None:
@@ -126,7 +128,7 @@ async def test_every_framing_and_coding(pieces: list[bytes], usage: RequestUsage
         (head(200, [SSE, CHUNKED]) + chunk(STREAM[: len(STREAM) // 2]) + LAST_CHUNK, 0),
     ],
 )
-async def test_the_times_of_an_answer(answered: bytes, streamed: int) -> None:
+async def test_model_answer_times_are_recorded(answered: bytes, streamed: int) -> None:
     """Its first byte comes before its end; tokens have a time only in a stream that says them."""
     heard = Heard()
     async with assembled(serve(answered), recorded=heard) as lane:
@@ -143,7 +145,7 @@ async def test_the_times_of_an_answer(answered: bytes, streamed: int) -> None:
         assert len(times.token_s) == streamed * usage.requests
 
 
-async def test_what_no_model_answered_has_no_times() -> None:
+async def test_answers_without_a_model_have_no_recorded_times() -> None:
     """An error, a look, and an answer that names no model."""
 
     def answered(request: Request) -> bytes:
@@ -182,7 +184,7 @@ def filling(count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
-async def test_a_long_stream_of_whole_chunks(coding: str | None) -> None:
+async def test_long_chunked_stream_is_metered_from_its_end(coding: str | None) -> None:
     """They go past the exchange; the end of what passed, and the rest that did not, are read in their order."""
     first, *rest = events_of(STREAM)
     sent = [first, *filling(300), *rest]
@@ -241,7 +243,7 @@ ZEROS = {
 
 
 @pytest.mark.parametrize("body", ZEROS.values(), ids=ZEROS)
-async def test_a_prompt_of_no_tokens_is_not_counted(body: bytes) -> None:
+async def test_zero_prompt_tokens_are_replaced_by_an_estimate(body: bytes) -> None:
     """Some servers write zeros where they do not count. No limit of tokens would ever stop their clients."""
     heard = Heard()
     async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
@@ -254,7 +256,7 @@ async def test_a_prompt_of_no_tokens_is_not_counted(body: bytes) -> None:
     assert marks == [False, False, True, False, 1]
 
 
-async def test_an_answer_that_counts_its_text_only() -> None:
+async def test_missing_prompt_tokens_are_estimated_beside_reported_output() -> None:
     """The tokens that the upstream says stand, and the rest is estimated."""
     heard = Heard()
     told = {**CHAT, "usage": {"prompt_tokens": 0, "completion_tokens": 3}}
@@ -289,7 +291,7 @@ CUT = {
 
 @pytest.mark.parametrize("who", ["client", "upstream"])
 @pytest.mark.parametrize(("stream", "usage"), CUT.values(), ids=CUT)
-async def test_an_answer_that_was_cut(stream: bytes, usage: RequestUsage, who: str) -> None:
+async def test_cut_answer_is_recorded_as_cut(stream: bytes, usage: RequestUsage, who: str) -> None:
     """By its upstream, or by a client that leaves."""
     left = asyncio.Event()
 
@@ -312,7 +314,7 @@ async def test_an_answer_that_was_cut(stream: bytes, usage: RequestUsage, who: s
     assert heard.usage == [usage]
 
 
-async def test_a_client_that_leaves_before_its_request_is_sent_uses_nothing() -> None:
+async def test_disconnect_before_sending_records_no_tokens() -> None:
     """The upstream never heard of it."""
     heard = Heard()
     async with assembled(serve(ok()), recorded=heard) as lane:
@@ -326,7 +328,7 @@ async def test_a_client_that_leaves_before_its_request_is_sent_uses_nothing() ->
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
 @pytest.mark.parametrize("chunked", [True, False])
-async def test_a_refused_request_is_rejected(status: int, chunked: bool) -> None:
+async def test_upstream_error_is_recorded_as_rejected(status: int, chunked: bool) -> None:
     """Whatever the upstream writes into its error."""
     heard = Heard()
     error = answer(status, text(CHAT), chunked=chunked)
@@ -339,7 +341,7 @@ async def test_a_refused_request_is_rejected(status: int, chunked: bool) -> None
 
 @pytest.mark.parametrize("status", [204, 205, 301, 302, 303, 304, 307, 308])
 @pytest.mark.parametrize("body", [b"", b"<html>elsewhere", b"x" * 100_000])
-async def test_an_answer_that_no_model_made_uses_nothing(status: int, body: bytes) -> None:
+async def test_redirect_or_empty_answer_records_no_tokens(status: int, body: bytes) -> None:
     """A server sends the client elsewhere, or has no content for it."""
     heard = Heard()
     said = answer(status, b"" if status in (204, 304) else body, [("Location", "/v1/chat/completions/")])
@@ -366,7 +368,7 @@ async def test_abandoned_non_success_answer_records_no_tokens(status: int) -> No
     assert heard.usage == [RequestUsage(cut=True)]
 
 
-async def test_an_upstream_that_does_not_answer_rejects() -> None:
+async def test_unanswered_request_is_recorded_as_rejected() -> None:
     """The client gets an error of ours."""
     heard = Heard()
 
@@ -468,7 +470,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("path", "body", "usage"), PATHS)
-async def test_paths(path: bytes, body: bytes, usage: RequestUsage) -> None:
+async def test_usage_estimation_depends_on_the_path(path: bytes, body: bytes, usage: RequestUsage) -> None:
     """Where a model answers, what is not said is estimated; elsewhere it is nothing."""
     heard = Heard()
     async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
@@ -477,7 +479,7 @@ async def test_paths(path: bytes, body: bytes, usage: RequestUsage) -> None:
     assert heard.usage == [usage]
 
 
-async def test_what_is_read_again_does_not_count_again() -> None:
+async def test_get_of_a_stored_response_records_no_tokens() -> None:
     """GET of a stored response, and of anything else, is a request without tokens."""
     heard = Heard()
     async with assembled(serve(whole(text(RESPONSE))), recorded=heard) as lane, lane.client() as client:
@@ -499,9 +501,7 @@ STORED = [
 
 
 @pytest.mark.parametrize(("path", "body", "is_repeated"), STORED)
-async def test_a_post_that_repeats_a_stored_answer_does_not_count_it_again(
-    path: bytes, body: bytes, is_repeated: bool
-) -> None:
+async def test_post_repeating_a_stored_answer_records_no_tokens(path: bytes, body: bytes, is_repeated: bool) -> None:
     """It has the id that its path names. A server that reads such a path as another one makes an answer of its own."""
     heard = Heard()
     async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
@@ -521,7 +521,7 @@ UPLOADS = {
 
 
 @pytest.mark.parametrize(("path", "event", "asked", "answered"), UPLOADS.values(), ids=UPLOADS)
-async def test_a_stream_of_sounds_or_images_that_was_cut(path: bytes, event: bytes, asked: int, answered: int) -> None:
+async def test_cut_audio_or_image_stream_is_estimated(path: bytes, event: bytes, asked: int, answered: int) -> None:
     """Before it says its tokens: a file has fewer of them than a text of its length."""
 
     async def script(peer: Peer) -> None:
@@ -536,7 +536,7 @@ async def test_a_stream_of_sounds_or_images_that_was_cut(path: bytes, event: byt
     assert heard.usage == [RequestUsage(TokenCounts(asked, 0, 0, answered), cut=True, estimated=True)]
 
 
-async def test_requests_belong_to_their_keys_and_each_is_heard_of_once() -> None:
+async def test_requests_are_recorded_once_with_their_key() -> None:
     """Over one connection, with one plan, in any order."""
     heard = Heard()
 
@@ -573,7 +573,7 @@ async def test_a_websocket_is_a_request_without_tokens() -> None:
 
 
 @pytest.mark.parametrize("coding", ["compress", "gzip, br"])
-async def test_each_byte_that_cannot_be_decoded_is_a_token(coding: str) -> None:
+async def test_undecodable_answer_is_estimated_at_one_token_per_byte(coding: str) -> None:
     """It may be any text, and compressed it is much shorter than that."""
     heard = Heard()
     said = whole(b"\x8b" * 40_000, ("Content-Encoding", coding))

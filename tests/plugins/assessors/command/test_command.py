@@ -38,7 +38,7 @@ def expected(case: Json, profile: Profile) -> str:
 
 
 @pytest.mark.parametrize("profile", ["literal", "standard", "hardened"])
-def test_every_case_holds_under_every_profile(profile: Profile) -> None:
+def test_command_corpus_gets_the_expected_verdicts(profile: Profile) -> None:
     """The verdict is the case's; auto is the whitelist's, confirm the default's, and it says why."""
     judge = assessor(profile)
     judged = [(case, judge.assess(case["arguments"])) for case in CASES if not case.get("ambiguous")]
@@ -116,7 +116,7 @@ def test_command_whitelist_fallback() -> None:
         "ls ${HOME}/x",
     ],
 )
-def test_everyday_use_runs(command: str) -> None:
+def test_common_reading_commands_run_without_approval(command: str) -> None:
     """Everyday commands that look around ask nobody."""
     verdict = assessor().assess({"command": command})
     assert verdict.decision == "auto", verdict
@@ -253,7 +253,7 @@ def test_hardened_profile_requires_approval_for_secrets_and_endless_commands(com
         "sort < names.txt", "test -f .env && echo there", "cat ~/.ssh_notes/../x", "seq 1 100", "cat id_rsa.pub",
     ],
 )  # fmt: skip
-def test_hardened_leaves_everyday_use_alone(command: str) -> None:
+def test_common_reading_commands_run_under_hardened(command: str) -> None:
     """A profile that asks at every turn would be switched off."""
     verdict = assessor("hardened").assess({"command": command})
     assert verdict.decision == "auto", verdict
@@ -271,13 +271,13 @@ def test_hardened_leaves_everyday_use_alone(command: str) -> None:
         ("/a", "rm b", ("confirm", "confirm")),
     ],
 )
-def test_a_folder_beside_the_command_is_where_it_begins(cwd: object, command: str, expect: tuple[str, str]) -> None:
+def test_cwd_argument_is_the_base_of_paths_under_hardened(cwd: object, command: str, expect: tuple[str, str]) -> None:
     """It only reads or computes wherever it runs; hardened judges its paths from there."""
     call = {"command": command, "cwd": cwd}
     assert (assessor().assess(call).decision, assessor("hardened").assess(call).decision) == expect
 
 
-def test_an_argument_beside_the_command_may_not_change_it() -> None:
+def test_unknown_arguments_beside_the_command_require_confirmation() -> None:
     """A time limit is harmless; an environment, a second argument list or a wrong type asks."""
     judge = assessor().assess
     assert judge({"command": "ls", "timeout": 5, "background": False}).decision == "auto"
@@ -297,7 +297,7 @@ JSON = st.recursive(
 
 @settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(["command", "timeout", "background", "x"]) | st.text(), JSON, max_size=4))
-def test_no_object_makes_it_raise(arguments: Json) -> None:
+def test_command_assessor_returns_a_verdict_for_any_object(arguments: Json) -> None:
     """Whatever the model sends, there is a verdict."""
     for profile in ("literal", "standard", "hardened"):
         assert assessor(profile).assess(arguments).decision in ("auto", "confirm")
@@ -311,7 +311,7 @@ WORDS = (
 
 @settings(max_examples=500)
 @given(st.lists(st.sampled_from(WORDS.split()) | st.text(max_size=3), max_size=12), st.sampled_from(["", " "]))
-def test_no_text_makes_it_raise(words: list[str], between: str) -> None:
+def test_command_assessor_returns_a_verdict_for_any_text(words: list[str], between: str) -> None:
     """Nor does any text that looks like a command."""
     for profile in ("literal", "standard", "hardened"):
         assert assessor(profile).assess({"command": between.join(words)}).decision in ("auto", "confirm")
@@ -359,7 +359,7 @@ def test_the_plugin_builds_from_its_configuration() -> None:
         ("find ~/.ssh -name x", "confirm"),
     ],
 )
-def test_hardened_reads_paths_from_where_cd_went(command: str, expect: str) -> None:
+def test_hardened_resolves_paths_after_cd(command: str, expect: str) -> None:
     """A folder that was gone to counts in front of what is read behind it; names of files are no secret."""
     assert decision(command) == "auto"
     assert decision(command, "hardened") == expect
@@ -373,7 +373,7 @@ def test_overlong_command_requires_approval() -> None:
 
 @pytest.mark.parametrize("begin", ["cat ", "find . -name ", "git log ", "awk '", "printf '", "grep -r ", "sed s/a/"])
 @pytest.mark.parametrize("piece", ["a ", '"a"', "a.bak", "~", "../", "print ", "%5", "; ", "| a ", "for (", "[", "a\n"])
-def test_a_verdict_costs_no_more_than_its_length(begin: str, piece: str) -> None:
+def test_command_verdict_takes_linear_time(begin: str, piece: str) -> None:
     """Four times the text takes about four times the processor's time: nothing goes back over what it read."""
     judge = assessor("hardened")
 

@@ -78,6 +78,6 @@ def test_git_output_of_settings_or_history_requires_approval_when_hardened(comma
         *("git stash list", "git cat-file -t 3f2a91c", "git cat-file -p HEAD", "git diff-tree --name-only -r HEAD"),
     ],
 )
-def test_what_prints_names_or_a_few_changes_runs(command: str) -> None:
+def test_git_commands_with_limited_output_run_under_hardened(command: str) -> None:
     """Of the last commits, or of files that the command names."""
     assert decisions(command) == ("auto", "auto")

@@ -35,7 +35,7 @@ def hardened(text: str) -> str:
         ("git log --oneline", ""),
     ],
 )
-def test_the_rule_says_why(text: str, rule: str) -> None:
+def test_hardened_rule_names_the_objection(text: str, rule: str) -> None:
     """In the audit log."""
     assert hardened(text) == rule
 
@@ -49,14 +49,14 @@ def test_the_rule_says_why(text: str, rule: str) -> None:
         f"rg -g '{'a/' * 900}{{{'a,' * 900}}}' foo",
     ],
 )
-def test_many_paths_cost_no_more_than_a_person_waits_for(text: str) -> None:
+def test_many_paths_are_judged_within_bounded_cpu_time(text: str) -> None:
     """Names of a brace, words and folders multiply, and meanwhile the gateway answers nobody."""
     effort = Effort()
     assert hardened(text) == "sensitive_path"
     assert effort.cpu_s < 0.25
 
 
-def test_long_programs_in_braces_are_no_paths() -> None:
+def test_jq_and_awk_programs_in_braces_are_not_read_as_paths() -> None:
     """Of jq and awk."""
     fields = ", ".join(f"field{number}" for number in range(60))
     assert hardened(f"jq '{{{fields}}}' a.json") == ""

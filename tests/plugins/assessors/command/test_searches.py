@@ -59,12 +59,12 @@ def test_broad_searches_require_approval_when_hardened(command: str) -> None:
         *("grep -rn -B3 -A 12 'def main' .", "grep -rn 错误 .", "rg --files -g '*.sql'", "git grep -l token"),
     ],
 )
-def test_a_search_for_a_few_lines_runs(command: str) -> None:
+def test_narrow_search_runs_under_hardened(command: str) -> None:
     """By a pattern with some letters in it, or for names and counts alone."""
     assert rule(command) == "command.reading"
 
 
-def test_each_alternative_of_a_pattern_counts() -> None:
+def test_narrow_pattern_requires_a_literal_in_each_alternative() -> None:
     """One that matches every line is enough; what is repeated, optional or a class is certain of nothing."""
     assert all(map(is_narrow, ("foo", "^foo$", "foo|bar", "a.*foo", "x[0-9]+foo", "foo\\(bar\\)", "(get|post) ")))
     assert not any(
@@ -92,7 +92,7 @@ def test_each_alternative_of_a_pattern_counts() -> None:
         *("(abc|)", "\\(abc\\)\\?", "x{0}ab", "(abc){,3}"),
     ],
 )
-def test_a_pattern_is_read_as_every_dialect_reads_it(pattern: str) -> None:
+def test_patterns_that_dialects_read_differently_are_not_narrow(pattern: str) -> None:
     """Of POSIX, Perl and Rust: a class is one character wherever it ends, and what may be absent in one is certain
     of nothing."""
     assert not is_narrow(pattern)
@@ -105,13 +105,13 @@ def test_a_pattern_is_read_as_every_dialect_reads_it(pattern: str) -> None:
         *("[\\w.-]+@example", "foo[^]]*", "[[:space:]]foo", "TODO|FIXME", "fn main() {", "^class [A-Z]\\w*Test"),
     ],
 )
-def test_everyday_patterns_are_narrow(pattern: str) -> None:
+def test_common_search_patterns_are_narrow(pattern: str) -> None:
     """Classes and escapes beside what must be there."""
     assert is_narrow(pattern)
 
 
 @pytest.mark.parametrize("piece", ["[", "(", "a|", "\\", "a*", "[]", "begin", "private"])
-def test_a_long_pattern_costs_no_more_than_its_length(piece: str) -> None:
+def test_long_search_pattern_is_judged_in_linear_time(piece: str) -> None:
     """As long as a command may be."""
     effort = Effort()
     for _ in range(10):

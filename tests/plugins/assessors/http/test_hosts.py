@@ -36,7 +36,7 @@ from gateway.plugins.assessors.http.hosts import Reach, UrlHost, classify, class
         ("a9fea9fe.nip.io", "a9fea9fe.nip.io", "metadata", False),
     ],
 )
-def test_hosts(text: str, name: str, reach: Reach, disguised: bool) -> None:
+def test_classify_reports_reach_and_disguise_of_a_host(text: str, name: str, reach: Reach, disguised: bool) -> None:
     """Names and addresses, however they are written."""
     found = classify(text)
     assert (found.reach, found.disguised) == (reach, disguised)
@@ -70,13 +70,13 @@ def test_hosts(text: str, name: str, reach: Reach, disguised: bool) -> None:
         "9" * 200,
     ],
 )
-def test_hosts_that_programs_read_differently(text: str) -> None:
+def test_ambiguous_hosts_are_classified_as_unclear(text: str) -> None:
     """What is no host, or another one to another program, is unclear."""
     assert classify(text).reach == "unclear"
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_every_spelling_of_an_address_is_that_address(value: int) -> None:
+def test_every_spelling_of_an_ip_address_has_the_same_reach(value: int) -> None:
     """Decimal, hexadecimal, octal, short and wrapped spellings reach what the address reaches."""
     address = ipaddress.IPv4Address(value)
     first, rest = value >> 24, value & 0xFFFFFF
@@ -91,6 +91,6 @@ def test_every_spelling_of_an_address_is_that_address(value: int) -> None:
 
 
 @given(st.text(max_size=300) | st.text(alphabet="0123456789.xabcdef[]:%-", max_size=60))
-def test_any_text_is_classified(text: str) -> None:
+def test_classify_never_raises_for_any_text(text: str) -> None:
     """No text raises."""
     assert isinstance(classify(text), UrlHost)

@@ -37,7 +37,7 @@ def expected(case: dict[str, Any], *, profile: str) -> str:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_corpus(profile: str) -> None:
+def test_http_corpus_gets_the_expected_verdicts(profile: str) -> None:
     """Every case holds, in each profile as its tier says; the basis names the whitelist or its absence."""
     judged = [(case, ASSESSORS[profile].assess(case["arguments"])) for case in CASES]
     assert len(judged) > 70
@@ -48,7 +48,7 @@ def test_corpus(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_siblings(profile: str) -> None:
+def test_variants_of_the_http_corpus_get_the_expected_verdicts(profile: str) -> None:
     """URLs of the same kinds as the cases: other spellings, other tricks, other plain uses."""
     wrong = [one for one in SIBLINGS if decision(one["url"], ASSESSORS[profile]) != expected(one, profile=profile)]
     assert len(SIBLINGS) > 150 and wrong == []
@@ -58,7 +58,7 @@ PRIVATE = [case["arguments"] for case in CASES if case.get("group") == "private_
 
 
 @pytest.mark.parametrize("arguments", PRIVATE, ids=lambda arguments: arguments["url"])
-def test_private_networks_may_be_as_good_as_public_ones(arguments: dict[str, Any]) -> None:
+def test_private_networks_setting_allows_private_hosts_under_hardened(arguments: dict[str, Any]) -> None:
     """With `private_networks` the hardened profile does not ask for being private; metadata services always ask."""
     opened = assessor("hardened", private_networks=True)
     verdict = opened.assess(arguments)
@@ -87,7 +87,7 @@ def test_http_request_whitelist_fallback() -> None:
         assert assessor("literal").assess({"method": method, "url": "https://example.com/"}).decision == "confirm"
 
 
-def test_a_list_of_hosts() -> None:
+def test_hosts_setting_allows_only_listed_hosts() -> None:
     """With `hosts` only those listed run, in every profile; a metadata service is never one of them."""
     for profile in PROFILES:
         listed = assessor(profile, hosts=("Example.com", "*.example.org", "localhost", "169.254.169.254"))
@@ -97,7 +97,7 @@ def test_a_list_of_hosts() -> None:
             assert decision(f"https://{host}/", listed) == "confirm", host
 
 
-def test_a_conversation_in_the_query() -> None:
+def test_long_query_requires_confirmation_under_hardened() -> None:
     """Hardened: a query that could carry a conversation away asks, unless the host is listed."""
     url = "https://example.net/?q=" + "a" * 2_000
     assert decision(url, ASSESSORS["standard"]) == "auto"
@@ -147,7 +147,9 @@ def test_a_conversation_in_the_query() -> None:
         ({"method_override": "DELETE"}, "confirm", "confirm"),
     ],
 )
-def test_arguments_beside_the_url(beside: dict[str, Any], standard: str, hardened: str) -> None:
+def test_unknown_arguments_beside_the_url_require_confirmation(
+    beside: dict[str, Any], standard: str, hardened: str
+) -> None:
     """Harmless ones run; overrides, bodies, files and unknown ones ask; the rest asks where hardened."""
     assert decision("https://example.com/", ASSESSORS["standard"], **beside) == standard
     assert decision("https://example.com/", ASSESSORS["hardened"], **beside) == hardened
@@ -160,7 +162,7 @@ def test_arguments_beside_the_url(beside: dict[str, Any], standard: str, hardene
         {"method": "GET", "url": url} for url in (None, 1, ["https://example.com/"], {"a": 1}, "", "https://a.b/\ud800")
     ],
 )
-def test_wrong_shapes(arguments: dict[str, Any]) -> None:
+def test_missing_or_non_text_method_or_url_requires_confirmation(arguments: dict[str, Any]) -> None:
     """A method or URL that is missing or is no text asks."""
     assert assessor().assess(arguments).decision == "confirm"
 
@@ -250,7 +252,7 @@ def test_method_override_in_the_query_requires_approval_in_every_profile(name: s
         "https://api.telegram.org/bot123456789:" + "a1B2c" * 7 + "/getMe",
     ],
 )
-def test_credentials_in_a_url_ask_under_hardened(url: str) -> None:
+def test_credentials_in_a_url_require_confirmation_under_hardened(url: str) -> None:
     """As those in headers do: by the name of a parameter, or by their looks."""
     assert decision(url, ASSESSORS["standard"]) == "auto"
     assert decision(url, ASSESSORS["hardened"]) == "confirm"
@@ -264,7 +266,7 @@ def test_page_token_parameter_is_not_taken_for_a_credential() -> None:
     assert decision("https://example.com/", hardened, params={"token": "abc"}) == "confirm"
 
 
-def test_a_query_may_have_lists() -> None:
+def test_list_values_of_query_parameters_are_judged_individually() -> None:
     """Each value of a list is judged, as each header that names a tenant is let through."""
     judge = ASSESSORS["standard"]
     url = "https://api.example.com/v1/items"

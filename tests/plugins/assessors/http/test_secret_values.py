@@ -20,19 +20,19 @@ LETTERS = "Ab3" * 20
         ),
     ],
 )
-def test_a_key_or_token_is_known_by_its_looks(text: str) -> None:
+def test_key_or_token_is_recognised_by_its_format(text: str) -> None:
     """Wherever it stands in the text."""
     assert is_secret_value(text)
     assert is_secret_value(f"a {text} b")
 
 
 @pytest.mark.parametrize("text", ["", "python", "task-" + LETTERS, "eyJ.eyJ.", LETTERS * 100, "ghp_short", "SG.1.2"])
-def test_other_texts_are_none(text: str) -> None:
+def test_ordinary_text_is_not_taken_for_a_secret(text: str) -> None:
     """Nor is a long word that only begins in the middle like one."""
     assert not is_secret_value(text)
 
 
-def test_names_of_credentials() -> None:
+def test_credential_parameter_names_are_recognised() -> None:
     """In any case; a token for the next page is none."""
     assert names_credential("API_KEY") and names_credential("X-Amz-Signature")
     assert not names_credential("page_token") and not names_credential("q")

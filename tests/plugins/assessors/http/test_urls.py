@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.plugins.assessors.http.urls import MAX_CHARS, Url, embedded_urls, pairs, split
 
 
-def test_the_parts() -> None:
+def test_split_returns_scheme_host_port_path_and_query() -> None:
     """Scheme, host, port, path and decoded query."""
     url = split("HTTPS://Example.com:8443/a%20b?x=%2F&y=1+2&z#f@g")
     assert isinstance(url, Url)
@@ -26,7 +26,7 @@ def test_the_parts() -> None:
         "https://[2606:2800:220:1:248:1893:25c8:1946]:8443/",
     ],
 )
-def test_plain_urls(text: str) -> None:
+def test_plain_urls_can_be_split(text: str) -> None:
     """Spaces and signs after the host do no harm."""
     assert isinstance(split(text), Url)
 
@@ -60,12 +60,12 @@ def test_plain_urls(text: str) -> None:
         "https://example.com/" + "a" * MAX_CHARS,
     ],
 )
-def test_urls_to_ask_about(text: str) -> None:
+def test_ambiguous_urls_are_not_split(text: str) -> None:
     """Other schemes, user information, odd ports, control characters, and what parsers disagree about."""
     assert isinstance(split(text), str)
 
 
-def test_urls_inside() -> None:
+def test_embedded_urls_are_found_in_values() -> None:
     """A value may hold a URL, also percent-encoded once more."""
     assert embedded_urls("see http://a/b") == ["http://a/b"]
     assert embedded_urls("http%3A%2F%2Fa") == ["http://a"]
@@ -74,7 +74,7 @@ def test_urls_inside() -> None:
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_split(text: str) -> None:
+def test_split_never_raises_for_any_text(text: str) -> None:
     """No text raises."""
     for each in (text, f"https://{text}", f"https://example.com/{text}"):
         split(each)

@@ -38,7 +38,7 @@ def calls(text: str) -> list[CallMention]:
         ("執行 git_log", "git_log"),
     ],
 )
-def test_a_call_names_the_longest_name(text: str, name: str) -> None:
+def test_call_matches_the_longest_name(text: str, name: str) -> None:
     """Behind articles, quotes, colons and "tool"."""
     (call,) = calls(text)
     assert (call.name, call.refused, bool(call.named)) == (name, False, True)
@@ -69,7 +69,7 @@ def test_a_call_names_the_longest_name(text: str, name: str) -> None:
         "use foo toolkit",
     ],
 )
-def test_ordinary_words_are_no_call(text: str) -> None:
+def test_ordinary_words_are_not_recognised_as_a_call(text: str) -> None:
     """A keyword without "tool", parts of longer names, adjectives, other words that begin like tool."""
     assert calls(text) == []
 
@@ -85,7 +85,7 @@ def test_ordinary_words_are_no_call(text: str) -> None:
         ("ＵＳＥ ｆａｘ＿１ ｔｏｏｌ", "ｆａｘ＿１", "tool"),
     ],
 )
-def test_an_unknown_name_is_as_it_was_written(text: str, name: str, kind: str) -> None:
+def test_unknown_name_is_returned_unchanged(text: str, name: str, kind: str) -> None:
     """A plain English word only before "tool": there are services of many kinds."""
     (call,) = calls(text)
     assert (call.name, call.named, call.kind) == (name, (), kind)
@@ -95,18 +95,18 @@ def test_an_unknown_name_is_as_it_was_written(text: str, name: str, kind: str) -
     "text",
     ["don't use git_log", "不要用天气", "别调用 send_fax 工具", "before you run git_log", "调用 git_log 之前先问我"],
 )
-def test_a_refused_or_later_call_is_marked(text: str) -> None:
+def test_negated_or_deferred_call_is_marked_as_refused(text: str) -> None:
     """What must not be called, or not before something else."""
     (call,) = calls(text)
     assert call.refused
 
 
-def test_the_first_three_is_not_before() -> None:
+def test_chinese_count_phrase_is_not_read_as_before() -> None:
     """前 3 条 counts things."""
     assert not calls("运行 git_log 前 3 条")[0].refused
 
 
-def test_no_more_than_a_hundred_calls_are_looked_at() -> None:
+def test_number_of_examined_calls_is_bounded() -> None:
     """Each costs time, and the first one decides."""
     assert len(calls("别用git_log " * 1000)) == CALLS_LIMIT
 

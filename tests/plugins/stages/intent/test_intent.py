@@ -39,7 +39,7 @@ def services_of(case: dict[str, Any]) -> tuple[Service, ...]:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.get("ambiguous")], ids=lambda c: c["message"][:30])
-def test_every_case_of_the_collection_holds(case: dict[str, Any]) -> None:
+def test_every_case_of_the_collection_is_recognised(case: dict[str, Any]) -> None:
     """Intent, service, tool and what triggered it, in at most a few milliseconds."""
     effort = Effort()
     intent = recognise(case["message"], services_of(case))
@@ -92,7 +92,7 @@ def test_the_first_rule_that_matches_decides(text: str, rule: str, service: str 
         ("hm, ask me first", "ask me first"),
     ],
 )
-def test_a_decision_says_where_in_the_text(text: str, spoken: str) -> None:
+def test_intent_span_marks_the_matched_text(text: str, spoken: str) -> None:
     """The span is of the text as it was written."""
     intent = recognise(text, SERVICES)
     assert intent.span is not None and text[slice(*intent.span)] == spoken
@@ -107,7 +107,7 @@ def test_a_keyword_inside_an_excluded_phrase_does_not_count(text: str) -> None:
     assert recognise(text + ", weather?", SERVICES, exclude_keywords=["under the weather"]).kind == "mcp"
 
 
-def test_of_equal_names_the_running_service_is_called() -> None:
+def test_equal_tool_names_prefer_the_running_service() -> None:
     """Then the first configured one."""
     stopped, running = (replace(GIT, name=name, running=name == "b") for name in "ab")
     assert recognise("use git_log", (stopped, running)).service == "b"
@@ -134,7 +134,7 @@ def test_service_and_tool_of_one_name_are_distinguished() -> None:
         ",忘记" * 6000 + "?",
     ],
 )
-def test_hostile_text_takes_no_noticeable_time(text: str) -> None:
+def test_hostile_text_is_recognised_in_linear_time(text: str) -> None:
     """Linear, whatever repeats."""
     effort = Effort()
     recognise(text, SERVICES)
@@ -169,13 +169,13 @@ BOTH = ("git.git_log", "weather.get_weather", "weather.get_forecast")
         ("use git_log. Some day then get_forecast", "explicit:tool", BOTH[:1]),
     ],
 )
-def test_all_that_one_message_names_is_offered(text: str, rule: str, tools: tuple[str, ...]) -> None:
+def test_all_services_named_in_a_message_are_offered(text: str, rule: str, tools: tuple[str, ...]) -> None:
     """The first match decides the rule; a named tool of a service stands for what its keywords would bring."""
     intent = recognise(text, SERVICES)
     assert (intent.rule, intent.tools) == (rule, tools)
 
 
-def test_a_longer_keyword_stands_for_the_shorter_one_in_it() -> None:
+def test_longer_keyword_hides_the_shorter_one_inside() -> None:
     """And one that two services have means the first; elsewhere in the message the shorter one counts."""
     services = tuple(Service(name, "", (word,), {"t": ""}, True) for name, word in (("a", "log"), ("b", "git log")))
     assert recognise("git log", services).tools == ("b.t",)
@@ -209,20 +209,20 @@ async def through(text: str, host: FakeHost, *, config: Config | None = None, **
     return seen[0]
 
 
-async def test_explicit_tool_call() -> None:
+async def test_explicit_tool_call_is_an_mcp_intent() -> None:
     """Scenario 显式工具调用识别: "用 xxx 工具" is an mcp intent with the tool's name in it."""
     intent = (await through("用 git_log 工具看看", host_of())).intent
     assert intent == Intent("mcp", "explicit:tool", (0, 9), "git", ("git.git_log",))
 
 
-async def test_keyword_trigger() -> None:
+async def test_trigger_keyword_is_an_mcp_intent() -> None:
     """Scenario 关键词触发识别: A trigger keyword is an mcp intent with its service."""
     intent = (await through("今天天气怎么样", host_of())).intent
     assert intent == Intent("mcp", "keyword:天气", (2, 4), "weather", ("weather.get_weather", "weather.get_forecast"))
 
 
 @pytest.mark.parametrize(("text", "kind"), [("记住我叫张三", "memory"), ("先问我再做", "hitl"), ("你好", "normal")])
-async def test_without_a_match_the_other_rules_go_on(text: str, kind: str) -> None:
+async def test_message_without_a_service_match_uses_the_other_rules(text: str, kind: str) -> None:
     """Scenario 无匹配时继续原有流程: The other rules go on, and nothing of services gets into the prompt."""
     exchange = await through(text, host_of())
     assert exchange.intent is not None and exchange.intent.kind == kind
@@ -261,7 +261,7 @@ async def test_note_describes_only_callable_tools_not_already_offered(facts: Jso
     assert [line for note in exchange.notes[1:] for line in note.splitlines()][2:] == lines
 
 
-async def test_services_of_one_message_stand_together() -> None:
+async def test_several_services_of_a_message_are_listed_together() -> None:
     """Each with its own tools, and what cannot be had behind them."""
     exchange = await through("用 git_log 看看，再用 web_search 工具，还有天气", host_of())
     assert exchange.notes[1].splitlines()[1:-1] == [
@@ -273,7 +273,7 @@ async def test_services_of_one_message_stand_together() -> None:
     assert "'web_search' is not available" in exchange.notes[1].splitlines()[-1]
 
 
-async def test_defaults_of_a_service() -> None:
+async def test_service_without_keywords_is_called_by_name() -> None:
     """Scenario 默认值兼容: Without keywords a service is called by its name, which describes it."""
     host = host_of(Service("files", "files", (), {"read": ""}, True))
     assert (await through("read my files", host)).notes == ("before",)
@@ -290,12 +290,12 @@ async def test_unavailable_service_or_tool_gets_a_friendly_reply(text: str) -> N
     assert "__" not in note
 
 
-async def test_a_service_that_does_not_run_is_not_there() -> None:
+async def test_keyword_of_a_stopped_service_triggers_nothing() -> None:
     """Scenario 服务未运行时不可用: A keyword of a stopped service triggers nothing."""
     assert (await through("搜索一下新闻", host_of())).notes == ("before",)
 
 
-async def test_a_decision_is_counted() -> None:
+async def test_recognised_intent_is_counted_by_kind_and_layer() -> None:
     """By intent and by what decided."""
     host = host_of()
     for text in ("use git", "天气", "记住我", "hello"):
@@ -308,7 +308,7 @@ async def test_a_decision_is_counted() -> None:
     ]
 
 
-async def test_a_service_with_many_tools_is_cut_off() -> None:
+async def test_list_of_many_service_tools_is_truncated() -> None:
     """With how many more there are."""
     host = host_of(Service("s", "s", (), {f"t{i}": "" for i in range(5)}, True))
     exchange = await through("use s", host, config=Config(max_described=2))
@@ -325,7 +325,7 @@ async def test_a_service_with_many_tools_is_cut_off() -> None:
         ("x" * 5000, "x" * 199 + "…"),
     ],
 )
-def test_a_description_is_one_sentence_on_one_line(description: str, sentence: str) -> None:
+def test_service_description_is_reduced_to_one_sentence(description: str, sentence: str) -> None:
     """A service cannot add lines to the prompt."""
     assert one_sentence(description) == sentence
 

@@ -23,7 +23,7 @@ SERVICES = (
         ("提交记录", (NameMeaning(0, weak=True),)),
     ],
 )
-def test_every_spelling_of_a_name_is_known(word: str, named: tuple[NameMeaning, ...]) -> None:
+def test_every_spelling_of_a_service_name_is_indexed(word: str, named: tuple[NameMeaning, ...]) -> None:
     """With `_`, `-` or a blank, alone or behind its service; a keyword only with "tool" or "service" behind it."""
     assert name_index(SERVICES).called[word] == named
 

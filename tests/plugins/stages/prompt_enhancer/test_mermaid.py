@@ -13,6 +13,6 @@ def test_inject_mermaid_instructions() -> None:
     assert MERMAID.count("```") == 2 * len(examples)
 
 
-def test_they_are_short() -> None:
+def test_mermaid_instructions_fit_in_300_tokens() -> None:
     """They are sent with every request: at most 300 tokens."""
     assert len(MERMAID.encode()) / 4 <= 300

@@ -96,7 +96,7 @@ async def test_mermaid_enhancement_is_optional(host: FakeHost) -> None:
     assert "mermaid" not in (await system(stage(host), exchange())).casefold()
 
 
-async def test_the_clients_own_system_texts_follow(host: FakeHost) -> None:
+async def test_client_system_messages_follow_the_gateway_prompt(host: FakeHost) -> None:
     """One system message: ours, a blank line, then theirs in their order, wherever they stood."""
     messages: list[Json] = [
         {"role": "developer", "content": "First."},
@@ -116,14 +116,14 @@ async def test_the_clients_own_system_texts_follow(host: FakeHost) -> None:
     ]
 
 
-async def test_without_a_base_the_rest_remains(host: FakeHost) -> None:
+async def test_request_without_a_base_prompt_still_gets_the_tools(host: FakeHost) -> None:
     """A request without a base prompt still gets the tools; with nothing to add it goes through untouched."""
     assert (await system(stage(host), exchange(prompt=None))).startswith(INSTRUCTIONS)
     request = exchange({"role": "system", "content": "Mine."}, QUESTION, prompt=None)
     assert (await sent(stage(host, tools=False), request)).body is request.body
 
 
-async def test_no_tools_no_instructions(host: FakeHost) -> None:
+async def test_request_without_tools_gets_no_tool_instructions(host: FakeHost) -> None:
     """A request to which no tools are offered hears nothing of calls."""
     assert await system(stage(host), exchange(only_tools=("none",))) == "You help."
     host.tools.specs = []
@@ -131,7 +131,7 @@ async def test_no_tools_no_instructions(host: FakeHost) -> None:
     assert await system(stage(host), exchange()) == "You help."
 
 
-async def test_tools_of_a_service_need_the_instructions(host: FakeHost) -> None:
+async def test_service_tools_require_the_tool_instructions(host: FakeHost) -> None:
     """Where the intent layer adds tools as notes, the model must know how to call them."""
     host.tools.specs = []
     intent = Intent("mcp", "keyword", service="time", tools=("time.now",))
@@ -141,14 +141,14 @@ async def test_tools_of_a_service_need_the_instructions(host: FakeHost) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "has_tools"), [("json_object", False), ("json_schema", False), ("text", True)])
-async def test_another_response_format_runs_without_our_tools(host: FakeHost, wanted: str, has_tools: bool) -> None:
+async def test_json_response_format_omits_the_gateway_tools(host: FakeHost, wanted: str, has_tools: bool) -> None:
     """Calls as text and an answer in JSON exclude each other."""
     text = await system(stage(host), exchange(body={"response_format": {"type": wanted}}))
     assert bool(names_in(text)) is has_tools
     assert ("# Tools" in text) is has_tools
 
 
-async def test_the_clients_tool_wins_a_clash_of_names(host: FakeHost) -> None:
+async def test_client_tool_takes_precedence_over_a_gateway_tool(host: FakeHost) -> None:
     """Ours of the same name is not mentioned to this request; all others are."""
     enhancer = stage(host)
     brought = {"tools": [{"type": "function", "function": {"name": "now"}}, {"type": "x"}, None]}
@@ -179,7 +179,7 @@ async def test_unknown_prompt_is_answered_with_prompt_not_found(host: FakeHost) 
         [{"role": "user", "content": [{"type": "image_url"}, None]}],
     ],
 )
-async def test_odd_messages_do_no_harm(host: FakeHost, messages: object) -> None:
+async def test_unusual_messages_cause_no_failure(host: FakeHost, messages: object) -> None:
     """Whatever is no system text stays; nothing fails, also when the question is looked for."""
     for options in ({}, {"max_tokens": 1}):
         passed = await sent(stage(host, **options), exchange(body={"messages": messages, "tools": messages}))
@@ -214,7 +214,7 @@ async def test_cache_enhanced_prompts(host: FakeHost) -> None:
     }
 
 
-async def test_a_new_text_is_seen_even_before_its_version(host: FakeHost) -> None:
+async def test_changed_prompt_text_bypasses_the_cache(host: FakeHost) -> None:
     """What is kept belongs to the text it was made from."""
     enhancer = stage(host)
     await system(enhancer, exchange())
@@ -234,7 +234,7 @@ async def test_concurrent_misses_compute_once(host: FakeHost) -> None:
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 1
 
 
-async def test_what_belongs_to_one_request_is_not_kept(host: FakeHost) -> None:
+async def test_cached_prompt_excludes_notes_and_tools_of_a_single_request(host: FakeHost) -> None:
     """Neither notes nor narrowed tools reach another request."""
     enhancer = stage(host)
     narrowed = await system(enhancer, exchange(only_tools=("now",), notes=("Secret of Ann.",)))
@@ -246,7 +246,7 @@ async def test_what_belongs_to_one_request_is_not_kept(host: FakeHost) -> None:
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
 
 
-async def test_what_a_request_wants_of_tools_is_not_kept(host: FakeHost) -> None:
+async def test_cached_prompt_excludes_service_and_tool_choices_of_a_request(host: FakeHost) -> None:
     """Services that it names are in its prompt, with their parameters, and in no other; `no_tools` leaves none."""
     service = Managed("time")
     service.becomes("running", look="1")
@@ -285,7 +285,7 @@ async def test_a_selection_of_tools_is_converted_once(host: FakeHost) -> None:
     assert names_in(await system(enhancer, asked)) == ["now"]
 
 
-async def test_the_cache_has_a_size(host: FakeHost) -> None:
+async def test_full_prompt_cache_evicts_its_oldest_entry(host: FakeHost) -> None:
     """The oldest gives way."""
     enhancer = stage(host, cache_size=1)
     for prompt in ("default", "other", "default"):
@@ -293,7 +293,7 @@ async def test_the_cache_has_a_size(host: FakeHost) -> None:
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
 
 
-async def test_enhanced_prompt_endpoint(host: FakeHost) -> None:
+async def test_enhance_prompt_returns_the_cached_text_and_its_age(host: FakeHost) -> None:
     """The part that is kept, ready to send, and for how long it still holds; None for an unknown prompt."""
     enhancer = stage(host, cache_ttl=100, custom_context="Rules.")
     text = await system(enhancer, exchange(notes=("Note.",)))
@@ -313,7 +313,9 @@ def crowd(count: int) -> list[ToolSpec]:
     return [tool(f"tool_{i}", f"Handles topic{i} matters. " + "More about it. " * 25) for i in range(count)]
 
 
-async def test_prompt_size_optimization(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
+async def test_prompt_over_max_tokens_drops_the_least_relevant_tools_whole(
+    host: FakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
     """Over the threshold: instructions stay, descriptions are shortened, then the least relevant tools go, whole."""
     host.tools.specs = crowd(40)
     enhancer = stage(host, max_tokens=3000)
@@ -333,7 +335,9 @@ async def test_prompt_size_optimization(host: FakeHost, caplog: pytest.LogCaptur
         assert repr(name) in record.getMessage()
 
 
-async def test_descriptions_give_way_before_tools(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
+async def test_prompt_descriptions_are_shortened_before_tools_are_omitted(
+    host: FakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
     """As long as shortening is enough, all tools are there, and the most relevant one is whole."""
     host.tools.specs = crowd(20)
     enhancer = stage(host, max_tokens=3500)
@@ -344,14 +348,14 @@ async def test_descriptions_give_way_before_tools(host: FakeHost, caplog: pytest
     assert "left out nothing" in caplog.text
 
 
-async def test_the_question_ranks_in_any_script(host: FakeHost) -> None:
+async def test_chinese_question_ranks_tools_by_relevance(host: FakeHost) -> None:
     """Chinese has no spaces between its words."""
     host.tools.specs = [*crowd(40), tool("weather", "查询天气预报。" + "详细说明。" * 100)]
     text = await system(stage(host, max_tokens=1500), exchange({"role": "user", "content": "今天天气怎么样?"}))
     assert "weather" in names_in(text)
 
 
-async def test_priority_stays_longest(host: FakeHost) -> None:
+async def test_operator_priority_outranks_relevance_to_the_question(host: FakeHost) -> None:
     """What the operator marks stays before what the question names."""
     host.tools.specs = [*crowd(40), tool("important", "A." * 100, priority=5), tool("least", "topic7", priority=-1)]
     text = await system(stage(host, max_tokens=1500), exchange({"role": "user", "content": "topic7"}))
@@ -359,7 +363,7 @@ async def test_priority_stays_longest(host: FakeHost) -> None:
     assert "least" not in names_in(text)
 
 
-async def test_notes_count(host: FakeHost) -> None:
+async def test_notes_of_a_request_count_towards_max_tokens(host: FakeHost) -> None:
     """A request whose notes make it too large gives way in its tools; the next one is whole again."""
     host.tools.specs = crowd(10)
     enhancer = stage(host, max_tokens=2800)
@@ -370,7 +374,7 @@ async def test_notes_count(host: FakeHost) -> None:
     assert host.counters.counted[("prompt_truncations",)] == 1
 
 
-async def test_a_base_that_is_too_large_alone_goes_out(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
+async def test_base_prompt_over_max_tokens_is_sent_uncut(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """It is never cut; the instructions stay, and the warning says what is left out."""
     host.prompts.texts["default"] = "x" * 5000
     text = await system(stage(host, max_tokens=1000), exchange())
@@ -378,7 +382,9 @@ async def test_a_base_that_is_too_large_alone_goes_out(host: FakeHost, caplog: p
     assert "'read_file', 'now'" in caplog.text
 
 
-async def test_one_warning_for_each_set(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
+async def test_prompt_truncation_warns_once_per_set_of_omitted_tools(
+    host: FakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
     """Not one for each request, and never an endless number."""
     host.tools.specs = crowd(120)
     enhancer = stage(host, max_tokens=2000)
@@ -405,7 +411,7 @@ async def test_prompt_display_lists_omitted_tools_without_counting_a_truncation(
 # What it is told.
 
 
-def test_the_configuration_is_that_of_the_requirements() -> None:
+def test_config_defaults_match_the_requirements() -> None:
     """Tools on, Mermaid off, five minutes, 8000 tokens."""
     assert Config().model_dump() == {
         "tools": True,
@@ -422,7 +428,7 @@ def test_the_configuration_is_that_of_the_requirements() -> None:
     "options",
     [{"cache_ttl": "soon"}, {"cache_ttl": 0}, {"cache_size": 0}, {"max_tokens": 0}, {"tool": True}, {"mermaid": 3}],
 )
-def test_a_mistake_in_the_configuration_is_refused(options: dict[str, object]) -> None:
+def test_invalid_config_is_rejected(options: dict[str, object]) -> None:
     """Unknown keys, and values that cannot be meant."""
     with pytest.raises(ValidationError):
         Config(**options)

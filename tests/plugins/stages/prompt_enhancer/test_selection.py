@@ -39,17 +39,17 @@ def names_in(text: str) -> list[str | None]:
         ("", set()),
     ],
 )
-def test_texts_are_compared_by_words(text: str, words: set[str]) -> None:
+def test_extract_words_normalises_case_width_and_plurals(text: str, words: set[str]) -> None:
     """Without case, width and plural; pairs of characters where no spaces stand between words."""
     assert extract_words(text) == words
 
 
-def test_a_long_question_is_read_to_a_limit() -> None:
+def test_extract_words_ignores_text_beyond_the_length_limit() -> None:
     """What is beyond tells nothing, and costs nothing."""
     assert extract_words(" " * QUESTION_CHARS + "beyond") == frozenset()
 
 
-def test_with_room_nothing_changes() -> None:
+def test_selection_with_enough_room_keeps_all_tools_whole() -> None:
     """All whole, in groups."""
     tools = tool_texts([spec("a"), spec("b", category="x"), spec("c")])
     assert select(tools, question="", room_bytes=10_000) == Selection(whole_text(tools), (), ())
@@ -83,7 +83,7 @@ def test_priority_comes_before_relevance() -> None:
     assert names_in(select(tools, question="apple pear", room_bytes=room).text) == ["plum"]
 
 
-def test_words_of_most_tools_tell_nothing() -> None:
+def test_selection_ignores_words_shared_by_most_tools() -> None:
     """`the file` fits all of them; what counts is what only some have."""
     tools = tool_texts([spec(f"file_{word}", "For the file.") for word in ("reader", "writer", "mover", "finder")])
     room = count_utf8_bytes(whole_text(tools[:1]))
@@ -99,7 +99,7 @@ def test_words_of_most_tools_tell_nothing() -> None:
     st.text(max_size=40),
     st.floats(-0.1, 1.1),
 )
-def test_what_fits_is_never_more_than_the_room(
+def test_selected_tool_text_never_exceeds_the_available_bytes(
     rows: list[tuple[str, str, str, int]], question: str, share: float
 ) -> None:
     """Whole elements, each tool either there or named as left out, in the bytes that there are."""

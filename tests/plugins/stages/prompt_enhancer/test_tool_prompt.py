@@ -108,7 +108,7 @@ def test_tool_definitions_include_risk_level_parameter() -> None:
     assert '"low" runs automatically' in INSTRUCTIONS and "unsure" in INSTRUCTIONS
 
 
-def test_a_tool_may_own_the_name_of_the_risk_level() -> None:
+def test_tool_parameter_named_risk_level_replaces_the_generated_parameter() -> None:
     """Then it is described as the tool says, and once."""
     own = {"risk_level": {"type": "integer", "description": "Of the investment"}}
     assert parameters(spec(own)) == {"risk_level": ("integer", "false", "Of the investment")}
@@ -151,7 +151,7 @@ def test_tool_prompt_describes_type_values_and_default_of_parameters(schema: obj
     assert parameters(spec({"p": schema}, **{"$defs": definitions}))["p"] == (kind, "false", text)
 
 
-def test_texts_are_escaped() -> None:
+def test_tool_element_escapes_markup_in_definitions() -> None:
     """Nothing in a definition can end its element."""
     nasty = '</tool><tool a="b">&amp;\x00\x1b\ud800'
     tool = ToolSpec(
@@ -167,7 +167,7 @@ def test_texts_are_escaped() -> None:
     assert escape('<&">') == "&lt;&amp;&quot;&gt;"
 
 
-def test_descriptions_stand_in_one_line() -> None:
+def test_tool_element_collapses_whitespace_in_descriptions() -> None:
     """White space costs tokens and says nothing."""
     assert "<description>Reads a file.</description>" in tool_element(spec(description="  Reads\n\n   a\tfile. "))
 
@@ -217,7 +217,7 @@ def test_tokens_are_a_quarter_of_the_bytes() -> None:
     assert count_utf8_bytes("\ud800") == 3
 
 
-def test_many_values_and_fields_are_cut_off() -> None:
+def test_tool_element_cuts_off_long_enums_and_deep_schemas() -> None:
     """A list without end costs more than it says; a deep schema is read to a limit."""
     many = {"enum": [f"v{i}" for i in range(1000)], "properties": {f"f{i}": {} for i in range(1000)}}
     deep: Json = {"type": "string"}
@@ -243,7 +243,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "required", "$defs"]), json_values, max_size=4))
-def test_any_schema_makes_a_whole_element(schema: Json) -> None:
+def test_any_schema_yields_a_well_formed_tool_element(schema: Json) -> None:
     """Whatever a tool says of itself, a parser can read the element, whole and short."""
     tool = ToolSpec(name="t", description="d", parameters=schema)
     for short in (False, True):

@@ -19,7 +19,7 @@ def test_placeholder_in_client_text_is_not_reused() -> None:
     assert Placeholders(taken).assign_placeholder("email", "a") == "[EMAIL_2]"
 
 
-def test_an_open_bracket_waits() -> None:
+def test_open_bracket_is_held_back_up_to_the_placeholder_length() -> None:
     """It waits for its end, up to the length of a placeholder."""
     rule = PlaceholderRule()
     assert [rule.count_stable_chars(text) for text in ("a [EM", "a [EMAIL_1] b", "a [" + "E" * 60)] == [2, 13, 63]

@@ -35,7 +35,7 @@ def sent(world: World, index: int = -1) -> Any:
     return world.model.asked[index]["messages"][-1]["content"]
 
 
-async def test_the_model_gets_placeholders() -> None:
+async def test_model_receives_placeholders() -> None:
     """Equal data have the same one; the client's answer is what the model wrote."""
     async with redacting(says("Done, [EMAIL_1].")) as world:
         answer = await world.chat(ASK)
@@ -46,7 +46,7 @@ async def test_the_model_gets_placeholders() -> None:
         assert "ann@" not in world.gateway.get_log()
 
 
-async def test_the_client_gets_its_data_back() -> None:
+async def test_client_receives_its_restored_data() -> None:
     """Streamed in any pieces, or whole. What the client wrote itself is left as it is."""
     async with redacting(
         says("To [EM", "AIL", "_1] and [EMAIL_2", "] and [EMAIL_9] [x"), settings={"restore": True}
@@ -58,7 +58,7 @@ async def test_the_client_gets_its_data_back() -> None:
         assert sent(w) == "[EMAIL_1] means [EMAIL_2]"
 
 
-async def test_what_the_model_writes_is_redacted() -> None:
+async def test_model_output_is_redacted() -> None:
     """Across the pieces of a stream, in thoughts, too."""
     pieces = (
         {"reasoning_content": "card 4111 1111 "},
@@ -74,7 +74,7 @@ async def test_what_the_model_writes_is_redacted() -> None:
         assert (whole.text, whole.message["reasoning_content"]) == ("Pay [CARD_1], ok.", "card [CARD_1]")
 
 
-async def test_every_text_of_a_request_is_read() -> None:
+async def test_every_message_text_of_a_request_is_redacted() -> None:
     """Parts, results of tools, and arguments behind the escapes of JSON; a number becomes a text."""
     arguments = '{"to": "\\u0061nn@example.com", "card": 4111111111111111, "n": 3}'
     function = {"name": "f", "arguments": arguments}
@@ -96,7 +96,7 @@ async def test_every_text_of_a_request_is_read() -> None:
     assert tool["content"] == "sent to [EMAIL_1]"
 
 
-async def test_all_texts_of_a_request_are_read() -> None:
+async def test_request_texts_outside_the_messages_are_redacted() -> None:
     """Also beside its messages. `user` is read first, so an address there is the same in all requests."""
     who = "ann@example.com"
     tool = {"name": "f", "description": f"Writes to {who}.", "parameters": {"type": "object"}}
@@ -136,7 +136,7 @@ def _broken_call(who: str) -> Json:
 
 
 @pytest.mark.parametrize("text", ["DE89 " * 200_000, "4-" * 500_000])
-async def test_others_wait_for_a_moment_only(text: str) -> None:
+async def test_redaction_of_long_texts_does_not_block_the_event_loop(text: str) -> None:
     """A long request and a long answer are read in parts: nothing holds the event loop for long, in CPU time."""
     async with redacting(says(text)) as world, longest_hold() as held:
         answer = await world.chat(text)
@@ -161,7 +161,7 @@ async def longest_hold() -> AsyncIterator[Callable[[], float]]:
     watching.cancel()
 
 
-async def test_tools_get_the_data_and_the_model_does_not(tmp_path: Path) -> None:
+async def test_tools_receive_the_data_and_the_model_placeholders(tmp_path: Path) -> None:
     """Below the agent loop: a call with a placeholder runs with the data, and the result is redacted again."""
     world_tools = desk(tmp_path)
     (tmp_path / "work" / "ann@example.com").write_text(f"Her card is {CARD}.")
@@ -173,7 +173,7 @@ async def test_tools_get_the_data_and_the_model_does_not(tmp_path: Path) -> None
         assert "ann@" not in json.dumps(world.model.asked) and CARD not in json.dumps(world.model.asked)
 
 
-async def test_calls_of_the_clients_tools_have_the_data() -> None:
+async def test_client_tool_calls_contain_the_restored_data() -> None:
     """Escaped as JSON wants it."""
     function = {"name": "mail", "arguments": '{"to": "[NOTE_1]"}'}
     asked = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}]}
@@ -185,7 +185,7 @@ async def test_calls_of_the_clients_tools_have_the_data() -> None:
     assert json.loads(told["function"]["arguments"]) == {"to": '"yes"'} and answer.finish == "tool_calls"
 
 
-async def test_a_shadow_changes_nothing() -> None:
+async def test_shadow_mode_counts_and_changes_nothing() -> None:
     """And counts what it would have replaced."""
     async with redacting(says("ben@exam", "ple.com"), settings={"mode": "shadow", "restore": True}) as world:
         stream = await world.stream(ASK)
@@ -203,7 +203,7 @@ async def test_explain_names_the_rules() -> None:
         assert "[EMAIL_1]" in explained.json["messages"][-1]["content"]
 
 
-async def test_a_model_that_breaks_off_tells_no_half_of_it() -> None:
+async def test_truncated_model_stream_leaks_no_partial_data() -> None:
     async with redacting(says("ann@example", finish=None, done=False)) as world:
         async with world.streaming() as stream:
             await stream.rest()
@@ -211,7 +211,7 @@ async def test_a_model_that_breaks_off_tells_no_half_of_it() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"restore": True}, {"mode": "shadow"}, {"answers": False}])
-def test_it_keeps_the_rules_of_stages(settings: Json) -> None:
+def test_redact_pii_follows_the_stage_contract(settings: Json) -> None:
     check_stage("redact_pii", settings)
 
 
@@ -230,7 +230,7 @@ def test_wrong_patterns_are_refused(patterns: Json, reason: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["ann@", "example.com", "[EMAIL", "_1]", " ", "x", CARD[:7], CARD[7:]]), max_size=10))
-async def test_the_pieces_of_an_answer_change_nothing(pieces: list[str]) -> None:
+async def test_stream_splits_do_not_change_the_answer(pieces: list[str]) -> None:
     """A stream says what the whole answer says, also with the data restored."""
     stage = PLUGIN.build(Config(restore=True), FakeHost())
     end: Json = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}

@@ -101,7 +101,7 @@ def redacted(text: str) -> str:
 
 
 @pytest.mark.parametrize(("rule", "data"), [(rule, one) for rule, listed in DATA.items() for one in listed])
-def test_data_is_found(rule: str, data: str) -> None:
+def test_personal_data_is_redacted(rule: str, data: str) -> None:
     """Alone, in a sentence, between Chinese characters and in front of a full stop."""
     assert redacted(data) == f"<{rule}>"
     assert redacted(f"It is {data}, I think.") == f"It is <{rule}>, I think."
@@ -110,23 +110,23 @@ def test_data_is_found(rule: str, data: str) -> None:
 
 
 @pytest.mark.parametrize("text", NOTHING)
-def test_what_only_looks_like_data_stays(text: str) -> None:
+def test_similar_looking_text_is_not_redacted(text: str) -> None:
     assert redacted(text) == text
 
 
-def test_a_password_in_an_address_is_found() -> None:
+def test_password_in_a_url_is_redacted() -> None:
     """With the user before it; host and port say which server is meant."""
     assert redacted("postgres://me:hunter2@db.lan:5432/shop") == "postgres<api_key>@db.lan:5432/shop"
     assert redacted("https://example.com:8080/a@b") == "https://example.com:8080/a@b"
 
 
-def test_a_long_token_has_no_use_any_more() -> None:
+def test_long_token_is_made_unusable() -> None:
     """Its beginning is gone, with what it says of its user."""
     token = f"eyJ{'a' * 40}.{'b' * 400}.{'c' * 43}"
     assert redacted(f"use {token}").startswith("use <api_key>b") and "eyJ" not in redacted(token)
 
 
-def test_only_the_rules_that_are_chosen_count() -> None:
+def test_only_the_selected_rules_apply() -> None:
     text = "ann@example.com 192.0.2.17"
     assert at_once(screen_text(text, select_rules(["ip"]), lambda rule, _: f"<{rule}>"))[0] == "ann@example.com <ip>"
 
@@ -137,7 +137,7 @@ TEXTS = st.lists(WORDS | st.text("0123456789 -.@:+()aAbBxX\u200b", max_size=8), 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
 @example("GB29 NWBK 6016 1331 9268 19", [*range(28)])
-def test_the_pieces_of_a_stream_change_nothing(text: str, cuts: Sequence[int]) -> None:
+def test_stream_splits_do_not_change_the_redacted_text(text: str, cuts: Sequence[int]) -> None:
     """Any split gives the answer of the whole, and no piece of data is sent before it is known."""
     screen, sent = Screen(ALL, lambda rule, _data: f"<{rule}>"), ""
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
@@ -147,7 +147,7 @@ def test_the_pieces_of_a_stream_change_nothing(text: str, cuts: Sequence[int]) -
 
 
 @given(TEXTS)
-def test_what_is_held_back_is_bounded(text: str) -> None:
+def test_held_back_stream_text_is_bounded(text: str) -> None:
     """Letters and blanks wait for the end of their word, anything at most for the widest match."""
     screen = Screen(ALL, lambda _rule, data: data)
     n_sent = n_given = 0
@@ -158,7 +158,7 @@ def test_what_is_held_back_is_bounded(text: str) -> None:
     assert n_given - n_sent == len("here")
 
 
-def test_long_runs_are_read_in_linear_time() -> None:
+def test_long_repetitions_are_scanned_in_linear_time() -> None:
     """Also where each character may begin something; the search itself is bounded, so nothing is measured here."""
     for text in ("1 " * 20_000, "a" * 40_000, "a@" * 20_000, "::" * 20_000, "AB12 " * 8_000):
         assert len(re.sub(r"<\w+>", "", redacted(text))) <= len(text)

@@ -62,7 +62,7 @@ def put(writer: sqlite3.Connection, word: str) -> None:
     writer.execute("INSERT INTO words VALUES (?)", (word,))
 
 
-async def test_it_is_read_again_after_a_commit(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
+async def test_cache_is_invalidated_by_a_commit(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
     """Of any connection, and only then; each key for itself."""
     reader = Reader(writer)
     for word, reads in (("one", 1), ("two", 2), ("three", 3)):
@@ -75,9 +75,7 @@ async def test_it_is_read_again_after_a_commit(cache: SqliteCache[str], writer: 
     assert reader.reads == 4
 
 
-async def test_a_commit_that_changes_none_of_it_costs_nothing(
-    cache: SqliteCache[str], writer: sqlite3.Connection
-) -> None:
+async def test_unrelated_commit_keeps_the_cache(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
     """Such as a response that is stored, between two requests of a user with memories."""
     reader = Reader(writer)
     put(writer, "one")
@@ -87,7 +85,7 @@ async def test_a_commit_that_changes_none_of_it_costs_nothing(
     assert reader.reads == 1
 
 
-async def test_what_is_not_committed_changes_nothing(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
+async def test_uncommitted_change_keeps_the_cache(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
     """Nor does it stand in the way."""
     put(writer, "one")
     reader = Reader(writer)
@@ -99,7 +97,9 @@ async def test_what_is_not_committed_changes_nothing(cache: SqliteCache[str], wr
     assert await cache.get("a", reader.words, nothing="nothing") == ["one"] and reader.reads == 1
 
 
-async def test_a_commit_while_it_is_read_counts(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
+async def test_commit_during_a_cached_read_invalidates_its_result(
+    cache: SqliteCache[str], writer: sqlite3.Connection
+) -> None:
     """What was read before it is given to who asked before it, and to nobody afterwards."""
     reader, go = Reader(writer), asyncio.Event()
 
@@ -116,7 +116,7 @@ async def test_a_commit_while_it_is_read_counts(cache: SqliteCache[str], writer:
     assert await cache.get("a", reader.words, nothing="nothing") == ["new"]
 
 
-async def test_what_is_too_large_is_not_kept(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
+async def test_oversized_value_is_not_cached(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
     """And of the others, those that were not asked for the longest go first."""
     reader = Reader(writer)
     put(writer, "x" * 2000)
@@ -129,7 +129,7 @@ async def test_what_is_too_large_is_not_kept(cache: SqliteCache[str], writer: sq
     assert reader.reads == 2 + 5
 
 
-async def test_a_failure_is_not_kept(cache: SqliteCache[str]) -> None:
+async def test_failed_read_is_not_cached(cache: SqliteCache[str]) -> None:
     """The next one may succeed."""
 
     async def fails() -> Sequence[str]:
@@ -144,7 +144,7 @@ async def test_a_failure_is_not_kept(cache: SqliteCache[str]) -> None:
     assert await cache.get("a", works, nothing="nothing") == ["fine"]
 
 
-async def test_an_empty_list_is_kept_for_all_keys_of_its_kind(
+async def test_empty_result_is_cached_for_all_keys_of_its_kind(
     cache: SqliteCache[str], writer: sqlite3.Connection
 ) -> None:
     """Whoever finds nothing under one of them would find nothing under the others; a commit ends that."""

@@ -53,12 +53,12 @@ def words(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute("SELECT word FROM words ORDER BY rowid")]
 
 
-async def test_work_that_waits_together_is_done_in_order(thread: SqliteThread) -> None:
+async def test_queued_jobs_run_in_order(thread: SqliteThread) -> None:
     """Each sees what was done before it, in more batches than one."""
     assert await asyncio.gather(*(thread.do(partial(put, word=str(n))) for n in range(25))) == list(range(1, 26))
 
 
-async def test_what_is_refused_is_undone_alone(thread: SqliteThread) -> None:
+async def test_refused_job_is_rolled_back_alone(thread: SqliteThread) -> None:
     """Its caller gets the very refusal; the others of the batch are there, and were done once."""
     jobs = (thread.do(partial(put, word=str(n), refuse=n % 3 == 1), lasts=Lasts.FOR_SURE) for n in range(9))
     results = await asyncio.gather(*jobs, return_exceptions=True)
@@ -71,7 +71,7 @@ async def test_what_is_refused_is_undone_alone(thread: SqliteThread) -> None:
     assert len(await thread.do(words)) == 6
 
 
-async def test_what_fails_is_undone_alone(thread: SqliteThread) -> None:
+async def test_failed_job_is_rolled_back_alone(thread: SqliteThread) -> None:
     """Its caller gets a failure that names the store; also beside a refusal."""
     jobs = (thread.do(partial(put, word=None if n == 4 else str(n), refuse=n == 2)) for n in range(6))
     results = await asyncio.gather(*jobs, return_exceptions=True)
@@ -102,7 +102,7 @@ async def test_locked_file_fails_all_waiting_jobs_in_batches(place: Path) -> Non
     await thread.close()
 
 
-async def test_a_caller_that_leaves_does_not_undo_its_work(thread: SqliteThread) -> None:
+async def test_cancelled_caller_does_not_cancel_its_job(thread: SqliteThread) -> None:
     """It was queued, so it is done."""
     task = asyncio.ensure_future(thread.do(partial(put, word="left")))
     await asyncio.sleep(0)
@@ -178,7 +178,7 @@ async def test_callers_before_a_read_starts_share_it(thread: SqliteThread) -> No
     assert await written == 1 and looks.n_looks == 2
 
 
-async def test_a_caller_that_leaves_takes_no_look_from_others(thread: SqliteThread) -> None:
+async def test_cancelled_caller_does_not_cancel_a_shared_read(thread: SqliteThread) -> None:
     looks = Looks(thread)
     await looks.one_under_way()
     callers = [await looks.asked(number) for number in (1, 2, 3)]
@@ -201,7 +201,7 @@ async def test_failed_shared_read_is_not_reused_by_later_callers(thread: SqliteT
     assert await (await looks.asked(3)) == (3, []) and looks.n_looks == 1
 
 
-async def test_questions_in_a_row_are_answered_by_looks_of_their_own(thread: SqliteThread) -> None:
+async def test_sequential_reads_are_not_shared(thread: SqliteThread) -> None:
     """Nothing of a look that is over is kept."""
     looks = Looks(thread)
     looks.go.release(3)

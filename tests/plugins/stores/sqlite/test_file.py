@@ -18,7 +18,7 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_a_new_one_has_its_tables_and_its_mark(tmp_path: Path, in_memory: bool) -> None:
+def test_new_database_has_its_tables_and_application_id(tmp_path: Path, in_memory: bool) -> None:
     """In a file and in memory."""
     place = IN_MEMORY if in_memory else str(tmp_path / "x.db")
     with closing(open_file(place, migrations=(FIRST, SECOND))) as connection:
@@ -47,7 +47,7 @@ def test_copy_of_blank_database_equals_a_fully_migrated_one(tmp_path: Path, in_m
             copy.execute("DROP TABLE duties")
 
 
-def test_an_older_one_goes_through_the_steps_that_it_has_not_seen(tmp_path: Path) -> None:
+def test_older_database_runs_only_its_missing_migrations(tmp_path: Path) -> None:
     """Its rows stay, a copy of it as it was lies beside it, and opening it again changes nothing."""
     place = str(tmp_path / "x.db")
     with closing(open_file(place, migrations=(FIRST,))) as connection:
@@ -70,7 +70,7 @@ def test_read_only_connection_neither_writes_nor_creates_a_file(tmp_path: Path) 
         reader.execute("INSERT INTO words VALUES ('a')")
 
 
-def test_a_newer_one_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_newer_database_is_refused_with_advice(tmp_path: Path) -> None:
     """And left as it is."""
     place = str(tmp_path / "x.db")
     open_file(place, migrations=(FIRST, SECOND)).close()
@@ -80,7 +80,7 @@ def test_a_newer_one_is_refused_with_the_way_out(tmp_path: Path) -> None:
     assert Path(place).read_bytes() == before
 
 
-def test_a_refused_one_keeps_its_log(tmp_path: Path) -> None:
+def test_refused_database_keeps_its_wal(tmp_path: Path) -> None:
     """What a process left that was killed is evidence, and is not played into a file that is refused."""
     place = str(tmp_path / "gateway.db")
     open_file(place, migrations=(FIRST,)).close()

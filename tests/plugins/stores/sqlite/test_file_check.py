@@ -88,7 +88,7 @@ def test_log_of_a_live_process_requires_no_check(open_elsewhere: str) -> None:
     assert read_finding(open_elsewhere) is None
 
 
-def test_a_store_that_is_whole_is_checked_once(killed: str) -> None:
+def test_intact_store_is_checked_once(killed: str) -> None:
     """A process that opened it while the check was due goes on."""
     with closing(open_file(killed, migrations=MIGRATIONS)), closing(SqliteWatch(killed)) as watch:
         assert watch.is_check_due
@@ -99,7 +99,7 @@ def test_a_store_that_is_whole_is_checked_once(killed: str) -> None:
         assert read_finding(killed) is None
 
 
-def test_one_process_checks(killed: str) -> None:
+def test_only_one_process_runs_the_check(killed: str) -> None:
     """The one that has the lock on the mark."""
     with closing(open_file(killed, migrations=MIGRATIONS)):
         with get_mark_path(killed).open() as other:
@@ -110,7 +110,7 @@ def test_one_process_checks(killed: str) -> None:
         assert read_finding(killed) is None
 
 
-def test_what_a_check_finds_stops_everything(killed: str) -> None:
+def test_damage_found_by_the_check_blocks_the_store(killed: str) -> None:
     """Workers that have the store open take nothing more, and it does not start again until a person has seen to it."""
     damage(killed)
     with closing(open_file(killed, migrations=MIGRATIONS)), closing(SqliteWatch(killed)) as watch:
@@ -124,7 +124,7 @@ def test_what_a_check_finds_stops_everything(killed: str) -> None:
         open_file(killed, migrations=MIGRATIONS)
 
 
-def test_a_check_that_was_stopped_stays_due(killed: str) -> None:
+def test_interrupted_check_remains_due(killed: str) -> None:
     """The next start begins anew."""
     with closing(open_file(killed, migrations=MIGRATIONS)):
         gate = threading.Event()
@@ -141,7 +141,7 @@ def test_a_check_that_was_stopped_stays_due(killed: str) -> None:
         assert read_finding(killed) == ""
 
 
-def test_a_small_store_is_read_at_each_start(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_store_is_checked_at_each_start(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then no check is due, whatever was said before."""
     monkeypatch.setattr(sqlite_check, "SMALL_BYTES", 16 << 20)
     get_mark_path(place).touch()
@@ -152,7 +152,7 @@ def test_a_small_store_is_read_at_each_start(place: str, monkeypatch: pytest.Mon
         open_file(place, migrations=MIGRATIONS)
 
 
-def test_each_table_can_be_looked_at_alone(place: str) -> None:
+def test_each_table_can_be_checked_separately(place: str) -> None:
     """What is wrong with another one is not found there."""
     with closing(connect(place, mode="ro")) as connection:
         assert defect(connection) is None

@@ -70,7 +70,7 @@ def test_watch_reports_a_lost_replaced_or_truncated_file(
     assert watch.may_close is ((suffix, loss) == ("-wal", gone))
 
 
-def test_a_database_that_was_written_over_by_a_whole_copy(watch: SqliteWatch, place: Path, tmp_path: Path) -> None:
+def test_watch_detects_a_database_overwritten_by_a_copy(watch: SqliteWatch, place: Path, tmp_path: Path) -> None:
     """It has the size that it had, and is the file that was opened."""
     SqliteBeside(str(place)).write_copy(str(tmp_path / "copy.db"), progress=lambda *_: None)
     place.write_bytes((tmp_path / "copy.db").read_bytes().ljust(place.stat().st_size, b"\0"))
@@ -78,9 +78,7 @@ def test_a_database_that_was_written_over_by_a_whole_copy(watch: SqliteWatch, pl
     assert not watch.may_close
 
 
-def test_a_log_that_begins_anew_is_none_that_was_cut(
-    watch: SqliteWatch, place: Path, connection: sqlite3.Connection
-) -> None:
+def test_watch_accepts_a_restarted_wal(watch: SqliteWatch, place: Path, connection: sqlite3.Connection) -> None:
     """Emptied by a checkpoint and written again, however short it is then."""
     watch.check()
     with closing(sqlite3.connect(place)) as other:
@@ -90,14 +88,14 @@ def test_a_log_that_begins_anew_is_none_that_was_cut(
     assert not watch.check() and watch.find_loss_reason() is None
 
 
-def test_a_hole_where_the_head_of_a_log_was(watch: SqliteWatch, place: Path) -> None:
+def test_watch_detects_a_zeroed_wal_header(watch: SqliteWatch, place: Path) -> None:
     """Somebody emptied the log, and SQLite went on behind the place where it had been."""
     watch.check()
     log_of(place).write_bytes(bytes(4096))
     assert "was cut" in (watch.find_loss_reason() or "")
 
 
-def test_a_log_written_anew_is_the_same_log(watch: SqliteWatch, place: Path) -> None:
+def test_rewritten_wal_is_identical(watch: SqliteWatch, place: Path) -> None:
     """Byte for byte."""
     before = log_of(place).read_bytes()
     watch.write_log_anew()
@@ -116,7 +114,7 @@ class Slow(SqliteWatch):
         return super()._head()
 
 
-def test_a_log_that_grows_during_a_look_is_none_that_was_cut(place: Path, connection: sqlite3.Connection) -> None:
+def test_watch_accepts_a_wal_that_grows_during_the_check(place: Path, connection: sqlite3.Connection) -> None:
     """The thread that writes has seen more by the end of the look than the look itself."""
     with closing(Slow(str(place))) as watch:
 

@@ -19,14 +19,14 @@ SERVICE = ("time", b"{}", True, 2, "{}", 9, 1.0)
         (kept_sql.TOLD, WorkerService),
     ],
 )
-def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, statement: str, fact: type) -> None:
+def test_row_columns_follow_the_field_order(connection: sqlite3.Connection, statement: str, fact: type) -> None:
     """A row is turned into its fact by position."""
     cursor = connection.execute(statement, (None,) * statement.count("?"))
     assert [column[0] for column in cursor.description] == [field.name for field in fields(fact)]
 
 
 @pytest.mark.parametrize("name", ["PROMPT", "TOLD", "FORGET_TOLD", "DEFINITIONS", "FORGET_DEFINITIONS"])
-def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
+def test_general_lookups_use_an_index(connection: sqlite3.Connection, name: str) -> None:
     """However many rows there are."""
     statement = getattr(kept_sql, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (None,) * statement.count("?")).fetchall()
@@ -34,7 +34,7 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
     assert scans == []
 
 
-def test_a_service_is_written_as_the_version_after_the_one_that_was_seen(connection: sqlite3.Connection) -> None:
+def test_service_write_increments_the_expected_version(connection: sqlite3.Connection) -> None:
     """Whatever version its row says; the generation counts what was written and nothing else."""
     before = connection.execute(kept_sql.GENERATION).fetchone()[0]
     assert kept_sql.put_service(connection, SERVICE, expected=0)

@@ -16,7 +16,7 @@ TURN = HiddenTurn(id="a", run_id="run_1", start=0, end=1, before=[{"role": "tool
 
 
 @pytest.mark.parametrize("statement", [hidden_turns.KEYS, hidden_turns.TURNS])
-def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, statement: str) -> None:
+def test_hidden_turn_lookups_use_an_index(connection: sqlite3.Connection, statement: str) -> None:
     """However many rows there are."""
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("acme", "[]")).fetchall()
     assert [row[3] for row in plan if row[3].startswith("SCAN") and "json_each" not in row[3]] == []
@@ -35,7 +35,7 @@ async def test_concurrent_readers_each_get_their_own_hidden_turns(tmp_path: Path
     await store.close()
 
 
-async def test_answers_are_written_when_the_store_is_closed(tmp_path: Path) -> None:
+async def test_recorded_answers_are_written_when_the_store_closes(tmp_path: Path) -> None:
     """Another store knows them then."""
     store, other = SqliteStore(str(tmp_path / "a.db")), SqliteStore(str(tmp_path / "a.db"))
     await store.open()
@@ -47,7 +47,7 @@ async def test_answers_are_written_when_the_store_is_closed(tmp_path: Path) -> N
     await other.close()
 
 
-async def test_answers_that_cannot_be_written_are_lost_and_logged(
+async def test_unwritable_recorded_answers_are_dropped_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All that waited together, in one line. The next ones are written."""

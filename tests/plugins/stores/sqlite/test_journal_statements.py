@@ -63,19 +63,19 @@ def names(fact: type) -> list[str]:
         (journal_sql.EVENTS, RunEvent),
     ],
 )
-def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, statement: str, fact: type) -> None:
+def test_row_columns_follow_the_field_order(connection: sqlite3.Connection, statement: str, fact: type) -> None:
     """A row is turned into its fact by position."""
     cursor = connection.execute(statement, nothing(statement))
     assert [column[0] for column in cursor.description] == names(fact)
 
 
-def test_audit_rows_are_a_number_the_line_and_its_hash(connection: sqlite3.Connection) -> None:
+def test_audit_rows_contain_number_line_and_hash(connection: sqlite3.Connection) -> None:
     """The line by position, too."""
     cursor = connection.execute(journal_sql.AUDIT_ROWS, (0, 1))
     assert [column[0] for column in cursor.description] == ["seq", *names(AuditLine), "hash"]
 
 
-def test_the_columns_of_a_new_run_are_all_but_its_request() -> None:
+def test_new_run_columns_are_all_fields_except_the_request() -> None:
     """Which has a table of its own."""
     assert [name for name in names(StoredRun) if name != "request"] == list(journal_sql.NEW_RUN)
 
@@ -83,7 +83,7 @@ def test_the_columns_of_a_new_run_are_all_but_its_request() -> None:
 @pytest.mark.parametrize(
     ("table", "fact"), [("steps", StoredStep), ("approvals", Approval), ("grants", Grant), ("asks", AskBefore)]
 )
-def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, table: str, fact: type) -> None:
+def test_table_columns_match_the_record_fields(connection: sqlite3.Connection, table: str, fact: type) -> None:
     """A field that is added to one of them is missing in the other until there is a migration."""
     assert [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] == names(fact)
 
@@ -96,7 +96,7 @@ def test_every_state_of_a_run_is_alive_or_ended(connection: sqlite3.Connection) 
 
 
 @pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
-def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str, statement: str) -> None:
+def test_journal_lookups_use_an_index(connection: sqlite3.Connection, name: str, statement: str) -> None:
     """However many rows there are."""
     assert name in FROM_AN_END or not [
         line for line in scans(connection, statement) if name not in COUNTED or not ON_WAITING.search(line)
@@ -137,7 +137,7 @@ def test_journal_statements_use_their_index(connection: sqlite3.Connection, name
 
 
 @pytest.mark.parametrize("name", ["GRANTS", "GRANTS_BEHIND", "ASKS", "ASKS_BEHIND"])
-def test_a_page_is_read_in_its_order(connection: sqlite3.Connection, name: str) -> None:
+def test_pages_are_read_without_sorting(connection: sqlite3.Connection, name: str) -> None:
     """Nothing is sorted: a page ends at its limit, however long the list is."""
     statement = getattr(journal_sql, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
@@ -145,7 +145,7 @@ def test_a_page_is_read_in_its_order(connection: sqlite3.Connection, name: str) 
 
 
 @pytest.mark.parametrize("order", journal_sql.APPROVALS_BY)
-def test_approvals_are_read_in_their_order(connection: sqlite3.Connection, order: ApprovalOrder) -> None:
+def test_approval_pages_are_read_in_index_order(connection: sqlite3.Connection, order: ApprovalOrder) -> None:
     """From an index, from behind one of them, and nothing is sorted."""
     for after in (None, "ap_1"):
         which = journal_sql.approvals_page("acme", {"conversation": None}, order=order, after=after, limit=7)
@@ -168,7 +168,7 @@ def test_pending_approvals_page_uses_an_index_in_page_order(
     assert not any("TEMP B-TREE" in line or line.startswith("SCAN approvals") for line in plan), plan
 
 
-def test_a_text_is_looked_for_in_linear_time() -> None:
+def test_approval_text_search_uses_no_like_pattern() -> None:
     """A pattern of LIKE is tried anew at each character: long equal ones held the thread of the store for minutes."""
     statement, values = journal_sql.approvals_page("acme", {"text": "Aa%"}, order="oldest", after=None, limit=7)
     assert "LIKE" not in statement
@@ -186,7 +186,7 @@ def test_approval_groups_use_the_index_of_pending_approvals(
 
 
 @pytest.mark.parametrize("owner", [None, "w1"])
-def test_runs_that_wait_for_a_person_cost_a_look_nothing(connection: sqlite3.Connection, owner: str | None) -> None:
+def test_claim_query_cost_is_independent_of_waiting_runs(connection: sqlite3.Connection, owner: str | None) -> None:
     """However many they are: those that may go on are found without them."""
     for number in range(2000):
         connection.execute(
@@ -214,7 +214,7 @@ def test_runs_that_wait_for_a_person_cost_a_look_nothing(connection: sqlite3.Con
 
 
 @pytest.mark.parametrize("select", [journal_sql.RUNS, journal_sql.APPROVALS, journal_sql.EVENTS])
-def test_rows_are_chosen_by_the_columns_that_have_a_value(connection: sqlite3.Connection, select: str) -> None:
+def test_select_filters_by_the_given_columns_only(connection: sqlite3.Connection, select: str) -> None:
     """In every combination, through an index; a value is never part of the statement."""
     own = "tenant" if select is journal_sql.EVENTS else "conversation"
     for columns in ({}, {own: "x'; --"}, {own: None}, {own: "1"}):

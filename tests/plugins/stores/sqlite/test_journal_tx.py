@@ -23,7 +23,7 @@ def events(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute("SELECT type FROM events ORDER BY seq")]
 
 
-def test_a_run_that_ends_takes_its_questions_with_it(connection: sqlite3.Connection) -> None:
+def test_ended_run_cancels_its_pending_approvals(connection: sqlite3.Connection) -> None:
     """Each leaves its event, in front of those of the change."""
     journal_sqlite.write(connection, change=parked())
     ended = moved(run(state="failed"), events=(event("run.failed"),))
@@ -40,7 +40,7 @@ def test_change_with_an_unmet_condition_raises_conflict_error(connection: sqlite
             journal_sqlite.write(connection, change=change)
 
 
-def test_a_question_takes_the_place_of_another_one_once(connection: sqlite3.Connection) -> None:
+def test_approval_is_reissued_once(connection: sqlite3.Connection) -> None:
     """Only while that is pending."""
     journal_sqlite.write(connection, change=parked())
     other = approval("ap_2")

@@ -24,6 +24,6 @@ def test_keys_are_found_through_an_index(connection: sqlite3.Connection, stateme
     assert not [row[3] for row in plan if row[3].startswith("SCAN")]
 
 
-def test_the_text_of_a_key_has_no_column(connection: sqlite3.Connection) -> None:
+def test_key_text_is_not_stored(connection: sqlite3.Connection) -> None:
     columns = {row[1] for row in connection.execute("PRAGMA table_info(keys)")}
     assert columns == {"number", *sql.KEYS.names}

@@ -47,7 +47,7 @@ FAILS_AT = """CREATE TRIGGER no_room BEFORE DELETE ON memories WHEN OLD.id = '{}
 
 
 @pytest.mark.parametrize("everything", [True, False])
-async def test_a_failure_midway_says_that_a_part_is_gone(place: str, everything: bool) -> None:
+async def test_failure_during_forget_all_reports_partial_deletion(place: str, everything: bool) -> None:
     """One of the first step says that nothing has changed."""
     store = await opened(place)
     for number in range(90):
@@ -72,7 +72,7 @@ async def test_a_failure_midway_says_that_a_part_is_gone(place: str, everything:
     await store.close()
 
 
-async def test_a_memory_is_stored_though_older_ones_cannot_go(place: str) -> None:
+async def test_memory_is_stored_although_deleting_older_ones_fails(place: str) -> None:
     """The limit has become smaller, and the second step of what it deletes fails; the next memory goes on with it."""
     store = await opened(place)
     for number in range(90):
@@ -88,7 +88,7 @@ async def test_a_memory_is_stored_though_older_ones_cannot_go(place: str) -> Non
     await store.close()
 
 
-async def test_memories_of_before_the_index_are_read_in_the_background(place: str) -> None:
+async def test_memories_from_before_the_index_are_indexed_in_the_background(place: str) -> None:
     """A start does not wait for it, and one that ends early leaves the rest to the next."""
     old = MIGRATIONS.index(MEMORIES_OF_USERS)
     place += ".old"

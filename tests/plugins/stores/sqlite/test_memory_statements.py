@@ -38,7 +38,7 @@ def found(connection: sqlite3.Connection, text: str, *, limit: int = 9, conversa
         "DROP_OLDEST",
     ],
 )
-def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
+def test_memory_lookups_use_an_index(connection: sqlite3.Connection, name: str) -> None:
     """However many rows there are, and in order without being sorted."""
     statement = getattr(sql, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (None,) * statement.count("?")).fetchall()
@@ -55,13 +55,13 @@ def test_rare_words_rank_higher(connection: sqlite3.Connection) -> None:
     assert found(connection, "hello") == found(connection, "") == found(connection, "cats") == newest
 
 
-def test_chinese_is_found(connection: sqlite3.Connection) -> None:
+def test_chinese_text_is_found_by_character_pairs(connection: sqlite3.Connection) -> None:
     """By pairs of characters."""
     keep(connection, "我住在北京", "我喜欢喝茶", "我有一只猫")
     assert found(connection, "北京天气", limit=1) == ["我住在北京"]
 
 
-def test_a_share_says_how_much_of_the_text_is_there(connection: sqlite3.Connection) -> None:
+def test_recall_share_reports_the_matched_part_of_the_text(connection: sqlite3.Connection) -> None:
     """All of it is 1, nothing of it is 0."""
     keep(connection, "a blue car", "a red car", "a boat")
     rows = sql.recall(connection, "the blue car", **WHOSE, conversation=None, limit=3)
@@ -69,7 +69,7 @@ def test_a_share_says_how_much_of_the_text_is_there(connection: sqlite3.Connecti
     assert (blue, boat) == (1.0, 0.0) and 0.2 < red < 0.5
 
 
-def test_the_best_is_found_behind_words_that_all_have(connection: sqlite3.Connection) -> None:
+def test_best_match_is_found_among_memories_with_common_words(connection: sqlite3.Connection) -> None:
     """Of words that so many memories have that only the newest are read, one with a rare word has them, too."""
     keep(connection, "wild geese like seeds", *(f"geese like number {i}" for i in range(2000)))
     rows = sql.recall(connection, "wild geese like", **WHOSE, conversation=None, limit=2)
@@ -77,7 +77,7 @@ def test_the_best_is_found_behind_words_that_all_have(connection: sqlite3.Connec
     assert rows[1][0][4] == "geese like number 1999" and 0 < rows[1][1] < 0.5
 
 
-def test_conversations_see_their_own_and_the_general_ones(connection: sqlite3.Connection) -> None:
+def test_recall_returns_memories_of_the_conversation_and_general_ones(connection: sqlite3.Connection) -> None:
     """The limit counts all of them together."""
     keep(connection, "tea one", conversation="c1")
     keep(connection, "tea two")
@@ -88,14 +88,14 @@ def test_conversations_see_their_own_and_the_general_ones(connection: sqlite3.Co
     assert found(connection, "tea", conversation="c2") == ["tea four", "tea three"]
 
 
-def test_a_text_is_kept_once(connection: sqlite3.Connection) -> None:
+def test_duplicate_text_is_stored_once_per_conversation(connection: sqlite3.Connection) -> None:
     """In each conversation."""
     row = ("m1", "t", "user:ann", None, "tea", 1.0)
     again = [("m2", *row[1:]), ("m3", "t", "user:ann", "c1", "tea", 1.0), ("m4", "t", "user:bob", None, "tea", 1.0)]
     assert [sql.remember(connection, each, limit=9)[0] for each in (row, *again)] == [True, False, True, True]
 
 
-def test_old_memories_go_in_steps(connection: sqlite3.Connection) -> None:
+def test_drop_oldest_deletes_memories_in_steps(connection: sqlite3.Connection) -> None:
     """A limit that was lowered deletes no more than a step at once, and says that there is more."""
     keep(connection, *(f"thing {i}" for i in range(130)))
     row = ("new", "t", "user:ann", None, "newest", 1.0)
@@ -123,7 +123,7 @@ class Steps:
         return self.hundreds - before
 
 
-def test_a_look_costs_the_same_with_many_memories(connection: sqlite3.Connection) -> None:
+def test_recall_cost_is_independent_of_the_number_of_memories(connection: sqlite3.Connection) -> None:
     """Also for words that all of them have; and forgetting one costs the same."""
     texts = ("what do I like", "geese", "wild " * 90, "我" * 500, " ".join(map(str, range(500))))
     goose = "I like wild geese of kind {} and number {}"
@@ -151,7 +151,7 @@ def index(connection: sqlite3.Connection) -> tuple[int, int, int]:
     return n_words, n_counts, n_owners
 
 
-def test_the_index_goes_with_its_memories(connection: sqlite3.Connection) -> None:
+def test_index_rows_are_deleted_with_their_memories(connection: sqlite3.Connection) -> None:
     """By whichever way they go, and the owner with the last of them."""
     texts = [f"one two {i}" for i in range(120)]
     keep(connection, *texts[:3])
@@ -166,7 +166,7 @@ def test_the_index_goes_with_its_memories(connection: sqlite3.Connection) -> Non
     assert index(connection) == (0, 0, 0)
 
 
-def test_each_change_of_a_memory_is_counted(connection: sqlite3.Connection) -> None:
+def test_each_memory_change_increments_the_version(connection: sqlite3.Connection) -> None:
     """Of its words, too, and by whichever way it goes; what changes nothing is not."""
 
     def version() -> int:

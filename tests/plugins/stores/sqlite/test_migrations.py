@@ -20,7 +20,7 @@ ASKED_BY = next(steps for steps in MIGRATIONS if "ALTER TABLE approvals ADD COLU
     ("table", "fact"),
     [("prompts", StoredPrompt), ("services", StoredService), ("worker_services", WorkerService)],
 )
-def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, table: str, fact: type) -> None:
+def test_table_columns_match_the_record_fields(connection: sqlite3.Connection, table: str, fact: type) -> None:
     """A field that is added to one of them is missing in the other until there is a migration."""
     columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
     assert columns == {field.name for field in fields(fact)}
@@ -42,7 +42,7 @@ def put_line(connection: sqlite3.Connection, *, seq: int, how: str = "INSERT") -
         ("DELETE FROM audit", "never deleted"),
     ],
 )
-def test_the_audit_log_is_not_changed(connection: sqlite3.Connection, statement: str, text: str) -> None:
+def test_audit_log_rows_cannot_be_changed(connection: sqlite3.Connection, statement: str, text: str) -> None:
     """Not by any program that does not take the triggers away first."""
     for seq in (1, 2):
         put_line(connection, seq=seq)
@@ -53,7 +53,7 @@ def test_the_audit_log_is_not_changed(connection: sqlite3.Connection, statement:
 
 @pytest.mark.parametrize("how", ["INSERT", "INSERT OR REPLACE", "REPLACE"])
 @pytest.mark.parametrize("seq", [0, 1, 2, 4])
-def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, how: str, seq: int) -> None:
+def test_audit_row_must_follow_the_last_one(connection: sqlite3.Connection, how: str, seq: int) -> None:
     """Never in the place of another, and never with a gap."""
     for number in (1, 2):
         put_line(connection, seq=number)
@@ -94,7 +94,7 @@ def test_migration_copies_the_end_user_into_pending_approvals(
 OLD_ASK = "INSERT INTO asks (tenant, caller, conversation, created_s, expires_s) VALUES (?, ?, ?, 1.0, 9.0)"
 
 
-def test_asks_of_before_keep_the_ids_that_they_were_known_by() -> None:
+def test_migrated_asks_keep_their_ids() -> None:
     """The same that was computed from their names; one that an older program adds beside gets one, too."""
     whose = [("acme", "ann", "c1"), ("acme", "ann", "a/b?c#d"), ("acme", "bob", "快速"), ("other", "ann", "c1")]
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -109,7 +109,7 @@ def test_asks_of_before_keep_the_ids_that_they_were_known_by() -> None:
     connection.close()
 
 
-def test_a_key_of_several_runs_is_the_newest_ones() -> None:
+def test_migrated_idempotency_key_belongs_to_the_newest_run() -> None:
     """Of those of one caller. A program of before that adds another one beside changes nothing of that."""
     told = [("r1", "ann", "k", 5.0), ("r2", "ann", "k", 9.0), ("r3", "ann", "k", 7.0), ("r4", "bob", "k", 1.0)]
     told += [("r5", "ann", "l", 2.0), ("r6", "ann", None, 3.0), ("r7", "ann", None, 4.0)]
@@ -125,7 +125,7 @@ def test_a_key_of_several_runs_is_the_newest_ones() -> None:
     connection.close()
 
 
-def test_hidden_turns_of_before_are_forgotten_and_marks_are_not() -> None:
+def test_migration_deletes_hidden_turns_but_keeps_taint_marks() -> None:
     """Their keys do not say which end user they are of. A mark has no messages."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     at = next(i for i, steps in enumerate(MIGRATIONS) if HIDDEN_OF_USERS in steps)

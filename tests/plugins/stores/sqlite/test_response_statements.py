@@ -43,7 +43,7 @@ def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
     ("table", "fact", "more"),
     [("responses", StoredResponse, []), ("conversations", StoredConversation, ["updated_s"])],
 )
-def test_a_table_has_the_fields_of_its_fact(
+def test_table_columns_match_the_record_fields(
     connection: sqlite3.Connection, table: str, fact: type, more: list[str]
 ) -> None:
     """A field that is added to one of them is missing in the other until there is a migration."""
@@ -52,7 +52,7 @@ def test_a_table_has_the_fields_of_its_fact(
 
 
 @pytest.mark.parametrize(("name", "statement"), STATEMENTS.items(), ids=STATEMENTS)
-def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str, statement: str) -> None:
+def test_response_lookups_use_an_index(connection: sqlite3.Connection, name: str, statement: str) -> None:
     """However many rows there are, and nothing is sorted."""
     lines = plan(connection, statement)
     scans = [line for line in lines if line.startswith("SCAN") and not KNOWN.search(line)]
@@ -87,14 +87,14 @@ def test_response_statements_use_their_index(connection: sqlite3.Connection, nam
     assert any(line.endswith(index) for line in lines), lines
 
 
-def test_a_response_is_open_in_the_states_that_the_contract_says(connection: sqlite3.Connection) -> None:
+def test_sql_open_states_match_the_contract(connection: sqlite3.Connection) -> None:
     """And in no other."""
     for state in get_args(ResponseState):
         asked = f"SELECT {sql.OPEN} FROM (SELECT ? AS state)"
         assert connection.execute(asked, (state,)).fetchone() == (state in OPEN,)
 
 
-def test_only_open_responses_stand_in_the_index_of_runs(connection: sqlite3.Connection) -> None:
+def test_run_index_contains_only_open_responses(connection: sqlite3.Connection) -> None:
     """One that has ended costs one index, and one with an Idempotency-Key of its own one more."""
     for number in range(9):
         connection.execute(sql.PUT_RESPONSE, RESPONSES.values(response(f"resp_{number}")))
@@ -139,7 +139,7 @@ def test_cost_of_reading_a_chain_is_linear_in_its_length(connection: sqlite3.Con
     assert 9 * short <= long <= 11 * short
 
 
-def test_an_append_costs_the_same_behind_a_long_log(connection: sqlite3.Connection) -> None:
+def test_append_cost_is_independent_of_the_log_length(connection: sqlite3.Connection) -> None:
     """So does an item behind a long conversation, and either's reading from its end."""
     connection.execute(sql.PUT_RESPONSE, RESPONSES.values(opened()))
     connection.execute(
@@ -165,7 +165,7 @@ def test_an_append_costs_the_same_behind_a_long_log(connection: sqlite3.Connecti
     assert costs[1] <= costs[0] + 5
 
 
-def test_a_step_deletes_so_much_and_no_more(connection: sqlite3.Connection) -> None:
+def test_delete_step_removes_a_bounded_number_of_rows(connection: sqlite3.Connection) -> None:
     """The response goes with the last step; no row of its log is left, nor one of another's is gone."""
     connection.execute(
         """INSERT INTO runs (tenant, id, caller, chain, fingerprint, state, effects, created_s, updated_s)

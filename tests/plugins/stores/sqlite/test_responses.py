@@ -36,7 +36,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Watched]:
     await store.close()
 
 
-async def test_only_deletions_wait_for_the_disk(store: Watched) -> None:
+async def test_only_deletions_of_responses_wait_for_fsync(store: Watched) -> None:
     """What is put outlives the process, and costs no fsync."""
     await store.write(new(run()))
     store.lasts.clear()
@@ -51,7 +51,7 @@ async def test_only_deletions_wait_for_the_disk(store: Watched) -> None:
     assert store.lasts == [Lasts.FOR_SURE] * 3
 
 
-async def test_prompts_and_memories_are_gone_for_good(store: Watched) -> None:
+async def test_deletions_of_prompts_and_memories_wait_for_fsync(store: Watched) -> None:
     """A power cut brings nothing back that was to be forgotten."""
     await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     for number in (1, 2):
@@ -63,7 +63,7 @@ async def test_prompts_and_memories_are_gone_for_good(store: Watched) -> None:
     assert set(store.lasts) == {Lasts.FOR_SURE}
 
 
-async def test_others_are_answered_in_between(store: Watched) -> None:
+async def test_long_reads_and_deletions_let_other_writes_pass(store: Watched) -> None:
     """While a long chain or conversation is read, or deleted: each step of it stands behind those who came before."""
     await store.write(new(run()))
     for number in range(1000):

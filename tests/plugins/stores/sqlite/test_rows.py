@@ -20,7 +20,7 @@ class Fact:
 ROWS = Rows(Fact)
 
 
-def test_a_fact_goes_through_a_table_unchanged() -> None:
+def test_record_is_unchanged_after_a_table_round_trip() -> None:
     """In the order of its fields; a boolean is one again, and an integer stays one."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE facts (name TEXT, done INTEGER, size INTEGER, body BLOB)")
@@ -33,7 +33,7 @@ def test_a_fact_goes_through_a_table_unchanged() -> None:
     assert ROWS.names == ("name", "done", "size", "body")
 
 
-def test_a_row_of_another_width_is_none_of_its_facts() -> None:
+def test_row_with_a_wrong_number_of_columns_is_refused() -> None:
     """A column too many or too few is found at once."""
     for row in (("a", 1, 1), ("a", 1, 1, b"", "more")):
         with pytest.raises(ValueError, match="zip"):

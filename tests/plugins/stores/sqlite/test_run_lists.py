@@ -34,7 +34,7 @@ def listed(connection: sqlite3.Connection, after: str | None = None, **wanted: A
         ({"state": "completed", "conversation": "c1", "caller": RARE}, "LOOKED_AT_IN_TABLE"),
     ],
 )
-def test_a_rare_combination_is_found_page_by_page(
+def test_sparse_run_filter_is_read_page_by_page(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, str], looked_at: str
 ) -> None:
     """A page looks at so many runs; an empty one that is not the last says where the next begins."""
@@ -60,7 +60,7 @@ def test_run_list_filters_use_covering_indexes_only(connection: sqlite3.Connecti
         assert not any("TEMP B-TREE" in line for line in plan), (statement, plan)
 
 
-def test_a_list_looks_at_the_index_that_its_rarest_fact_leads(connection: sqlite3.Connection) -> None:
+def test_run_list_uses_the_index_of_its_rarest_filter(connection: sqlite3.Connection) -> None:
     """Conversations and workflows before states, states before callers."""
     seen: list[str] = []
     connection.set_trace_callback(seen.append)

@@ -85,7 +85,7 @@ async def refusal(place: str) -> str:
     return str(caught.value)
 
 
-def test_the_configuration_names_a_file() -> None:
+def test_store_url_must_name_a_file() -> None:
     """The default is a file in the working folder; anything but sqlite:///FILE is refused with an example."""
     assert Config().url == "sqlite:///./gateway.db"
     for url in ("postgresql://db/x", "sqlite:///", "sqlite://x.db", "gateway.db"):
@@ -94,7 +94,7 @@ def test_the_configuration_names_a_file() -> None:
     assert PLUGIN.config is Config
 
 
-async def test_before_opening_there_is_nothing_to_use() -> None:
+async def test_unopened_store_refuses_operations() -> None:
     """A store that nobody opened says so, and can be closed."""
     store = SqliteStore(IN_MEMORY)
     with pytest.raises(StoreError, match="not open"):
@@ -104,7 +104,7 @@ async def test_before_opening_there_is_nothing_to_use() -> None:
     await store.close()
 
 
-async def test_a_new_store_is_whole_and_for_its_owner_only(tmp_path: Path) -> None:
+async def test_new_store_files_have_mode_0600(tmp_path: Path) -> None:
     """Mode 0600, also of what SQLite puts beside it; no draft is left behind."""
     place = tmp_path / "gateway.db"
     store = await opened(str(place))
@@ -116,7 +116,7 @@ async def test_a_new_store_is_whole_and_for_its_owner_only(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["with space.db", "a?mode=memory", "ü#%41.db", "100%.db"])
-async def test_any_file_name_is_that_file(tmp_path: Path, name: str) -> None:
+async def test_any_file_name_is_used_literally(tmp_path: Path, name: str) -> None:
     """Nothing in a name means anything to SQLite."""
     store = await opened(str(tmp_path / name))
     await store.write(new(RUN))
@@ -124,7 +124,7 @@ async def test_any_file_name_is_that_file(tmp_path: Path, name: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-async def test_many_that_begin_at_once_share_one_new_store(tmp_path: Path) -> None:
+async def test_concurrent_first_opens_share_one_new_store(tmp_path: Path) -> None:
     """Workers start together: one of them makes the file, all of them use it (N7)."""
     stores = [SqliteStore(str(tmp_path / "gateway.db")) for _ in range(8)]
     await asyncio.gather(*(store.open() for store in stores))
@@ -137,7 +137,7 @@ async def test_many_that_begin_at_once_share_one_new_store(tmp_path: Path) -> No
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_of_many_that_close_at_once_the_last_one_ends_the_log(tmp_path: Path) -> None:
+async def test_last_concurrent_close_removes_the_wal(tmp_path: Path) -> None:
     """Bytes 18 and 19 of its head say that the file is whole without a log; before, they say that it is not."""
     place = tmp_path / "gateway.db"
     stores = [SqliteStore(str(place)) for _ in range(4)]
@@ -150,7 +150,7 @@ async def test_of_many_that_close_at_once_the_last_one_ends_the_log(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [place]
 
 
-async def test_a_draft_that_a_killed_start_left_does_no_harm(tmp_path: Path) -> None:
+async def test_leftover_draft_file_does_not_prevent_opening(tmp_path: Path) -> None:
     """A process killed while it made the file leaves no half store: the next one starts (N7)."""
     (tmp_path / "gateway.db.new-abc").write_bytes(b"half")
     store = await opened(str(tmp_path / "gateway.db"))
@@ -180,7 +180,7 @@ asyncio.run(main())
     await store.close()
 
 
-async def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None:
+async def test_write_waits_for_the_lock_of_another_process(tmp_path: Path) -> None:
     """A lock that somebody holds for a moment delays a write and fails none."""
     place = str(tmp_path / "gateway.db")
     store = await opened(place)
@@ -206,7 +206,7 @@ async def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     assert "is not a file" in await refusal(str(tmp_path))
 
 
-async def test_an_empty_file_is_not_a_new_store(tmp_path: Path) -> None:
+async def test_empty_file_is_refused_as_a_store(tmp_path: Path) -> None:
     """N22: a store that was emptied never looks like one that is new."""
     place = tmp_path / "gateway.db"
     place.touch()
@@ -245,7 +245,7 @@ async def test_a_store_with_overwritten_pages_stops_the_start(place: str) -> Non
     assert "damaged" in await refusal(place)
 
 
-async def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+async def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     """A file with somebody else's tables is not migrated into a store."""
     place = str(tmp_path / "data.db")
     with closing(sqlite3.connect(place)) as other:
@@ -338,7 +338,7 @@ async def test_a_migration_that_fails_changes_nothing(place: str) -> None:
     await store.close()
 
 
-async def test_a_store_is_recognisable(place: str) -> None:
+async def test_store_file_has_its_application_id(place: str) -> None:
     """`file` and other programs can tell it from any SQLite file; a log line shows which one it is."""
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)

@@ -133,7 +133,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_full_disk_is_an_error_and_nothing_is_half_written(tmp_path: Path) -> None:
+async def test_full_disk_fails_writes_without_partial_changes(tmp_path: Path) -> None:
     """N19: changes and decisions fail whole, reading goes on, and once there is room all is well without a restart."""
     command = [sys.executable, "-c", FULL, str(tmp_path / "gateway.db")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

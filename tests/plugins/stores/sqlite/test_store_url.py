@@ -22,14 +22,14 @@ from tests.plugins.stores.records import audit_line, new, run
         ("sqlite:///", "sqlite:///", None),
     ],
 )
-def test_a_database_file_is_beside_the_configuration(url: str, found: str, file: str | None) -> None:
+def test_relative_database_path_starts_at_the_configuration_folder(url: str, found: str, file: str | None) -> None:
     """Unless it is an absolute path, or no file."""
     address = SqliteAddress(url, Path("/srv/gw"))
     assert (address.url, address.redacted_url) == (found, url)
     assert address.file == (None if file is None else Path(file))
 
 
-def test_nothing_is_made_to_see_whether_it_can_be_opened(tmp_path: Path) -> None:
+def test_access_check_creates_no_file(tmp_path: Path) -> None:
     """The way out names the file or its folder."""
     address = SqliteAddress("sqlite:///gateway.db", tmp_path)
     assert address.problem() is None and list(tmp_path.iterdir()) == []
@@ -56,14 +56,14 @@ async def place(tmp_path: Path) -> str:
     return str(tmp_path / "gateway.db")
 
 
-async def test_the_log_comes_in_pieces(place: str) -> None:
+async def test_audit_log_is_read_in_pages(place: str) -> None:
     """From any line on; none of them is empty."""
     beside = SqliteBeside(place)
     assert [[seq for seq, _, _ in page] for page in beside.audit_log(after=0, size=2)] == [[1, 2], [3]]
     assert list(beside.audit_log(after=3, size=2)) == []
 
 
-async def test_a_guard_that_is_missing_is_named(place: str) -> None:
+async def test_missing_audit_trigger_is_named(place: str) -> None:
     """None is, in a store that nobody touched."""
     assert SqliteBeside(place).audit_guards() == []
     with closing(sqlite3.connect(place)) as connection, connection:
@@ -71,7 +71,7 @@ async def test_a_guard_that_is_missing_is_named(place: str) -> None:
     assert SqliteBeside(place).audit_guards() == ["audit_is_not_deleted"]
 
 
-async def test_a_copy_has_the_same_log(place: str, tmp_path: Path) -> None:
+async def test_database_copy_has_the_same_audit_log(place: str, tmp_path: Path) -> None:
     """And is whole."""
     draft = tmp_path / "copy.db"
     draft.touch()

@@ -56,7 +56,7 @@ def names(place: Path) -> set[str]:
         return {row[0] for row in connection.execute("SELECT name FROM counters")} - {"generation", "mark"}
 
 
-def test_a_transaction_that_is_rolled_back_is_not_there(transactions: LoggedTransactions, place: Path) -> None:
+def test_rolled_back_transaction_is_not_stored(transactions: LoggedTransactions, place: Path) -> None:
     """Nor is the connection in it any more."""
     transactions.begin(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
     transactions.connection.execute(PUT, ("undone",))
@@ -65,7 +65,7 @@ def test_a_transaction_that_is_rolled_back_is_not_there(transactions: LoggedTran
     assert names(place) == {"done"}
 
 
-def test_the_log_is_played_into_the_database_now_and_then(transactions: LoggedTransactions, place: Path) -> None:
+def test_wal_is_checkpointed_regularly(transactions: LoggedTransactions, place: Path) -> None:
     """It does not grow without end."""
     sizes = []
     for n in range(4 * CHECKPOINT_COMMITS):
@@ -123,7 +123,7 @@ class Watch(SqliteWatch):
         super().sync_log()
 
 
-def test_others_write_while_one_waits_for_the_disk(transactions: LoggedTransactions, place: Path) -> None:
+def test_waiting_for_fsync_does_not_block_other_writers(transactions: LoggedTransactions, place: Path) -> None:
     """Nobody has the lock of writers meanwhile (docs/decisions/0039): the other one does not wait for it at all."""
     transactions.connection.execute("PRAGMA busy_timeout = 0")
     connection = open_file(str(place), migrations=MIGRATIONS)
@@ -135,7 +135,7 @@ def test_others_write_while_one_waits_for_the_disk(transactions: LoggedTransacti
         assert names(place) == {"waiting", "meanwhile"}
 
 
-def test_several_writers_begin_the_log_anew(
+def test_wal_is_restarted_under_several_writers(
     transactions: LoggedTransactions, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them is always in a transaction that began before the log was played, and puts its lines behind it."""
@@ -166,7 +166,7 @@ def test_several_writers_begin_the_log_anew(
     assert len(names(place)) == TURNS * (CHECKPOINT_ROWS + 1) + 1
 
 
-def test_nothing_is_written_to_a_log_that_is_gone(place: Path) -> None:
+def test_deleted_wal_refuses_further_transactions(place: Path) -> None:
     """Before a transaction begins; what was there is saved at the end."""
     connection = open_file(str(place), migrations=MIGRATIONS)
     with closing(LoggedTransactions(connection, watch=SqliteWatch(str(place)), mark=MARK)) as transactions:
@@ -199,7 +199,7 @@ except sqlite3.Error as error:
 """
 
 
-def test_a_commit_without_room_is_undone_for_good(place: Path) -> None:
+def test_commit_without_disk_space_is_rolled_back_permanently(place: Path) -> None:
     """There was room for the mark in its place."""
     done = subprocess.run([sys.executable, "-c", NO_ROOM, str(place)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("undone: ")

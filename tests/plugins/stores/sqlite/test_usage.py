@@ -38,7 +38,7 @@ async def test_usage_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])
-async def test_usage_of_a_time_is_found_without_reading_all(tmp_path: Path, tenant: str | None) -> None:
+async def test_usage_of_a_period_is_found_through_an_index(tmp_path: Path, tenant: str | None) -> None:
     """By the day, within a tenant or in all of them."""
     store = SqliteStore(str(tmp_path / "gateway.db"))
     await store.open()

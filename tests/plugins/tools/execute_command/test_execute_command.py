@@ -40,7 +40,7 @@ def built(cwd: Path, **settings: Any) -> ExecuteCommand:
     return PLUGIN.build(config, None)  # type: ignore[arg-type]
 
 
-async def test_the_tool_describes_itself(tmp_path: Path) -> None:
+async def test_command_tool_spec_has_one_required_argument(tmp_path: Path) -> None:
     """One tool with one argument."""
     (spec,) = await built(tmp_path, requires_approval=True, untrusted=True, timeout="90s").list_tools()
     assert (spec.name, spec.category) == ("execute_command", "system")
@@ -108,7 +108,7 @@ def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...
         "ls \x0b-l",
     ],
 )
-def test_everything_else_goes_to_the_shell_as_it_stands(command: str) -> None:
+def test_command_with_shell_syntax_goes_to_the_shell_unchanged(command: str) -> None:
     """T14: exactly the text that was judged."""
     assert way_to_run(command).argv == (*(shell() or ()), "-c", command)
 
@@ -116,7 +116,7 @@ def test_everything_else_goes_to_the_shell_as_it_stands(command: str) -> None:
 @given(st.text(alphabet="ls '\"\\$-a;", max_size=30).map("printf %s_ ".__add__))
 @example("ls " + "'" * 5001)
 @example("ls " + "a" * 50_000 + ";")
-def test_splitting_is_quick_and_never_fails(command: str) -> None:
+def test_command_splitting_is_quick_and_never_raises(command: str) -> None:
     """For any text, from the second on: the first one looks for the shell."""
     way_to_run("printf %s_")
     effort = Effort()
@@ -164,7 +164,7 @@ async def test_an_endless_command_is_stopped(tmp_path: Path) -> None:
     assert survivors(tmp_path) == []
 
 
-async def test_an_output_bomb_is_stopped(tmp_path: Path) -> None:
+async def test_command_that_floods_its_output_is_stopped(tmp_path: Path) -> None:
     """Its beginning and its end are kept."""
     answer = await ask(built(tmp_path, max_output_bytes=1024), "yes")
     assert answer.ok is False
@@ -180,7 +180,7 @@ async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:
     assert "[... 99243 bytes omitted ...]" in answer.content
 
 
-async def test_a_module_of_python_comes_from_the_system(tmp_path: Path) -> None:
+async def test_python_modules_are_loaded_from_the_system_not_the_cwd(tmp_path: Path) -> None:
     """Behind a pipe, in a list and under each name; every Python gets the option that keeps it so."""
     (tmp_path / "json").mkdir()
     for name in ("json/__init__.py", "json/tool.py"):
@@ -221,7 +221,7 @@ async def test_wrong_arguments_return_a_failed_result_and_run_nothing(command: A
     assert await refusal(tool, command) == answer.content
 
 
-async def test_auto_takes_the_strongest_and_says_which(tmp_path: Path) -> None:
+async def test_auto_sandbox_picks_and_reports_the_strongest_available(tmp_path: Path) -> None:
     """For the health of the gateway; a machine that has none runs nothing."""
     tool = built(tmp_path, sandbox="auto")
     assert tool.sandbox is None
@@ -230,7 +230,7 @@ async def test_auto_takes_the_strongest_and_says_which(tmp_path: Path) -> None:
     assert ("ran" in answer.content) is answer.ok is bool(CONFINED)
 
 
-async def test_a_sandbox_that_is_not_there_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_sandbox_refuses_to_run_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """T21: with the next step; nothing weaker runs instead."""
     monkeypatch.setenv("PATH", str(tmp_path))
     tool = built(tmp_path, sandbox="bubblewrap")
@@ -246,7 +246,7 @@ async def test_a_sandbox_that_is_not_there_refuses(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
-async def test_a_call_that_was_judged_harmless_has_no_effect(sandbox: str, tmp_path: Path) -> None:
+async def test_call_judged_harmless_cannot_write_in_any_sandbox(sandbox: str, tmp_path: Path) -> None:
     """Whatever confines the others, and if nothing does: the verdict on it may be wrong."""
     tool = built(tmp_path, sandbox=sandbox)
     assert (await tool.examine(call("echo x >ran", harmless=True), EXCHANGE) is None) is bool(READ_ONLY_LEVELS)
@@ -261,7 +261,7 @@ confined = pytest.mark.parametrize("level", READ_ONLY_LEVELS[:1])
 
 
 @confined
-async def test_a_command_with_full_rights_still_writes(level: Level, tmp_path: Path) -> None:
+async def test_approved_command_still_writes_beside_a_harmless_call(level: Level, tmp_path: Path) -> None:
     """One that was approved, or that the model itself called low; beside one that was judged harmless."""
     tool = built(tmp_path, sandbox="auto")
     assert (await ask(tool, "ls", harmless=True)).ok
@@ -314,14 +314,14 @@ def test_machine_without_confinement_requires_approval_for_commands(tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["ls", "rm -rf .", "no-such-program", "echo x >ran"])
-async def test_any_command_may_be_judged_where_it_can_be_confined(command: str, tmp_path: Path) -> None:
+async def test_refusal_accepts_any_command_when_a_sandbox_exists(command: str, tmp_path: Path) -> None:
     """Nothing runs to find that out."""
     (tmp_path / "kept").touch()
     assert await refusal(built(tmp_path), command) is None
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-async def test_the_default_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_default_cwd_is_created_by_the_first_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the first command runs; any other must be there when the gateway starts."""
     monkeypatch.chdir(tmp_path)
     tool = PLUGIN.build(Config(sandbox="none"), None)  # type: ignore[arg-type]
@@ -334,7 +334,7 @@ async def test_the_default_folder_is_made(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(2, 2.0), (0.5, 0.5), ("30s", 30.0), ("2m", 120.0), ("500ms", 0.5)])
-def test_durations_are_numbers_or_texts(timeout: float | str, seconds: float) -> None:
+def test_timeout_accepts_numbers_and_duration_texts(timeout: float | str, seconds: float) -> None:
     """As everywhere in the configuration."""
     assert Config(timeout=timeout).timeout == seconds  # type: ignore[arg-type]
 

@@ -143,7 +143,7 @@ def _tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-async def test_nothing_that_a_repository_names_runs(tmp_path: Path) -> None:
+async def test_harmless_git_commands_run_no_program_of_the_repository(tmp_path: Path) -> None:
     """Each command answers, and the folder, its repository and its submodule are as they were."""
     sentinel, folder = tmp_path / "ran", tmp_path / "work"
     _hostile(folder, sentinel)
@@ -159,7 +159,7 @@ async def test_nothing_that_a_repository_names_runs(tmp_path: Path) -> None:
         assert _tree(folder) == before, command
 
 
-async def test_a_stash_is_shown_as_git_shows_it(tmp_path: Path) -> None:
+async def test_git_stash_show_lists_names_and_changes_as_in_plain_git(tmp_path: Path) -> None:
     """By the names of its files, and with the changes where they are asked for."""
     folder = tmp_path / "work"
     _hostile(folder, tmp_path / "ran", submodule=False)
@@ -171,7 +171,7 @@ async def test_a_stash_is_shown_as_git_shows_it(tmp_path: Path) -> None:
         assert "+stashed" in changes and "a.txt |" not in changes
 
 
-async def test_the_repository_would_run_them_all_the_same(tmp_path: Path) -> None:
+async def test_git_commands_with_full_rights_run_the_programs_of_the_repository(tmp_path: Path) -> None:
     """What is not known to be harmless runs as git runs: the traps above are real ones."""
     sentinel, folder = tmp_path / "ran", tmp_path / "work"
     _hostile(folder, sentinel)
@@ -218,7 +218,7 @@ def test_git_commands_that_write_or_execute_require_approval(command: str) -> No
     assert CommandAssessor("standard").assess({"command": command}).decision == "confirm"
 
 
-async def test_a_missing_object_is_not_fetched(tmp_path: Path) -> None:
+async def test_harmless_git_commands_fetch_no_missing_object(tmp_path: Path) -> None:
     """A partial clone names a remote, and a remote may be a program."""
     sentinel, folder = tmp_path / "ran", tmp_path / "work"
     _hostile(folder, sentinel, submodule=False)

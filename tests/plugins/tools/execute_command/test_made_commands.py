@@ -110,13 +110,13 @@ async def _bench(tmp_path: Path, *, count: int, every_shell: bool) -> str:
 
 
 @pytest.mark.judged
-async def test_what_is_harmless_changes_nothing(tmp_path: Path) -> None:
+async def test_commands_judged_harmless_change_nothing_in_any_shell(tmp_path: Path) -> None:
     """In the tool's own way and in every shell of the machine, whatever the variables hold."""
     await _bench(tmp_path, count=2000, every_shell=True)
 
 
 @pytest.mark.soak_judge
-async def test_what_is_harmless_changes_nothing_200_000_times(tmp_path: Path) -> None:
+async def test_200_000_commands_judged_harmless_change_nothing(tmp_path: Path) -> None:
     """The same for many more, each in one of the ways."""
     print(await _bench(tmp_path, count=int(os.environ.get("TWOLANE_COMMANDS", "200000")), every_shell=False))
 

@@ -33,7 +33,7 @@ def command(template: str, **params: object) -> str:
         ("echo a#b {{params.x}} # seen", "echo a#b 'a b' # seen"),
     ],
 )
-def test_a_value_is_quoted_for_its_place(template: str, written: str) -> None:
+def test_workflow_value_is_quoted_for_its_position_in_the_command(template: str, written: str) -> None:
     """Outside quotes, within either kind; what is absent is no word."""
     assert command(template, x="a b", n=7, list=[1, 2]) == written
 
@@ -57,7 +57,7 @@ def test_a_value_is_quoted_for_its_place(template: str, written: str) -> None:
         "if ((  {{params.x}} > 1 )); then ls; fi",
     ],
 )
-def test_a_place_within_another_language_is_refused(template: str) -> None:
+def test_workflow_value_inside_a_nested_shell_construct_is_refused(template: str) -> None:
     """Quotes mean something else there, or nothing; the reason names the reference."""
     with pytest.raises(ValueError, match=r"\{\{params\.(x|absent)\}\}"):
         command(template, x="1")
@@ -84,7 +84,7 @@ HOSTILE = st.text("'\"`$(){}\\ \n;&|<>#*?[]!~-=ax", max_size=30)
 @example('"; touch planted; "')
 @example("$(touch planted)`touch planted`")
 @example("\\")
-def test_shells_read_a_value_as_it_is(template: str, shell: list[str], value: str) -> None:
+def test_real_shells_read_a_workflow_value_literally(template: str, shell: list[str], value: str) -> None:
     """What follows the template's own characters is the value, whatever is in it, and nothing else runs."""
     done = subprocess.run(
         [*shell, "-c", command(template, x=value)],

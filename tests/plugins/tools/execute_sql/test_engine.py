@@ -26,7 +26,7 @@ async def test_engine_runs_harmless_statements_and_doubts_others(tmp_path: Path)
     await engine.close()
 
 
-async def test_a_statement_is_held_to_nothing_unless_it_was_judged_harmless(tmp_path: Path) -> None:
+async def test_statement_not_judged_harmless_is_unrestricted(tmp_path: Path) -> None:
     """A person may let it write."""
     (tmp_path / "data.db").touch()
     engine = Sqlite(str(tmp_path / "data.db"), read_only=False)

@@ -54,7 +54,7 @@ async def test_tool_description_names_database_and_access_mode() -> None:
     assert "read-only" not in spec.description and spec.untrusted and spec.requires_approval
 
 
-async def test_a_decision_holds_for_one_database_and_role() -> None:
+async def test_spec_server_identifies_database_and_role_but_not_password() -> None:
     """A new password makes it no other one."""
 
     async def server(url: str) -> str:
@@ -75,7 +75,7 @@ async def test_a_decision_holds_for_one_database_and_role() -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///:memory:", "mysql://h/d", "data.db", "sqlite:///a\0b"])
-def test_a_url_that_is_none_is_refused_without_repeating_it(url: str) -> None:
+def test_invalid_url_is_rejected_without_being_repeated(url: str) -> None:
     """It may hold a password; the text shows how one is written."""
     with pytest.raises(ValidationError, match="expected sqlite:///FILE or postgresql://"):
         Config(url=url)
@@ -113,7 +113,7 @@ async def test_rows_come_as_compact_json(ask: Ask) -> None:
         ),
     ],
 )
-async def test_everyday_reading_works(ask: Ask, sql: str) -> None:
+async def test_ordinary_reading_statements_work_on_sqlite(ask: Ask, sql: str) -> None:
     """A comment, a semicolon at the end, the schema, plans, windows, JSON."""
     result = await ask(sql)
     assert result.ok and json.loads(result.content)["rows"]
@@ -155,7 +155,7 @@ async def test_everyday_reading_works(ask: Ask, sql: str) -> None:
         *("ＤＲＯＰ TABLE t", "DROP\u00a0TABLE t", "SELECT 1;;DROP TABLE t", "SELECT 1 /* ; */; DELETE FROM t"),
     ],
 )
-async def test_nothing_that_writes_runs_on_a_read_only_database(ask: Ask, place: Path, sql: str) -> None:
+async def test_read_only_database_runs_no_writing_statement(ask: Ask, place: Path, sql: str) -> None:
     """T22: the connection decides, whatever the words are."""
     before = content(place)
     result = await ask(sql)
@@ -198,14 +198,14 @@ async def test_forbidden_statements_are_refused_before_approval_is_requested(
         *((sql, True) for sql in ("SELECT * FROM not_yet", "SELEKT 1", FOR_EVER)),
     ],
 )
-async def test_everything_else_may_be_judged(place: Path, sql: str, read_only: bool) -> None:
+async def test_refusal_accepts_statements_that_an_approver_may_judge(place: Path, sql: str, read_only: bool) -> None:
     """Also what is wrong for now: a table may be there when the call's turn comes."""
     before = content(place)
     assert await refused(place, sql, read_only=read_only) is None
     assert content(place) == before
 
 
-async def test_a_database_that_is_held_or_missing_refuses_nothing(place: Path) -> None:
+async def test_locked_or_missing_database_causes_no_refusal(place: Path) -> None:
     """It may be free, or there, when the call's turn comes."""
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -216,7 +216,7 @@ async def test_a_database_that_is_held_or_missing_refuses_nothing(place: Path) -
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_no_other_file_is_opened(ask: Ask, place: Path, read_only: bool) -> None:
+async def test_attach_and_vacuum_into_open_no_other_file(ask: Ask, place: Path, read_only: bool) -> None:
     """T22: ATTACH and VACUUM INTO are refused, also where writing is allowed."""
     others = (place.with_name("other.db"), Path("/etc/passwd"))
     for sql in (*(f"ATTACH '{other}' AS x" for other in others), f"VACUUM INTO '{others[0]}'"):
@@ -235,14 +235,14 @@ async def test_changes_are_committed_where_they_are_allowed(ask: Ask, place: Pat
     assert json.loads((await ask("SELECT a, b FROM t")).content)["rows"] == [[1, "z"], [2, "z"], [3, "n"], [4, "m"]]
 
 
-async def test_a_returning_that_is_truncated_is_committed_whole(ask: Ask) -> None:
+async def test_truncated_returning_result_still_commits_all_changes(ask: Ask) -> None:
     """The limit is on what is shown."""
     result = await ask("UPDATE t SET b = 'z' RETURNING a", read_only=False, max_rows=1)
     assert json.loads(result.content)["truncated"] is True
     assert json.loads((await ask("SELECT count(*) FROM t WHERE b = 'z'")).content)["rows"] == [[2]]
 
 
-async def test_a_statement_for_ever_is_stopped_in_time(ask: Ask) -> None:
+async def test_statement_over_the_timeout_is_stopped(ask: Ask) -> None:
     """T23: and the next one runs."""
     result = await ask(FOR_EVER, timeout=0.2)
     assert result == ToolResult("The statement took longer than 0.2 seconds: stopped.", ok=False)
@@ -287,14 +287,14 @@ async def test_uninterruptible_statement_does_not_block_the_next_call(ask: Ask) 
     ],
     ids=lambda sql: repr(sql[:30]),
 )
-async def test_what_is_too_large_or_wrong_is_a_text_for_the_model(ask: Ask, sql: str) -> None:
+async def test_oversized_or_invalid_statement_fails_with_a_short_text(ask: Ask, sql: str) -> None:
     """T23: no row or statement takes more than a few MB."""
     result = await ask(sql, timeout=5.0)
     assert not result.ok and result.content.startswith("The statement failed: ") and len(result.content) < 1000
     assert result.content.encode()
 
 
-async def test_rows_are_cut_at_their_number_and_their_size(ask: Ask) -> None:
+async def test_rows_are_cut_at_max_rows_and_max_bytes(ask: Ask) -> None:
     """T23: what is there is whole JSON and says that there is more."""
     endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n, 'some text' FROM r"
     few = json.loads((await ask(endless, max_rows=3)).content)
@@ -305,7 +305,7 @@ async def test_rows_are_cut_at_their_number_and_their_size(ask: Ask) -> None:
     assert (len(exact["rows"]), exact["truncated"]) == (2, False)
 
 
-async def test_a_long_cell_is_cut_for_itself(ask: Ask) -> None:
+async def test_long_cell_is_cut_without_dropping_its_row(ask: Ask) -> None:
     """One long text does not take the row with it."""
     (row,) = json.loads((await ask("SELECT 1, hex(zeroblob(50000))")).content)["rows"]
     assert row[0] == 1 and row[1].endswith("[... 83616 more characters]")
@@ -319,7 +319,7 @@ async def test_invalid_utf_8_text_is_returned_with_replacements(ask: Ask) -> Non
 @pytest.mark.parametrize(
     "sql", [None, "", "  \n", 5, ["SELECT 1"], {"$gt": ""}, "x" * (MAX_SQL + 1)], ids=lambda v: repr(v)[:20]
 )
-async def test_wrong_arguments_are_a_result(ask: Ask, sql: object) -> None:
+async def test_invalid_sql_argument_is_refused_before_approval(ask: Ask, sql: object) -> None:
     """T25: whatever the arguments are; nobody is asked about them."""
     result = await ask(sql)
     assert not result.ok and result.content.startswith("`sql` is ")
@@ -369,7 +369,7 @@ async def test_locked_database_is_reported(ask: Ask, place: Path) -> None:
         assert result == ToolResult("The statement failed: database is locked.", ok=False)
 
 
-async def test_many_at_once_take_turns(place: Path) -> None:
+async def test_concurrent_calls_share_a_bounded_thread_pool(place: Path) -> None:
     """Threads are bounded, and waiting for one is part of a call's time; short calls all get through."""
     held = ExecuteSql(Config(url=f"sqlite:///{place}", timeout=1))
     endless, quick = (ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}) for sql in (FOR_EVER, "SELECT 1"))

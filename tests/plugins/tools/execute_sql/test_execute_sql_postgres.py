@@ -49,7 +49,7 @@ async def test_rows_come_as_json(ask: Ask) -> None:
 @pytest.mark.parametrize(
     "sql", ["SHOW server_version", "EXPLAIN SELECT * FROM t", "VALUES (1)", "TABLE t", "SELECT 1;"]
 )
-async def test_everyday_reading_works(ask: Ask, sql: str) -> None:
+async def test_ordinary_reading_statements_work_on_postgres(ask: Ask, sql: str) -> None:
     """Also by a role that may write."""
     result = await ask(sql)
     assert result.ok and json.loads(result.content)["rows"]
@@ -89,7 +89,7 @@ async def test_everyday_reading_works(ask: Ask, sql: str) -> None:
         ),
     ],
 )
-async def test_nothing_that_writes_runs_read_only(ask: Ask, sql: str) -> None:
+async def test_read_only_mode_runs_no_writing_statement(ask: Ask, sql: str) -> None:
     """T22: the transaction decides, also for a role that may write, and no statement opens it."""
     result = await ask(sql)
     assert not result.ok and result.content.startswith("The statement failed: ")
@@ -99,7 +99,7 @@ async def test_nothing_that_writes_runs_read_only(ask: Ask, sql: str) -> None:
 @pytest.mark.parametrize(
     "sql", ["COMMIT", "ROLLBACK", "SET default_transaction_read_only = off", "SELECT lo_create(4711)"]
 )
-async def test_what_changes_only_its_own_call_is_gone_after_it(ask: Ask, sql: str) -> None:
+async def test_session_changes_end_with_their_call(ask: Ask, sql: str) -> None:
     """Settings, transactions and what a rollback undoes: the next call is read-only as ever."""
     await ask(sql)
     assert not (await ask("DELETE FROM t")).ok
@@ -108,7 +108,7 @@ async def test_what_changes_only_its_own_call_is_gone_after_it(ask: Ask, sql: st
 
 @pytest.mark.parametrize("role", ["owner", "files", "deputy"])
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_a_role_that_can_leave_the_database_is_refused(ask: Ask, role: str, read_only: bool) -> None:
+async def test_role_with_superuser_or_file_rights_is_refused(ask: Ask, role: str, read_only: bool) -> None:
     """A superuser could run programs and read files of the server, in a read-only transaction, too."""
     result = await ask("SELECT 1", role=role, read_only=read_only)
     assert not result.ok and "the role of this database may leave it" in result.content
@@ -124,7 +124,7 @@ async def test_changes_are_committed_where_they_are_allowed(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("sql", ["SELECT pg_sleep(60)", "SELECT count(*) FROM generate_series(1, 1000000000000)"])
-async def test_a_statement_for_ever_is_stopped_at_the_server(ask: Ask, sql: str) -> None:
+async def test_statement_over_the_timeout_is_stopped_at_the_server(ask: Ask, sql: str) -> None:
     """T23: in time, and nothing goes on there."""
     result = await ask(sql, timeout=0.5)
     assert result == ToolResult("The statement took longer than 0.5 seconds: stopped.", ok=False)
@@ -152,7 +152,7 @@ async def test_cancelling_stops_the_statement_at_the_server(ask: Ask) -> None:
     await nothing_under_way(ask)
 
 
-async def test_rows_are_cut_at_their_number_and_their_size(ask: Ask) -> None:
+async def test_rows_are_cut_at_max_rows_and_max_bytes(ask: Ask) -> None:
     """T23: only as much is fetched as is shown."""
     result = json.loads((await ask("SELECT generate_series(1, 100000000), 'text'", max_rows=7)).content)
     assert (len(result["rows"]), result["truncated"]) == (7, True)
@@ -160,7 +160,7 @@ async def test_rows_are_cut_at_their_number_and_their_size(ask: Ask) -> None:
     assert large.ok and len(large.content) < 110_000
 
 
-async def test_a_row_that_is_too_large_never_comes_in_whole(ask: Ask) -> None:
+async def test_oversized_row_is_refused_before_full_transfer(ask: Ask) -> None:
     """T23: the connection ends long before a row of 200 MB is here."""
     result = await ask("SELECT repeat('x', 200000000)")
     assert result == ToolResult("The statement failed: its rows are too large.", ok=False)
@@ -194,7 +194,7 @@ async def test_early_refusal_equals_the_error_of_the_server(ask: Ask, server: st
 # Values for its parameters.
 
 
-async def test_values_are_bound_as_the_servers_types(ask: Ask) -> None:
+async def test_parameters_are_bound_with_the_types_of_the_server(ask: Ask) -> None:
     """The server says which type each has; a quote in one is a quote."""
     types = ("text", "int", "numeric", "date", "timestamptz", "jsonb", "int[]", "bool", "uuid", "text")
     number = "00000000-0000-0000-0000-000000000001"

@@ -25,7 +25,7 @@ async def changed(tool: ExecuteSql, sql: str) -> None:
     assert result.ok, result.content
 
 
-async def test_a_role_that_reads_quotes_in_another_way_is_overruled(tool: ExecuteSql) -> None:
+async def test_role_default_for_string_quoting_is_overridden(tool: ExecuteSql) -> None:
     """`standard_conforming_strings` is what the judge takes it for, whatever the role's default is."""
     await changed(tool, "ALTER ROLE writer SET standard_conforming_strings = off")
     try:
@@ -35,7 +35,7 @@ async def test_a_role_that_reads_quotes_in_another_way_is_overruled(tool: Execut
         await changed(tool, "ALTER ROLE writer RESET standard_conforming_strings")
 
 
-async def test_a_function_that_appears_behind_the_look_is_not_called(tool: ExecuteSql) -> None:
+async def test_function_created_after_examination_is_not_called(tool: ExecuteSql) -> None:
     """The server looks again when the statement runs."""
     call = calling("SELECT late(1)")
     assert await tool.examine(call, EXCHANGE) is None  # there is no such function yet
@@ -44,7 +44,7 @@ async def test_a_function_that_appears_behind_the_look_is_not_called(tool: Execu
     assert not result.ok and "'late'" in result.content
 
 
-async def test_what_changes_between_two_looks_is_looked_at_again(tool: ExecuteSql) -> None:
+async def test_catalogue_change_between_examinations_is_detected(tool: ExecuteSql) -> None:
     """Answers about a view or a type are as old as the last transaction that wrote anything, and no older."""
     await changed(tool, "CREATE SEQUENCE moves")
     await changed(tool, "CREATE VIEW shown AS SELECT 1::bigint AS n")
@@ -63,7 +63,9 @@ async def test_what_changes_between_two_looks_is_looked_at_again(tool: ExecuteSq
 
 
 @pytest.mark.parametrize("sql", ["SELECT n FROM front", "SELECT n FROM behind", "EXPLAIN ANALYZE SELECT n FROM front"])
-async def test_what_changes_while_a_statement_waits_is_looked_at_again(server: str, tool: ExecuteSql, sql: str) -> None:
+async def test_view_changed_while_the_statement_waits_is_examined_again(
+    server: str, tool: ExecuteSql, sql: str
+) -> None:
     """A view is locked by who changes it: the catalogue still has the old one, and what waits would run the new one."""
     await changed(tool, "DROP VIEW IF EXISTS front, behind")
     await changed(tool, "CREATE VIEW behind AS SELECT 1 AS n")
@@ -83,7 +85,7 @@ async def test_what_changes_while_a_statement_waits_is_looked_at_again(server: s
     assert not result.ok and "'acts'" in result.content
 
 
-async def test_a_text_that_was_looked_at_is_looked_at_again(tool: ExecuteSql) -> None:
+async def test_cached_examination_is_repeated_after_a_catalogue_change(tool: ExecuteSql) -> None:
     """The server analyses it once in a state of the catalogue; a function that fits better makes another state."""
     call, wrong = calling("SELECT abs(1) AS a"), calling("DELETE FROM t")
     for _ in range(3):
@@ -98,7 +100,7 @@ async def test_a_text_that_was_looked_at_is_looked_at_again(tool: ExecuteSql) ->
     assert json.loads(result.content)["rows"] == [[1]]
 
 
-async def test_the_looking_connection_is_made_anew(tool: ExecuteSql) -> None:
+async def test_examination_connection_is_reopened_after_a_server_disconnect(tool: ExecuteSql) -> None:
     """A server that ended it is asked again; one that is away leaves the text alone."""
     assert await tool.examine(calling("SELECT 1"), EXCHANGE) is None
     ended = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -118,7 +120,7 @@ BESIDE_THE_PATH = """
     CREATE OPERATOR >= (leftarg = oid, rightarg = int, function = is_at_least)"""
 
 
-async def test_our_own_questions_call_no_function_of_a_users(server: str) -> None:
+async def test_catalogue_queries_call_no_user_defined_function(server: str) -> None:
     """The catalogue is asked in the server's own names; with `>=` of that user, it would have no objects of users."""
     owner = await asyncpg.connect(f"postgresql://owner@{server}")
     place = f"{server.rpartition('/')[0]}/beside"
@@ -139,7 +141,7 @@ async def test_our_own_questions_call_no_function_of_a_users(server: str) -> Non
         await owner.close()
 
 
-async def test_a_pooled_clients_table_does_not_stand_before_the_catalogue(server: str) -> None:
+async def test_temporary_tables_of_a_pooled_session_cannot_shadow_the_catalogue(server: str) -> None:
     """Its temporary tables stay with the server's process, which looks next; the path of names stays, too."""
     with pooler(server) as pooled:
         client = await asyncpg.connect(f"postgresql://writer@{pooled}", statement_cache_size=0)
@@ -176,7 +178,7 @@ OPERATOR = """CREATE FUNCTION first_of(int, int) RETURNS int LANGUAGE sql AS 'SE
     CREATE OPERATOR ==> (leftarg = int, rightarg = int, function = first_of)"""
 
 
-async def test_a_standby_is_not_believed_to_be_as_it_was() -> None:
+async def test_standby_server_is_examined_again_for_each_statement() -> None:
     """Its snapshots do not name the transactions under way, so that one may end and its snapshot stay the same."""
     prepared = "CREATE ROLE writer LOGIN; CREATE TABLE t (a int)"
     with postgres_server(prepared) as place, standby_server(place) as behind:
@@ -208,7 +210,7 @@ async def test_a_standby_is_not_believed_to_be_as_it_was() -> None:
             await connection.close()
 
 
-async def test_a_parameter_counts_as_if_it_was_written_out(tool: ExecuteSql) -> None:
+async def test_bound_parameter_is_judged_like_a_literal(tool: ExecuteSql) -> None:
     """A pattern that is long, or a path that compares two, asks; what is compared with one value only does not."""
     for sql in ("SELECT count(*) FROM t WHERE b LIKE $1", "SELECT strpos(b, $1) FROM t"):
         assert await tool.examine(calling(sql, "x" * 900), EXCHANGE) is None
@@ -234,7 +236,7 @@ async def test_a_parameter_counts_as_if_it_was_written_out(tool: ExecuteSql) -> 
         ("SELECT n - numbers[1], data - 'tags' FROM tagged", False),
     ],
 )
-async def test_a_list_that_a_table_holds_is_not_taken_from_json(tool: ExecuteSql, sql: str, asks: bool) -> None:
+async def test_json_minus_a_text_array_column_requires_confirmation(tool: ExecuteSql, sql: str, asks: bool) -> None:
     """PostgreSQL compares each key with each name at one go: the catalogue knows which columns are lists of names."""
     await changed(tool, "DROP TABLE IF EXISTS tagged CASCADE")
     await changed(tool, "DROP DOMAIN IF EXISTS marks")

@@ -86,7 +86,7 @@ async def content(tool: ExecuteSql) -> list[str]:
         "SELECT a AS treatment FROM t",
     ],
 )
-async def test_the_server_agrees_to_reading(tool: ExecuteSql, sql: str) -> None:
+async def test_postgres_examination_accepts_reading_statements(tool: ExecuteSql, sql: str) -> None:
     """And such a statement runs, in a transaction that can only read."""
     call = calling(sql, *([1] if "$1" in sql else []))
     assert await tool.examine(call, EXCHANGE) is None
@@ -167,7 +167,7 @@ async def test_the_server_agrees_to_reading(tool: ExecuteSql, sql: str) -> None:
         "SELECT * FROM rows_of",
     ],
 )
-async def test_the_server_doubts_everything_else(tool: ExecuteSql, sql: str) -> None:
+async def test_postgres_examination_requires_confirmation_for_all_but_reads(tool: ExecuteSql, sql: str) -> None:
     """By what its words can mean there; let through as harmless, it fails and leaves nothing behind."""
     before = await content(tool)
     verdict = await tool.examine(calling(sql), EXCHANGE)
@@ -181,7 +181,7 @@ CASTS = """CREATE FUNCTION number_of(t) RETURNS int LANGUAGE sql AS 'SELECT 1';
     CREATE CAST (t AS int) WITH FUNCTION number_of(t); CREATE CAST (t AS varchar) WITH FUNCTION text_of(t)"""
 
 
-async def test_a_cast_may_be_a_function_of_a_users(server: str, tool: ExecuteSql) -> None:
+async def test_user_defined_cast_requires_confirmation(server: str, tool: ExecuteSql) -> None:
     """Whatever SQL calls the type: the server's name of it need not stand in the text."""
     import asyncpg
 
@@ -197,7 +197,7 @@ async def test_a_cast_may_be_a_function_of_a_users(server: str, tool: ExecuteSql
         await owner.close()
 
 
-async def test_a_name_is_as_long_as_the_encoding_of_the_database_lets_it_be(server: str) -> None:
+async def test_identifier_truncation_follows_the_database_encoding(server: str) -> None:
     """LATIN1 has one byte for a letter that takes two in UTF-8, so that it cuts a name later."""
     import asyncpg
 
@@ -217,7 +217,7 @@ async def test_a_name_is_as_long_as_the_encoding_of_the_database_lets_it_be(serv
         await owner.close()
 
 
-async def test_what_is_known_of_a_server_does_not_outlive_it(server: str) -> None:
+async def test_facts_cache_is_discarded_when_the_server_changes(server: str) -> None:
     """A new server on the same address begins to count its transactions anew, and may come to the same number."""
     import asyncpg
 

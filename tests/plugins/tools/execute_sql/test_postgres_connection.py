@@ -40,7 +40,7 @@ async def asking(server: str, request: pytest.FixtureRequest) -> AsyncIterator[E
 
 
 @pytest.mark.parametrize("column", ["pairs", "ARRAY[pairs]", "mood"])
-async def test_asking_for_the_types_of_columns_calls_nothing(asking: ExecuteSql, column: str) -> None:
+async def test_column_type_lookup_calls_no_user_function(asking: ExecuteSql, column: str) -> None:
     """Rows of a table, lists of them and a type of a user's are read as ever."""
     call = calling(f"SELECT {column} FROM pairs")
     assert await asking.examine(call, EXCHANGE) is None
@@ -48,7 +48,7 @@ async def test_asking_for_the_types_of_columns_calls_nothing(asking: ExecuteSql,
     assert result.ok and "glad" in result.content
 
 
-async def test_asking_for_the_types_of_parameters_calls_nothing(asking: ExecuteSql) -> None:
+async def test_parameter_type_lookup_calls_no_user_function(asking: ExecuteSql) -> None:
     """Already the look asks for these. Behind the question names mean what they mean to the statement."""
     call = calling("SELECT $1::pairs IS NULL, number FROM pairs", None)
     assert await asking.examine(call, EXCHANGE) is None
@@ -56,7 +56,7 @@ async def test_asking_for_the_types_of_parameters_calls_nothing(asking: ExecuteS
     assert json.loads(result.content)["rows"] == [[True, 1]]
 
 
-async def test_asking_for_types_leaves_the_names_as_they_were(server: str) -> None:
+async def test_type_lookup_leaves_the_search_path_unchanged(server: str) -> None:
     """Our own questions go on with the server's names, and a statement with its own."""
     connection = await connect(f"postgresql://writer@{server}", cached=10)
     await connection.execute(f"SET {OWN_NAMES}")
@@ -71,7 +71,9 @@ async def test_asking_for_types_leaves_the_names_as_they_were(server: str) -> No
         await end(connection)
 
 
-async def test_a_harmless_statement_makes_no_transaction_of_others_fail(server: str, asking: ExecuteSql) -> None:
+async def test_harmless_statement_runs_read_committed_despite_a_serializable_default(
+    server: str, asking: ExecuteSql
+) -> None:
     """A serializable one would, so that is not what a database makes of it."""
     owner = await asyncpg.connect(f"postgresql://owner@{server}")
     await owner.execute("ALTER ROLE writer SET default_transaction_isolation = serializable")

@@ -38,7 +38,7 @@ async def test_implicitly_executed_functions_require_approval(tool: ExecuteSql, 
         "SELECT * FROM v WHERE b = 'X'",
     ],
 )
-async def test_a_plain_statement_does_not_ask_there(tool: ExecuteSql, sql: str) -> None:
+async def test_plain_statement_beside_user_definitions_needs_no_confirmation(tool: ExecuteSql, sql: str) -> None:
     """What it cannot reach does not make it ask."""
     assert await tool.examine(calling(sql), EXCHANGE) is None
     result = await tool.call(calling(sql), EXCHANGE)
@@ -53,7 +53,7 @@ async def trusting(server: str) -> AsyncIterator[ExecuteSql]:
     await tool.close()
 
 
-async def test_an_extension_that_the_operator_trusts_does_not_ask(tool: ExecuteSql, trusting: ExecuteSql) -> None:
+async def test_trusted_extension_needs_no_confirmation(tool: ExecuteSql, trusting: ExecuteSql) -> None:
     """Its functions, operators, casts, types, operator classes and dictionaries; a doubt names the setting."""
     statements = (
         "SELECT c FROM folded WHERE c = 'X'",
@@ -106,7 +106,7 @@ async def test_user_operator_on_an_unsafe_server_function_requires_approval(serv
 
 
 @pytest.mark.parametrize("what", ANYWHERE)
-async def test_what_any_statement_may_call_makes_each_ask(server: str, what: str) -> None:
+async def test_implicitly_callable_user_code_makes_every_statement_confirm(server: str, what: str) -> None:
     """A user's cast, operator or order between the server's own types: no word says that it is used."""
     owner = await asyncpg.connect(f"postgresql://owner@{server}")
     await owner.execute("CREATE DATABASE other")
@@ -145,7 +145,7 @@ async def test_virtual_column_with_unsafe_functions_requires_approval(server: st
         await owner.close()
 
 
-async def test_no_foreign_table_is_read_where_the_look_did_not_see_it(server: str, tool: ExecuteSql) -> None:
+async def test_harmless_transaction_restricts_foreign_tables_and_idle_time(server: str, tool: ExecuteSql) -> None:
     """The server itself refuses it in the transaction of a harmless statement."""
     settings = await tool.call(calling("SHOW restrict_nonsystem_relation_kind"), EXCHANGE)
     assert "foreign-table" in settings.content

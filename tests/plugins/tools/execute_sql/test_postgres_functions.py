@@ -21,7 +21,7 @@ LEFT_OUT = (
 )
 
 
-async def test_the_list_knows_each_function_of_the_server(server: str) -> None:
+async def test_function_list_covers_every_function_of_the_server(server: str) -> None:
     """By number, name and source; `server_functions` writes the list anew where a version has changed."""
     connection = await asyncpg.connect(f"postgresql://owner@{server}")
     found = {(number, name, source) for number, name, _, source in await functions_of(connection)}
@@ -38,7 +38,7 @@ async def test_excluded_functions_require_approval(tool: ExecuteSql, call: str) 
     assert verdict is not None and verdict.rule == "sql.engine"
 
 
-async def test_each_exclusion_leaves_something_out(server: str) -> None:
+async def test_each_exclusion_pattern_matches_a_server_function(server: str) -> None:
     """An exclusion that matches nothing in any version is a spelling mistake; the newest server has nearly all."""
     connection = await asyncpg.connect(f"postgresql://owner@{server}")
     for pattern in EXCLUDED:

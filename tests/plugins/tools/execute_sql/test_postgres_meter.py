@@ -25,13 +25,13 @@ TOO_LARGE = "The statement failed: a list, a record or the bits in one of its ro
         "SELECT array_agg(i), array_agg(i + 1) FROM generate_series(1, 20000) i",
     ],
 )
-async def test_what_becomes_many_objects_has_less_room(tool: ExecuteSql, sql: str) -> None:
+async def test_oversized_array_results_are_refused(tool: ExecuteSql, sql: str) -> None:
     """Each of them, whatever it is a list of, and together in one row."""
     result = await tool.call(calling(sql), EXCHANGE)
     assert not result.ok and result.content.startswith(TOO_LARGE.format(LISTS_BYTES))
 
 
-async def test_the_operator_may_allow_longer_lists(server: str) -> None:
+async def test_max_bytes_setting_raises_the_array_limit(server: str) -> None:
     tool = ExecuteSql(Config(url=f"postgresql://writer@{server}", max_bytes=1 << 20))
     sql = "SELECT array_agg(i) FROM generate_series(1, {}) i"
     assert len(json.loads((await tool.call(calling(sql.format(50_000)), EXCHANGE)).content)["rows"][0][0]) == 50_000
@@ -39,7 +39,7 @@ async def test_the_operator_may_allow_longer_lists(server: str) -> None:
     assert not result.ok and result.content.startswith(TOO_LARGE.format(1 << 20))
 
 
-async def test_texts_beside_a_list_may_be_long(tool: ExecuteSql) -> None:
+async def test_long_text_beside_an_array_is_returned(tool: ExecuteSql) -> None:
     """Values that are absent have no length; rows come in several pieces, in which a number may be cut."""
     sql = (
         "SELECT repeat('x', 700001), ARRAY[i, NULL], NULL::int[], NULL::text, ROW(i, 'y') FROM generate_series(1, 23) i"

@@ -21,7 +21,7 @@ SEVERAL = "cannot insert multiple commands into a prepared statement"
         ("DELETE FROM t; SELECT 1", SEVERAL),
     ],
 )
-def test_what_is_certain_is_refused(sql: str, error: str) -> None:
+def test_statement_certain_to_fail_read_only_is_refused_early(sql: str, error: str) -> None:
     """In the server's own words."""
     assert refused_by_postgres(sql, read_only=True) == error
 
@@ -34,12 +34,12 @@ def test_what_is_certain_is_refused(sql: str, error: str) -> None:
         *("WITH x AS (DELETE FROM t RETURNING a) SELECT * FROM x", "EXPLAIN ANALYZE DELETE FROM t"),
     ],
 )
-def test_what_is_not_certain_is_left_to_the_server(sql: str) -> None:
+def test_statement_not_certain_to_fail_is_left_to_the_server(sql: str) -> None:
     """A refusal here cannot be appealed against."""
     assert refused_by_postgres(sql, read_only=True) is None
 
 
-def test_where_writing_is_allowed_only_several_statements_are_refused() -> None:
+def test_writable_mode_refuses_only_multiple_statements() -> None:
     """The body of a function has semicolons of its own."""
     assert refused_by_postgres("INSERT INTO t VALUES (1)", read_only=False) is None
     assert refused_by_postgres("INSERT INTO t VALUES (1); SELECT 1", read_only=False) == SEVERAL
@@ -48,6 +48,6 @@ def test_where_writing_is_allowed_only_several_statements_are_refused() -> None:
 
 
 @given(st.text(), st.booleans())
-def test_it_never_fails(sql: str, read_only: bool) -> None:
+def test_early_refusal_never_raises_for_any_text(sql: str, read_only: bool) -> None:
     """Whatever the text is."""
     assert refused_by_postgres(sql, read_only=read_only) in (None, SEVERAL) or read_only

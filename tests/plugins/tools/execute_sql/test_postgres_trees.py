@@ -16,7 +16,7 @@ CAST = "{COERCETODOMAIN :arg {VAR :vartype 16600} :resulttype 16601 :resulttypmo
 COLUMNS = "{RTE :alias <> :relid 16700 :funccoltypes (o 23 16602)}"
 
 
-def test_functions_operators_relations_and_types() -> None:
+def test_parse_trees_finds_functions_operators_relations_and_types() -> None:
     """By number; the type that a column has is none that a value is turned into."""
     found = parse_trees(" ".join((BOTH, COMPARED, SORTED, CAST, COLUMNS)))
     assert found.functions == [16401, 16402]
@@ -25,7 +25,7 @@ def test_functions_operators_relations_and_types() -> None:
     assert {16601, 16602} <= found.types and 16600 not in found.types
 
 
-def test_a_sample_by_an_extension_and_a_type_that_json_returns() -> None:
+def test_parse_trees_finds_extension_sampling_and_json_returning_types() -> None:
     """PostgreSQL 17 writes RETURNING with a word of its own. The server's own ways to take a sample do not count."""
     found = parse_trees("{TABLESAMPLECLAUSE :tsmhandler 16403} {TABLESAMPLECLAUSE :tsmhandler 3314}")
     assert found.functions == [16403]

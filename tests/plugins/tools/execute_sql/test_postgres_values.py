@@ -35,7 +35,7 @@ NUMBER = "00000000-0000-0000-0000-000000000001"
         ("10.0.0.1", "inet", "10.0.0.1"),
     ],
 )
-def test_a_value_becomes_the_servers_type(value: object, kind: str, expected: object) -> None:
+def test_json_value_is_converted_to_the_parameter_type(value: object, kind: str, expected: object) -> None:
     """Exactly, where JSON has no such type."""
     found = convert_value(value, kind)
     assert found == expected and type(found) is type(expected)
@@ -54,13 +54,13 @@ def test_a_value_becomes_the_servers_type(value: object, kind: str, expected: ob
         ([1], "text"),
     ],
 )
-def test_a_value_that_is_none_of_the_type_raises(value: object, kind: str) -> None:
+def test_value_that_does_not_match_its_type_raises(value: object, kind: str) -> None:
     """Before anything is sent."""
     with pytest.raises((ValueError, ArithmeticError)):
         convert_value(value, kind)
 
 
-def test_a_value_that_is_parsed_in_time_squared_is_short() -> None:
+def test_long_values_with_quadratic_parsing_cost_require_confirmation() -> None:
     """All of them together: one row is computed without a look at the clock."""
     sql = "SELECT plainto_tsquery('english', $1), $2::xml, $3 FROM t"
     assert doubt_of_values(sql, ["a " * 4000, f"<a>{'x' * 4000}</a>", "x" * 100_000]) is None

@@ -34,7 +34,7 @@ def test_any_value_is_converted_for_display(value: object, shown: object) -> Non
     assert told(value) == [shown]
 
 
-def test_rows_end_at_their_number_and_at_their_size() -> None:
+def test_rows_stop_at_their_count_and_byte_limits() -> None:
     """The rows shown are whole, and a note says that there are more."""
     few, small = SqlRows(2, 1000), SqlRows(10, 12)
     assert [few.add((i,)) for i in range(3)] == [True, True, False]
@@ -44,7 +44,7 @@ def test_rows_end_at_their_number_and_at_their_size() -> None:
         assert (len(said["rows"]), said["truncated"]) == (count, True)
 
 
-def test_changes_are_counted_where_there_are_any() -> None:
+def test_changed_count_appears_only_for_writing_statements() -> None:
     """A statement that only reads says nothing of changes."""
     assert json.loads(str(SqlRows(1, 1))) == {"columns": [], "rows": [], "truncated": False}
     assert json.loads(str(SqlRows(1, 1, changed=3)))["changed"] == 3

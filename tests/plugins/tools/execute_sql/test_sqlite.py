@@ -78,7 +78,7 @@ READS = (
 
 
 @pytest.mark.parametrize("sql", READS)
-async def test_the_database_agrees_to_reading(furnished: Path, sql: str) -> None:
+async def test_sqlite_examination_accepts_reading_statements(furnished: Path, sql: str) -> None:
     """And such a statement runs under the rules that it was examined under."""
     params = [1] if "?" in sql else []
     assert await doubted(furnished, sql, *params) is None
@@ -116,7 +116,7 @@ async def test_the_database_agrees_to_reading(furnished: Path, sql: str) -> None
         "SELECT * FROM fts3tokenize",
     ],
 )
-async def test_the_database_doubts_everything_else(furnished: Path, sql: str) -> None:
+async def test_sqlite_examination_requires_confirmation_for_all_but_reads(furnished: Path, sql: str) -> None:
     """SQLite's own parser says so, whatever we took the text for; let through as harmless, it fails instead."""
     before = content(furnished)
     verdict = await doubted(furnished, sql)
@@ -133,7 +133,7 @@ async def test_vacuum_statements_require_approval(furnished: Path, sql: str) -> 
     assert not (await as_harmless(furnished, sql)).ok and [*furnished.parent.iterdir()] == [furnished]
 
 
-async def test_a_schema_that_changes_behind_the_look_changes_nothing(furnished: Path) -> None:
+async def test_schema_change_after_examination_cannot_cause_a_write(furnished: Path) -> None:
     """The same rules hold when the statement runs."""
     sql = "SELECT * FROM good"
     assert await doubted(furnished, sql) is None
@@ -144,13 +144,13 @@ async def test_a_schema_that_changes_behind_the_look_changes_nothing(furnished: 
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM not_there", "SELECT nope(1)", "SELEC 1", "SHOW TABLES", "DESCRIBE t"])
-async def test_what_does_not_compile_needs_no_question(furnished: Path, sql: str) -> None:
+async def test_statement_that_does_not_compile_fails_without_confirmation(furnished: Path, sql: str) -> None:
     """It fails, and the model reads why."""
     assert await doubted(furnished, sql) is None
     assert not (await as_harmless(furnished, sql)).ok
 
 
-async def test_without_a_database_the_text_is_read_in_every_dialect(tmp_path: Path) -> None:
+async def test_statement_without_a_database_is_examined_in_every_dialect(tmp_path: Path) -> None:
     """Strictly: what some database would read in another way asks."""
     assert await doubted(tmp_path / "none.db", "SELECT 1") is None
     verdict = await doubted(tmp_path / "none.db", r"SELECT '\', pg_sleep(5) --'")

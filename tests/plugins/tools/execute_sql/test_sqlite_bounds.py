@@ -57,7 +57,7 @@ async def ask(place: Path, sql: str, *params: object) -> ToolResult:
         ("SELECT body || body || body GLOB '*b' FROM doc", "glob", 2_097_152),
     ],
 )
-async def test_what_compares_each_place_with_each_place_takes_shorter_values(
+async def test_quadratic_functions_get_a_lower_value_size_limit(
     place: Path, sql: str, function: str, most_bytes: int
 ) -> None:
     """Wherever the call stands, a view or a trigger too; the model reads which function, and how much."""
@@ -66,7 +66,7 @@ async def test_what_compares_each_place_with_each_place_takes_shorter_values(
     assert not result.ok and result.content.endswith(says), result
 
 
-async def test_a_pattern_is_short_and_the_answer_says_how_short(place: Path) -> None:
+async def test_like_pattern_too_long_fails_and_reports_its_limit(place: Path) -> None:
     result = await ask(place, "SELECT count(*) FROM doc WHERE body LIKE ?", "%" + "a" * 200 + "b")
     assert result.content == "The statement failed: LIKE or GLOB pattern too complex: it has at most 128 bytes."
 
@@ -88,7 +88,7 @@ async def test_oversized_value_is_reported_with_the_limit(place: Path) -> None:
         ("SELECT replace(id, '1', 'one') FROM doc", "one"),
     ],
 )
-async def test_two_megabytes_are_read_searched_and_left_where_they_are(place: Path, sql: str, value: object) -> None:
+async def test_two_megabyte_values_can_be_read_and_searched(place: Path, sql: str, value: object) -> None:
     """A bound holds for the values that a statement touches, not for those of the table."""
     result = await ask(place, sql)
     assert result.ok and json.loads(result.content)["rows"] == [[value]], result
@@ -97,7 +97,7 @@ async def test_two_megabytes_are_read_searched_and_left_where_they_are(place: Pa
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 
 
-async def test_a_harmless_statement_takes_a_bounded_number_of_steps(place: Path) -> None:
+async def test_harmless_statement_is_stopped_at_the_step_limit(place: Path) -> None:
     """Whatever its time is; an approved one takes as many as its time allows."""
     engine, table = Sqlite(str(place), read_only=True, most_steps=100_000), SqlRows(10, 1000)
     with pytest.raises(StatementError, match="more than 100000 steps of SQLite's machine: only an approved call"):
@@ -113,7 +113,7 @@ SORTED = (
 )
 
 
-async def test_a_harmless_statement_fills_no_disk(place: Path) -> None:
+async def test_harmless_statement_is_stopped_at_the_temporary_file_limit(place: Path) -> None:
     """SQLite sorts in temporary files, which may be as large as the disk; an approved call has its time alone."""
     engine = Sqlite(str(place), read_only=True, most_bytes=8 << 20)
     with pytest.raises(StatementError, match="more than 8388608 bytes of temporary files: only an approved call"):
@@ -135,7 +135,7 @@ async def test_a_harmless_statement_opens_the_file_for_reading_only(place: Path)
 
 
 @pytest.mark.parametrize("harmless", [True, False])
-async def test_a_row_of_many_long_values_does_not_take_the_gateways_memory(place: Path, harmless: bool) -> None:
+async def test_row_of_many_long_values_is_limited_for_harmless_statements(place: Path, harmless: bool) -> None:
     """2,000 columns of 4 MB each would: a value is shorter where an unasked statement has many."""
     columns = ", ".join(f"substr(body, 1, 500000) || {number}" for number in range(100))
     statement, rows = Statement(f"SELECT {columns} FROM doc", (), harmless), SqlRows(10, 10_000_000)

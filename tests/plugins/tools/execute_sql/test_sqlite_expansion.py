@@ -62,7 +62,7 @@ def reading(levels: int, *, quote: str) -> str:
         (f"SELECT '{'x' * 20_000}' FROM ({nested(14)})", "too often"),
     ],
 )
-async def test_what_multiplies_is_not_compiled(place: Path, sql: str, says: str) -> None:
+async def test_statement_with_exponential_expansion_is_not_compiled(place: Path, sql: str, says: str) -> None:
     """Also where a person approved it: the memory that it takes is the gateway's."""
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("CREATE VIEW v0 AS SELECT 1 AS a")
@@ -91,7 +91,7 @@ async def test_what_multiplies_is_not_compiled(place: Path, sql: str, says: str)
         "SELECT s.a FROM (SELECT a FROM t WHERE a NOT IN ('x', 'y', 'x')) AS s WHERE s.a <> 'x' OR 'x' <> 'y' LIMIT 1",
     ],
 )
-async def test_everyday_expressions_run(place: Path, sql: str) -> None:
+async def test_ordinary_nested_and_recursive_queries_run(place: Path, sql: str) -> None:
     """A few levels, recursion, names of columns as those of tables."""
     tool = ExecuteSql(Config(url=f"sqlite:///{place}"))
     assert await tool.examine(calling(sql), EXCHANGE) is None
@@ -99,7 +99,7 @@ async def test_everyday_expressions_run(place: Path, sql: str) -> None:
     assert result.ok and len(json.loads(result.content)["rows"]) == 1, result.content
 
 
-async def test_columns_of_views_multiply_too(place: Path) -> None:
+async def test_expansion_limit_counts_columns_of_views(place: Path) -> None:
     """SQLite writes out a view's column as it does a subquery's."""
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("CREATE VIEW IF NOT EXISTS v0 AS SELECT a AS x FROM t")
@@ -113,7 +113,7 @@ async def test_columns_of_views_multiply_too(place: Path) -> None:
 
 
 @pytest.mark.parametrize("mention", ['"v ""2"', "[V1]", "`v1`", "'v1'", "main . v1", "(v1)", '"ÜBER"'])
-async def test_a_view_counts_however_it_is_named(place: Path, mention: str) -> None:
+async def test_expansion_limit_counts_views_under_any_quoting(place: Path, mention: str) -> None:
     """Also one that only another view names. Views that nothing mentions count for nothing."""
     with closing(sqlite3.connect(place)) as connection:
         connection.execute(f"CREATE VIEW v1 AS SELECT x AS a FROM ({nested(9)}) WHERE {'+'.join(['x'] * 99)}")
@@ -127,7 +127,7 @@ async def test_a_view_counts_however_it_is_named(place: Path, mention: str) -> N
 
 
 @pytest.mark.parametrize("column", ["x", "x.x", "*", "x BETWEEN x AND x", "x IN (x)"])
-def test_what_is_not_counted_stays_below_all_bounds(column: str) -> None:
+def test_uncounted_small_statements_stay_below_every_expansion_limit(column: str) -> None:
     """The longest statement of two queries that is small, and what the count says of it."""
     sizes = []
     for length in range(20):

@@ -25,7 +25,7 @@ def test_function_list_covers_every_function_of_sqlite(connection: sqlite3.Conne
     assert there - FUNCTIONS <= NOT_KNOWN and not FUNCTIONS & NOT_KNOWN
 
 
-def test_a_function_of_the_programs_own_is_not_called(connection: sqlite3.Connection) -> None:
+def test_authorizer_denies_and_reports_application_defined_functions(connection: sqlite3.Connection) -> None:
     """Nobody knows what it does; what is denied is told."""
     called: list[object] = []
     connection.create_function("purge", 1, called.append)
@@ -41,7 +41,9 @@ def test_a_function_of_the_programs_own_is_not_called(connection: sqlite3.Connec
 @pytest.mark.parametrize(
     "sql", ["ATTACH ':memory:' AS x", "COMMIT", "PRAGMA user_version = 5", "SELECT load_extension('x')"]
 )
-def test_what_never_runs(connection: sqlite3.Connection, sql: str, read_only: bool) -> None:
+def test_attach_commit_pragma_and_extensions_are_never_authorized(
+    connection: sqlite3.Connection, sql: str, read_only: bool
+) -> None:
     """Other files, the end of the transaction, settings, code: also for what a person approved."""
     connection.execute("BEGIN")
     connection.set_authorizer(runs(read_only=read_only))
@@ -49,7 +51,7 @@ def test_what_never_runs(connection: sqlite3.Connection, sql: str, read_only: bo
         connection.execute(sql)
 
 
-def test_what_is_approved_may_write(connection: sqlite3.Connection) -> None:
+def test_approved_statement_may_write_unless_read_only(connection: sqlite3.Connection) -> None:
     """Where the database is not read-only."""
     connection.set_authorizer(runs(read_only=False))
     connection.execute("DELETE FROM t")

@@ -44,7 +44,7 @@ def tool_on(place: Path, *, timeout: float = 5.0) -> ExecuteSql:
         ("SELECT body FROM bare LIMIT 1", ["x"]),
     ],
 )
-async def test_they_are_read(searched: Path, sql: str, row: list[object]) -> None:
+async def test_virtual_tables_can_be_read(searched: Path, sql: str, row: list[object]) -> None:
     """Before anybody is asked about a call, too: a module declares its columns as if it made a table."""
     tool = tool_on(searched)
     assert await tool.refusal(calling(sql), EXCHANGE) is None
@@ -62,7 +62,9 @@ async def test_they_are_read(searched: Path, sql: str, row: list[object]) -> Non
         ("notes_data", "notes", "CREATE VIRTUAL TABLE notes_data USING rtree(id, x, y)"),
     ],
 )
-async def test_what_a_module_keeps_is_a_table(searched: Path, own: str, of: str, instead: str) -> None:
+async def test_shadow_table_replaced_by_a_view_makes_the_database_refused(
+    searched: Path, own: str, of: str, instead: str
+) -> None:
     """What somebody wrote would run as soon as any statement is compiled, and stop at nothing."""
     with closing(sqlite3.connect(searched, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -87,7 +89,7 @@ async def test_values_read_by_virtual_tables_are_bounded(searched: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["many", "ma'ny"])
-async def test_views_that_multiply_are_not_read(searched: Path, name: str) -> None:
+async def test_virtual_table_over_an_exponential_view_is_refused(searched: Path, name: str) -> None:
     """FTS4 compiles a query of its own on what it reads, whatever the statement is about."""
     copies = ", ".join(f"c{i + 1} AS (SELECT 1 FROM {', '.join([f'c{i}'] * 4)})" for i in range(9))
     with closing(sqlite3.connect(searched, isolation_level=None)) as connection:
@@ -99,7 +101,7 @@ async def test_views_that_multiply_are_not_read(searched: Path, name: str) -> No
     assert not result.ok and f"{name!r}, which a virtual table reads, cannot be read" in result.content
 
 
-async def test_a_statement_that_is_stopped_ends_at_its_next_step(place: Path) -> None:
+async def test_stopped_statement_ends_its_thread_at_the_next_step(place: Path) -> None:
     """And not a thousand steps later, of which each may take a second."""
     tool = tool_on(place, timeout=0.5)
     sql = """WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1000)

@@ -33,7 +33,7 @@ FLOW: Json = {
 
 
 @both_eras
-async def test_a_workflow_writes_once(era: Era, server: str, tmp_path: Path) -> None:
+async def test_repeated_workflow_call_writes_once(era: Era, server: str, tmp_path: Path) -> None:
     """Its client calls it again and again; a person approves the step that writes; the one that reads runs unasked."""
     fruit = f"kiwi of {era}"
     store, url = f"sqlite:///{tmp_path}/gateway.db", f"postgresql://writer@{server}"

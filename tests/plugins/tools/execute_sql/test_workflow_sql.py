@@ -30,12 +30,12 @@ def statement(template: str, *, dialect: Dialect = "sqlite", **params: object) -
         ("SELECT 1", "SELECT 1", []),
     ],
 )
-def test_a_reference_is_a_placeholder(template: str, sqlite: str, bound: list[object]) -> None:
+def test_workflow_reference_becomes_a_placeholder(template: str, sqlite: str, bound: list[object]) -> None:
     """A value outside quotes has its type, one that fills a string or stands in it is a text."""
     assert statement(template, n=7, list=[1, 2]) == (sqlite, bound)
 
 
-def test_postgres_counts_with_a_dollar() -> None:
+def test_postgres_placeholders_are_numbered_with_a_dollar_sign() -> None:
     """And is told the type where it could not know."""
     sql, bound = statement("SELECT {{params.n}}, '%{{params.n}}'", dialect="postgres", n=7)
     assert (sql, bound) == ("SELECT $1, ('%' || $2::text || '')", [7, "7"])
@@ -56,7 +56,7 @@ def test_postgres_counts_with_a_dollar() -> None:
         "SELECT :{{params.x}}",
     ],
 )
-def test_a_place_that_holds_no_value_is_refused(dialect: Dialect, template: str) -> None:
+def test_workflow_reference_in_a_comment_or_name_is_refused(dialect: Dialect, template: str) -> None:
     """The reason names the reference, and what to do."""
     with pytest.raises(ValueError, match=r"\{\{params\.x\}\} stands .* move it out"):
         statement(template, dialect=dialect, x="1")
@@ -74,7 +74,7 @@ def test_a_place_that_holds_no_value_is_refused(dialect: Dialect, template: str)
         ("postgres", "SELECT U&'{{params.x}}'"),
     ],
 )
-def test_quotes_of_one_dialect_are_known(dialect: Dialect, template: str) -> None:
+def test_workflow_reference_in_dialect_specific_quotes_is_refused(dialect: Dialect, template: str) -> None:
     """What is a name or a literal to one engine may be code to another: each template is read as its engine does."""
     with pytest.raises(ValueError, match="where no value can"):
         statement(template, dialect=dialect, x="1")
@@ -99,7 +99,7 @@ TEMPLATES = [
 @example("' OR '1'='1")
 @example("'; DROP TABLE pets; --")
 @example("\ue0000\ue001")
-def test_sqlite_reads_a_value_as_it_is(template: str, value: str) -> None:
+def test_sqlite_reads_a_workflow_value_literally(template: str, value: str) -> None:
     """Whatever is in it."""
     sql, bound = statement(template, x=value)
     with closing(sqlite3.connect(":memory:")) as connection:

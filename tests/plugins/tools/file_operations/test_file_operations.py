@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_the_tool_describes_itself(root: Path) -> None:
+async def test_file_tool_spec_offers_write_only_when_enabled(root: Path) -> None:
     """One tool; writing is offered only where it is allowed."""
     (reader,) = await built(root).list_tools()
     (writer,) = await built(root, write=True, requires_approval=True, untrusted=True).list_tools()
@@ -55,7 +55,7 @@ async def test_the_tool_describes_itself(root: Path) -> None:
     assert str(root) not in reader.description
 
 
-async def test_read_list_and_exists(root: Path) -> None:
+async def test_file_tool_reads_lists_and_checks_existence(root: Path) -> None:
     """The three questions, and their answers for what is missing."""
     tool = built(root)
     assert await ask(tool, operation="read", path="notes/a.txt") == ToolResult("grüße")
@@ -71,7 +71,7 @@ async def test_read_list_and_exists(root: Path) -> None:
     assert (await ask(tool, operation="list", path="notes/a.txt")).ok is False
 
 
-async def test_write(root: Path) -> None:
+async def test_write_creates_and_replaces_a_file(root: Path) -> None:
     """A new file with its folders, then another text in its place."""
     tool = built(root, write=True)
     assert await ask(tool, operation="write", path="new/b.txt", content="é") == ToolResult("wrote 'new/b.txt': 2 bytes")
@@ -80,7 +80,7 @@ async def test_write(root: Path) -> None:
     assert (root / "new" / "b.txt").read_text() == ""
 
 
-async def test_write_is_refused_where_it_is_not_allowed(root: Path) -> None:
+async def test_write_is_refused_when_disabled(root: Path) -> None:
     """Before anybody is asked, too."""
     tool = built(root)
     arguments = {"operation": "write", "path": "x", "content": "x"}
@@ -110,7 +110,7 @@ async def test_write_is_refused_where_it_is_not_allowed(root: Path) -> None:
         ("x" * 5000, "y" * 5000),
     ],
 )
-async def test_the_outside_is_refused_whether_it_exists_or_not(
+async def test_paths_outside_the_root_are_refused_with_identical_text(
     existing: str, missing: str, operation: str, root: Path
 ) -> None:
     """T1, T2: in every spelling and through every link, in the same words, before anybody is asked."""
@@ -140,7 +140,7 @@ async def test_links_are_listed_but_not_followed(root: Path) -> None:
     assert answer.content.splitlines() == ["link  (link, not followed)", "notes/"]
 
 
-async def test_only_ordinary_files_are_read(root: Path) -> None:
+async def test_read_refuses_a_pipe_without_blocking(root: Path) -> None:
     """A pipe without a writer does not hold anybody up."""
     os.mkfifo(root / "pipe")
     async with asyncio.timeout(120):
@@ -173,7 +173,7 @@ async def test_long_folders_are_listed_up_to_a_limit(root: Path) -> None:
     assert answer.content == "00  (file, 0 bytes)\n[... 21 entries; these were the first 1 ...]"
 
 
-async def test_names_cannot_forge_lines(root: Path) -> None:
+async def test_listing_escapes_line_breaks_in_file_names(root: Path) -> None:
     """Line ends and undecodable bytes in a name are spelled out."""
     (root / "a\nb/").mkdir()
     Path(os.fsdecode(os.fsencode(root) + b"/\xff")).touch()
@@ -181,7 +181,7 @@ async def test_names_cannot_forge_lines(root: Path) -> None:
     assert answer.content.splitlines() == ["a\\nb/", "notes/", "\\udcff  (file, 0 bytes)"]
 
 
-async def test_too_large_a_text_is_not_written(root: Path) -> None:
+async def test_write_larger_than_max_write_bytes_is_refused(root: Path) -> None:
     """Measured in bytes; nothing is begun."""
     tool = built(root, write=True, max_write_bytes=3)
     arguments = {"operation": "write", "path": "x", "content": "üü"}
@@ -208,7 +208,7 @@ async def test_a_cancelled_write_happens_wholly_or_not_at_all(root: Path) -> Non
         assert sorted(path.name for path in root.iterdir()) == ["notes", "x"]
 
 
-async def test_several_folders(tmp_path: Path) -> None:
+async def test_relative_path_is_searched_in_each_configured_folder(tmp_path: Path) -> None:
     """A relative path is looked for in each; one that begins with a folder's own name means that folder."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
@@ -228,7 +228,7 @@ async def test_several_folders(tmp_path: Path) -> None:
     assert f"{one}, {two}" in spec.description
 
 
-async def test_what_may_be_judged_is_not_refused(tmp_path: Path) -> None:
+async def test_refusal_accepts_calls_that_an_approver_may_judge(tmp_path: Path) -> None:
     """What is there, what is not there yet, and what is read before a link in another folder would be reached."""
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
@@ -260,7 +260,7 @@ async def test_the_default_folder_is_made_by_the_first_write(tmp_path: Path, mon
     assert (await ask(tool, operation="read", path="work/x")) == ToolResult("x")
 
 
-def test_any_other_folder_must_be_there(tmp_path: Path) -> None:
+def test_configured_root_that_is_missing_fails_the_build(tmp_path: Path) -> None:
     """A typing error is told when the gateway starts, with the name."""
     with pytest.raises(ValueError, match=r"file_operations\.roots: no folder '.*typo'"):
         built(tmp_path / "typo")
@@ -300,12 +300,12 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.li
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(arguments=st.dictionaries(st.sampled_from(["operation", "path", "content", "x"]), JSON))
-async def test_no_arguments_raise(arguments: dict[str, Any], root: Path) -> None:
+async def test_file_tool_returns_a_result_for_any_arguments(arguments: dict[str, Any], root: Path) -> None:
     """Whatever a model makes up."""
     assert isinstance(await ask(built(root, write=True), **arguments), ToolResult)
 
 
-async def test_thousands_of_races_with_links_read_and_write_nothing_outside(root: Path) -> None:
+async def test_file_tool_stays_inside_the_root_during_symlink_races(root: Path) -> None:
     """T2: while a folder changes into a link to the outside and back."""
     outside = root.parent / "outside"
     outside.mkdir()
@@ -320,7 +320,7 @@ async def test_thousands_of_races_with_links_read_and_write_nothing_outside(root
     assert [path.name for path in outside.iterdir()] == ["a.txt"]
 
 
-def test_a_value_of_a_workflow_stays_below_its_place(root: Path) -> None:
+def test_workflow_value_that_climbs_out_of_its_path_fails_the_step(root: Path) -> None:
     """One that climbs ends the step, though the tool's folder would hold it."""
     tool, template = built(root), {"operation": "read", "path": "reports/{{params.x}}.md"}
     assert tool.bind(template, {"params": {"x": "2024/may"}})["path"] == "reports/2024/may.md"
@@ -339,7 +339,7 @@ async def refused_preview(tool: FileOperations, **arguments: Any) -> str:
     return found.reason
 
 
-async def test_a_write_is_shown_before_it_happens(root: Path) -> None:
+async def test_preview_of_a_write_returns_old_and_new_text_unwritten(root: Path) -> None:
     """The text of the file as it is and as it will be; nothing is written, no folder made."""
     tool = built(root, write=True)
     assert isinstance(tool, Previewer)

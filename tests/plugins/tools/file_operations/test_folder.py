@@ -32,7 +32,7 @@ def test_the_first_entries_are_listed_in_order(tmp_path: Path) -> None:
     assert (listed, count) == ([FolderEntry("f00", "file", 0), FolderEntry("f01", "file", 0)], 30)
 
 
-def test_writing_replaces_a_file_at_once(tmp_path: Path) -> None:
+def test_folder_write_replaces_a_file_atomically(tmp_path: Path) -> None:
     """Whoever has the old file open keeps the old text; its mode stays; nothing else is left in the folder."""
     (tmp_path / "x").write_text("old")
     (tmp_path / "x").chmod(0o640)
@@ -46,7 +46,7 @@ def test_writing_replaces_a_file_at_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "x"]
 
 
-def test_a_write_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
+def test_stopped_write_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     """Nor does it leave anything."""
     (tmp_path / "x").write_text("old")
     with pytest.raises(PathRefusedError):
@@ -55,7 +55,7 @@ def test_a_write_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_text() == "old"
 
 
-def test_a_write_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+def test_write_beyond_the_file_size_limit_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     """T5: as on a full disk, here by a limit of the process on the size of files."""
     (tmp_path / "x").write_text("old")
     code = (
@@ -72,7 +72,7 @@ def test_a_write_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["g.db", "g.db-shm", "second name"])
-async def test_a_database_that_the_gateway_uses_keeps_its_locks(tmp_path: Path, name: str) -> None:
+async def test_folder_refuses_open_store_files_so_database_locks_survive(tmp_path: Path, name: str) -> None:
     """Else another program that reads the store ends its log, and the gateway takes nothing until its next start."""
     place = tmp_path / "g.db"
     store = SqliteStore(str(place))
@@ -99,7 +99,7 @@ def read_locks() -> list[str]:
     return sorted(line.split(maxsplit=1)[1] for line in lines if f" {os.getpid()} " in line and " POSIX " in line)
 
 
-def test_a_missing_folder_is_made_only_where_it_may(tmp_path: Path) -> None:
+def test_missing_folder_is_created_only_by_a_permitted_write(tmp_path: Path) -> None:
     """And only by writing."""
     missing = tmp_path / "missing"
     maker = Folder(missing, may_make=True)
@@ -111,19 +111,19 @@ def test_a_missing_folder_is_made_only_where_it_may(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["self/environ", "sys/kernel/hostname", "meminfo", "1/status"])
-def test_files_of_the_kernel_are_no_files(path: str) -> None:
+def test_folder_refuses_to_read_proc_files(path: str) -> None:
     """Even where an operator names a folder that holds them."""
     with pytest.raises(PathRefusedError):
         Folder(Path("/proc"), may_make=False).read(path.split("/"), limit_bytes=100)
 
 
-def test_devices_are_no_files() -> None:
+def test_folder_refuses_to_read_devices() -> None:
     """They are not even opened."""
     with pytest.raises(PathRefusedError):
         Folder(Path("/dev"), may_make=False).read(("zero",), limit_bytes=100)
 
 
-def test_pipes_and_sockets_are_no_files(tmp_path: Path) -> None:
+def test_folder_refuses_pipes_and_sockets_without_blocking(tmp_path: Path) -> None:
     """Neither for reading nor for writing, and nobody waits for them."""
     os.mkfifo(tmp_path / "pipe")
     folder = Folder(tmp_path, may_make=False)

@@ -54,7 +54,7 @@ def content(way: Open, root: int, *names: str) -> bytes:
         ("50%.txt", ("50%.txt",)),
     ],
 )
-def test_plain_paths_are_resolved_by_spelling(path: str, names: tuple[str, ...]) -> None:
+def test_components_resolve_dots_and_double_slashes(path: str, names: tuple[str, ...]) -> None:
     """Dots and doubled slashes mean what they always mean."""
     assert components(path) == names
 
@@ -89,14 +89,14 @@ def test_plain_paths_are_resolved_by_spelling(path: str, names: tuple[str, ...])
         "\ud800",
     ],
 )
-def test_traversal_in_every_spelling_is_refused(path: str) -> None:
+def test_components_refuse_traversal_in_every_spelling(path: str) -> None:
     """T1: by its spelling alone, so that nothing is told about what is there."""
     with pytest.raises(PathRefusedError):
         components(path)
 
 
 @given(st.text(alphabet=st.sampled_from("ab./\\~%2eE\0é"), max_size=60))
-def test_no_spelling_leaves(path: str) -> None:
+def test_components_never_contain_dots_slashes_or_empty_names(path: str) -> None:
     """Whatever is accepted has no dots, no slashes and no emptiness left."""
     with suppress(PathRefusedError):
         for name in components(path):
@@ -104,7 +104,7 @@ def test_no_spelling_leaves(path: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_lies_beneath_is_opened(way: Open, root: int) -> None:
+def test_safe_open_opens_files_and_folders_beneath_the_root(way: Open, root: int) -> None:
     """Files and folders, and the folder itself."""
     assert content(way, root, "a", "file") == b"inside"
     for names in ((), ("a",)):
@@ -114,7 +114,7 @@ def test_what_lies_beneath_is_opened(way: Open, root: int) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_missing_is_missing(way: Open, root: int) -> None:
+def test_safe_open_raises_the_system_error_for_missing_paths(way: Open, root: int) -> None:
     """As the system says it."""
     with pytest.raises(FileNotFoundError):
         way(root, ("a", "nothing"), os.O_RDONLY)
@@ -124,7 +124,7 @@ def test_what_is_missing_is_missing(way: Open, root: int) -> None:
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_PATH, os.O_RDONLY | os.O_DIRECTORY, os.O_WRONLY])
 @pytest.mark.parametrize("way", WAYS)
-def test_no_link_is_followed(way: Open, flags: int, root: int, tmp_path: Path) -> None:
+def test_safe_open_follows_no_symbolic_link(way: Open, flags: int, root: int, tmp_path: Path) -> None:
     """T2: a file, a folder, a chain of 50, a dangling one, one that stays inside: all refused, in one text."""
     inside = tmp_path / "inside"
     (inside / "to-file").symlink_to(tmp_path / "secret")
@@ -143,7 +143,7 @@ def test_no_link_is_followed(way: Open, flags: int, root: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ten_thousand_races_with_links_open_nothing_outside(way: Open, root: int, tmp_path: Path) -> None:
+def test_safe_open_reads_nothing_outside_during_symlink_races(way: Open, root: int, tmp_path: Path) -> None:
     """While a name changes between a folder and a link to the outside, only the inside is ever read."""
     inside = tmp_path / "inside"
     (inside / "link").symlink_to(tmp_path)
@@ -157,7 +157,7 @@ def test_ten_thousand_races_with_links_open_nothing_outside(way: Open, root: int
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_pipe_does_not_block(way: Open, root: int, tmp_path: Path) -> None:
+def test_safe_open_returns_at_once_on_a_pipe(way: Open, root: int, tmp_path: Path) -> None:
     """Opening one for reading returns at once."""
     os.mkfifo(tmp_path / "inside" / "pipe")
     opened = way(root, ("pipe",), os.O_RDONLY)

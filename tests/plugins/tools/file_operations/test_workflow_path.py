@@ -21,7 +21,7 @@ def path(template: str, **params: object) -> str:
         ("reports/{{params.x}}", "{{params.y}}", "reports/{{params.y}}"),
     ],
 )
-def test_a_value_is_a_name_or_a_path_below(template: str, x: str, written: str) -> None:
+def test_workflow_value_is_inserted_into_the_path(template: str, x: str, written: str) -> None:
     assert path(template, x=x) == written
 
 
@@ -38,7 +38,7 @@ def test_a_value_is_a_name_or_a_path_below(template: str, x: str, written: str) 
         ("reports/{{params.x}}.md", "a\0"),
     ],
 )
-def test_a_value_that_climbs_is_refused(template: str, x: str) -> None:
+def test_workflow_value_that_climbs_out_of_the_path_is_refused(template: str, x: str) -> None:
     """Also in pieces that only together do; the reason names the reference."""
     with pytest.raises(ValueError, match=r"\{\{params\.x\}\}"):
         path(template, x=x)

@@ -20,7 +20,7 @@ from tests.plugins.tools.site import EXCHANGE, Site, ask, asking, raw
 # What it does.
 
 
-async def test_the_tool_is_described_with_its_limits() -> None:
+async def test_http_tool_spec_shows_hosts_and_flags_of_the_config() -> None:
     """Untrusted by default, in category web; the operator's hosts are told to the model."""
     tool = PLUGIN.build(Config(hosts=("a.example",), requires_approval=True), None)  # type: ignore[arg-type]
     (spec,) = await tool.list_tools()
@@ -50,19 +50,19 @@ async def test_method_headers_and_body_are_sent_as_given(site: Site) -> None:
     assert body == '{"a": "é"}'.encode()
 
 
-async def test_an_error_of_the_server_is_a_failure_with_its_text(site: Site) -> None:
+async def test_server_error_is_a_failed_result_with_the_response_text(site: Site) -> None:
     """The model reads what the server said."""
     result = await ask(await site.says(status=404, text="no such page"))
     assert not result.ok and "HTTP 404 Not Found" in result.content and "no such page" in result.content
 
 
-async def test_a_picture_is_described_and_not_dumped(site: Site) -> None:
+async def test_binary_response_is_described_without_its_bytes(site: Site) -> None:
     """Type and size, no bytes."""
     result = await ask(await site.says(body=b"\x89PNG" + bytes(996), content_type="image/png"))
     assert result == ToolResult("HTTP 200 OK\ncontent-type: image/png\n\n[1000 bytes that are not text: not shown]")
 
 
-async def test_headers_that_are_no_text_do_not_break_the_result() -> None:
+async def test_undecodable_response_headers_become_replacement_characters() -> None:
     """Bytes of another charset come out as replacement characters; the result can always be encoded."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,7 +150,7 @@ async def inside() -> AsyncIterator[Inside]:
         *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "[::127.0.0.1]", "[::]"),
     ],
 )
-async def test_this_machine_is_not_reached_in_any_spelling(inside: Inside, host: str) -> None:
+async def test_loopback_is_not_reached_in_any_address_spelling(inside: Inside, host: str) -> None:
     """Decimal, octal, hexadecimal, short, mapped, full-width, or a name: 0 connections (T8)."""
     result = await ask(f"http://{host}:{inside.port}/", config=inside.config(host))
     assert not result.ok and result.content
@@ -184,7 +184,7 @@ async def test_private_addresses_are_refused_with_the_reason(url: str) -> None:
     assert not result.ok and "not on the public internet" in result.content
 
 
-async def test_every_address_of_a_name_is_judged(inside: Inside) -> None:
+async def test_every_resolved_address_of_a_host_is_checked(inside: Inside) -> None:
     """A name with a public and a private address: the private one is not tried."""
     tool = HttpRequest(
         Config(hosts=(f"two.example:{inside.port}",), timeout=120), resolver=Names(["127.0.0.1", "::ffff:127.0.0.1"])
@@ -194,7 +194,7 @@ async def test_every_address_of_a_name_is_judged(inside: Inside) -> None:
     assert "not on the public internet" in result.content and inside.connections == 0
 
 
-async def test_a_name_that_changes_its_address_gains_nothing(inside: Inside) -> None:
+async def test_dns_rebinding_reaches_no_private_address(inside: Inside) -> None:
     """T8: each connection is judged on what it connects to; there is no look-up before it that could differ."""
     names = Names(["10.0.0.1"], ["127.0.0.1"], ["0.0.0.0"])
     async with asking(HttpRequest(inside.config("rebind.example"), resolver=names)) as asked:
@@ -205,7 +205,7 @@ async def test_a_name_that_changes_its_address_gains_nothing(inside: Inside) -> 
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "::ffff:169.254.169.254", "100.100.100.200"])
-async def test_what_runs_unasked_connects_to_no_metadata_by_name(address: str) -> None:
+async def test_harmless_request_cannot_reach_metadata_addresses_by_name(address: str) -> None:
     """Its name was judged, and may lead anywhere."""
     tool = HttpRequest(Config(private_networks=True), resolver=Names([address]))
     async with asking(tool) as asked:
@@ -213,7 +213,7 @@ async def test_what_runs_unasked_connects_to_no_metadata_by_name(address: str) -
     assert not result.ok and "hands out credentials of the machine" in result.content
 
 
-async def test_a_silent_name_server_stops_no_call_of_another_name(site: Site) -> None:
+async def test_unresponsive_name_server_delays_no_request_to_other_hosts(site: Site) -> None:
     """However many names it is silent for: each call that waits for one ends with its own timeout."""
     port = (await site.says(text="here")).rpartition(":")[2]
     silent = [f"silent-{i}.example" for i in range(40)]
@@ -259,13 +259,13 @@ def test_configuration_refuses_a_host_written_as_url() -> None:
 @pytest.mark.parametrize(
     "url", ["http://good@evil/", "http://evil\\@good/", "file:///etc/passwd", "http://h:0/", "http://a b/"]
 )
-async def test_a_url_in_disguise_is_refused(url: str) -> None:
+async def test_ambiguous_or_non_http_url_is_refused(url: str) -> None:
     """T10: nothing is sent; the text says what is wrong."""
     result = await ask(url)
     assert not result.ok and result.content.startswith("Refused: `url`")
 
 
-async def test_wrong_arguments_are_a_result() -> None:
+async def test_invalid_arguments_return_a_refused_result() -> None:
     """T25: whatever the arguments are, the model gets a text."""
     async with asking(HttpRequest(Config())) as asked:
         for arguments in ({"url": 1}, {"url": "http://h/", "headers": {"Host": "x"}}, {"url": "http://h/", "body": 1}):
@@ -319,14 +319,14 @@ async def test_localhost_names_are_refused_before_approval_is_requested(name: st
     assert await HttpRequest(Config(private_networks=True)).refusal(call, EXCHANGE) is None
 
 
-async def test_an_ordinary_request_may_be_judged() -> None:
+async def test_refusal_accepts_ordinary_requests_without_resolving_names() -> None:
     """The addresses of its name are nobody's business before somebody allowed it."""
     assert await refused(Config(), url="https://example.com/", method="DELETE") is None
     assert await refused(Config(), url="http://1.1.1.1/") is None
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(0.5, 0.5), ("2m", 120.0)])
-def test_the_timeout_is_a_duration(timeout: Any, seconds: float) -> None:
+def test_timeout_accepts_numbers_and_duration_texts(timeout: Any, seconds: float) -> None:
     """As everywhere in the configuration."""
     assert Config(timeout=timeout).timeout == seconds
 
@@ -334,7 +334,7 @@ def test_the_timeout_is_a_duration(timeout: Any, seconds: float) -> None:
 # Workflows.
 
 
-def test_a_value_of_a_workflow_adds_nothing_to_a_body() -> None:
+def test_workflow_value_adds_nothing_to_a_json_or_form_body() -> None:
     """JSON and forms are known by their type, whatever the case of the header's name."""
     tool, values = HttpRequest(Config()), {"params": {"x": '", "admin": true, "y": "&a=b'}}
     template = {"url": "https://a.example/", "body": '{"name": "{{params.x}}"}'}

@@ -31,7 +31,7 @@ async def test_redirect_is_followed_and_the_final_url_reported(site: Site) -> No
     assert result.ok and f"\nurl: {url}/b\n" in result.content and result.content.endswith("\n\nthere")
 
 
-async def test_redirects_end(site: Site) -> None:
+async def test_redirects_stop_after_five(site: Site) -> None:
     """Five are followed; a circle is an error."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -45,7 +45,7 @@ async def test_redirects_end(site: Site) -> None:
 @pytest.mark.parametrize(
     "location", ["http://evil.example/", "http://127.0.0.1:1/", "https://127.0.0.1/", "//localhost/"]
 )
-async def test_a_redirect_is_checked_like_the_first_address(site: Site, location: str) -> None:
+async def test_redirect_target_outside_the_host_list_is_refused(site: Site, location: str) -> None:
     """With a list of hosts, it leads nowhere else."""
     url = await site.says(status=302, headers={"Location": location})
     result = await ask(url, config=Config(hosts=(url.removeprefix("http://"),), private_networks=True))
@@ -55,7 +55,7 @@ async def test_a_redirect_is_checked_like_the_first_address(site: Site, location
 @pytest.mark.parametrize(
     "location", ["http://169.254.169.254/", "http://localhost/", "http://[::ffff:7f00:1]/", "http://0/"]
 )
-async def test_a_redirect_into_the_network_is_not_followed(site: Site, location: str) -> None:
+async def test_redirect_to_a_private_address_is_not_followed(site: Site, location: str) -> None:
     """From an address that is allowed to one that is not: judged at connect, like any other."""
     url = await site.says(status=302, headers={"Location": location})
 
@@ -74,7 +74,7 @@ async def test_a_redirect_into_the_network_is_not_followed(site: Site, location:
     assert len(site.requests) == 1
 
 
-async def test_a_change_is_not_repeated_at_another_server(site: Site) -> None:
+async def test_post_redirected_to_another_server_is_not_repeated(site: Site) -> None:
     """The redirect itself is the answer: the model can ask for the other server by name."""
     url = await site.says(status=307, headers={"Location": "http://other.example/"})
     result = await ask(url, method="POST", body="x")
@@ -82,7 +82,7 @@ async def test_a_change_is_not_repeated_at_another_server(site: Site) -> None:
     assert len(site.requests) == 1
 
 
-async def test_what_runs_unasked_is_redirected_to_the_same_server_alone(site: Site) -> None:
+async def test_harmless_request_follows_redirects_on_the_same_server_only(site: Site) -> None:
     """The rest would have been judged anew: the redirect is the answer, and says so."""
     other = await site.says(text="other")
     places = {"/slash": "/slash/", "/query?a=1": "/moved?a=1", "/far": f"{other}/x", "/action": "/x?_method=DELETE"}
@@ -107,7 +107,7 @@ async def test_what_runs_unasked_is_redirected_to_the_same_server_alone(site: Si
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-async def test_a_bomb_is_unpacked_no_further_than_the_cap(site: Site, coding: str) -> None:
+async def test_compressed_body_is_unpacked_only_up_to_max_bytes(site: Site, coding: str) -> None:
     """100 MB in 100 KB: only as much as is wanted is unpacked."""
     pack = gzip.compress if coding == "gzip" else zlib.compress
     bomb = pack(b"a" * 100_000_000, 1)
@@ -116,7 +116,7 @@ async def test_a_bomb_is_unpacked_no_further_than_the_cap(site: Site, coding: st
     assert result.ok and result.content.endswith("a\n[... cut after 10000 bytes]") and len(result.content) < 10_200
 
 
-async def test_a_body_without_end_is_cut(site: Site) -> None:
+async def test_endless_body_is_cut_and_its_connection_closed(site: Site) -> None:
     """The connection is closed as soon as there is enough."""
     gone = asyncio.Event()
 
@@ -144,7 +144,7 @@ async def test_a_large_binary_is_not_read_to_its_end(site: Site) -> None:
 @pytest.mark.parametrize(
     "sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"]
 )
-async def test_a_server_that_stalls_is_left_in_time(sent: bytes) -> None:
+async def test_stalled_response_fails_at_the_timeout_and_closes_the_connection(sent: bytes) -> None:
     """Before the head, in it, in the body: the time of the call covers all of it, and the connection is closed."""
     gone = asyncio.Event()
 
@@ -173,7 +173,7 @@ async def test_a_server_that_stalls_is_left_in_time(sent: bytes) -> None:
     ],
     ids=range(8),
 )
-async def test_an_answer_that_is_none_is_a_failure(sent: bytes) -> None:
+async def test_malformed_http_response_is_a_failed_result(sent: bytes) -> None:
     """Cut short, not HTTP, not what its coding says: a text for the model, never an exception."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -23,7 +23,7 @@ JSON = st.recursive(
 )
 
 
-def test_a_request_is_read_as_it_was_meant() -> None:
+def test_web_request_normalises_url_method_headers_and_body() -> None:
     """Method in any case, headers in any case, the body as UTF-8; the fragment stays at home."""
     request = web_request(
         {"url": "https://例子.测试/路径?查询=值#top", "method": "post", "headers": {"X-A": "1"}, "body": "é"}
@@ -53,7 +53,7 @@ def test_a_request_is_read_as_it_was_meant() -> None:
         "http://h/" + "x" * 9000,
     ],
 )
-def test_a_url_that_could_be_read_in_two_ways_is_refused(url: str) -> None:
+def test_ambiguous_url_is_refused(url: str) -> None:
     """T10: users, backslashes, white space, ports that are none, other schemes, hosts in disguise."""
     with pytest.raises(RequestRefusedError, match="`url`"):
         web_request({"url": url})
@@ -99,14 +99,14 @@ def test_wrong_arguments_are_refused_with_a_reason(arguments: dict[str, object])
 @pytest.mark.parametrize(
     "name", ["Host", "connection", "TE", "Transfer-Encoding", "content-length", "Upgrade", "Expect"]
 )
-def test_headers_of_the_connection_are_refused(name: str) -> None:
+def test_connection_headers_are_refused(name: str) -> None:
     """They would change where the request goes or where it ends."""
     with pytest.raises(RequestRefusedError, match=name):
         web_request({"url": "http://h/", "headers": {name: "x"}})
 
 
 @given(st.dictionaries(st.sampled_from(("url", "method", "headers", "body", "x")), JSON))
-def test_no_arguments_raise_anything_else(arguments: dict[str, object]) -> None:
+def test_web_request_raises_only_refusals_for_any_arguments(arguments: dict[str, object]) -> None:
     """Whatever JSON comes."""
     try:
         web_request(arguments)
@@ -115,7 +115,7 @@ def test_no_arguments_raise_anything_else(arguments: dict[str, object]) -> None:
 
 
 @given(st.text(max_size=60))
-def test_no_url_raises_anything_else(text: str) -> None:
+def test_web_url_raises_only_refusals_for_any_text(text: str) -> None:
     """Whatever text comes."""
     try:
         url = web_url("http://" + text)
@@ -137,7 +137,7 @@ GET = WebRequest("GET", POST.url, POST.headers)
     ("status", "method", "body"),
     [(301, "GET", None), (302, "GET", None), (303, "GET", None), (307, "POST", b"body"), (308, "POST", b"body")],
 )
-def test_a_redirect_changes_the_method_only_where_it_may(status: int, method: str, body: bytes | None) -> None:
+def test_redirect_rewrites_post_to_get_as_rfc_9110_requires(status: int, method: str, body: bytes | None) -> None:
     """RFC 9110, section 15.4: 301, 302 and 303 turn a POST into a GET, 307 and 308 keep it."""
     following = build_redirect(POST, status=status, location="../z?q")
     assert following is not None
@@ -146,7 +146,7 @@ def test_a_redirect_changes_the_method_only_where_it_may(status: int, method: st
     assert following.headers["Authorization"] == "Bearer k"
 
 
-def test_a_put_stays_a_put() -> None:
+def test_redirect_keeps_put_except_on_303() -> None:
     """Only POST is rewritten by 301 and 302; 303 rewrites every change, and HEAD stays HEAD."""
     put, head = (WebRequest(method, POST.url, CIMultiDict(), None) for method in ("PUT", "HEAD"))
     methods = [
@@ -160,7 +160,7 @@ def test_a_put_stays_a_put() -> None:
 @pytest.mark.parametrize(
     "location", ["https://b.example/", "http://a.example/", "https://a.example:8443/", "//b.example"]
 )
-def test_credentials_stay_with_their_origin(location: str) -> None:
+def test_redirect_to_another_origin_drops_credentials(location: str) -> None:
     """Another host, scheme or port is another origin."""
     following = build_redirect(GET, status=302, location=location)
     assert following is not None
@@ -168,7 +168,7 @@ def test_credentials_stay_with_their_origin(location: str) -> None:
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_a_change_is_not_sent_to_another_server(status: int) -> None:
+def test_post_redirect_to_another_server_is_not_built(status: int) -> None:
     """Somebody may have approved it for the first one: the redirect is the answer."""
     assert build_redirect(POST, status=status, location="https://b.example/") is None
     assert build_redirect(GET, status=status, location="https://b.example/") is not None
@@ -220,7 +220,7 @@ def test_bodies_are_decoded_by_content_type_and_charset(
 @pytest.mark.parametrize(
     "charset", ["bogus", "idna", "punycode", "unicode_escape", "rot13", "zip", "utf-7", "\0", "x" * 999]
 )
-def test_a_charset_that_is_none_is_read_as_utf_8(charset: str) -> None:
+def test_unsupported_charset_is_read_as_utf_8(charset: str) -> None:
     """In linear time: Python's punycode takes minutes for a megabyte."""
     effort = Effort()
     assert readable(b"a" * 500_000, content_type="text/plain", charset=charset) == "a" * 500_000

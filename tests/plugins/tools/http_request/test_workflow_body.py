@@ -20,14 +20,14 @@ def body(template: str, kind: str | None, *, steps: dict[str, object] | None = N
 
 @given(x=TEXTS, n=st.none() | st.integers() | st.booleans() | st.lists(TEXTS) | st.dictionaries(TEXTS, TEXTS))
 @pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8", "application/ld+json", None])
-def test_json_has_the_keys_of_its_author(kind: str | None, x: str, n: object) -> None:
+def test_workflow_value_adds_no_key_to_a_json_body(kind: str | None, x: str, n: object) -> None:
     """A value is a text, a part of one, or a whole value with its type."""
     found = json.loads(body(TEMPLATE, kind, x=x, n=n))
     assert found == {"name": x, "told": f'by "{x}"', "it": x, "n": [n]}
 
 
 @given(x=TEXTS)
-def test_a_form_has_the_fields_of_its_author(x: str) -> None:
+def test_workflow_value_adds_no_field_to_a_form_body(x: str) -> None:
     written = body("name={{params.x}}&kind=a", "application/x-www-form-urlencoded", x=x)
     assert parse_qsl(written, keep_blank_values=True) == [("name", x), ("kind", "a")]
 
@@ -36,7 +36,7 @@ def test_a_form_has_the_fields_of_its_author(x: str) -> None:
     ("result", "value"),
     [('{"rows":[[1]]}', {"rows": [[1]]}), ("12", 12), ("not JSON", "not JSON"), ('1}, {"a": 2', '1}, {"a": 2')],
 )
-def test_the_result_of_a_step_that_is_json_is_one_value(result: str, value: object) -> None:
+def test_json_result_of_a_step_becomes_one_json_value(result: str, value: object) -> None:
     """Whatever it holds it adds nothing beside itself."""
     assert json.loads(body('{"found": {{steps.rows}}}', None, steps={"rows": result})) == {"found": value}
 
@@ -47,7 +47,7 @@ def test_absent_values_become_null_and_other_types_plain_text() -> None:
     assert body("Dear {{params.x}},", None, x='"Ann"') == 'Dear "Ann",'
 
 
-def test_a_backslash_takes_no_value() -> None:
+def test_workflow_reference_after_a_backslash_is_refused() -> None:
     """It would take the first character of it for an escape."""
     with pytest.raises(ValueError, match=r"\{\{params\.x\}\}"):
         body('{"a": "\\{{params.x}}"}', None, x="n")

@@ -17,7 +17,7 @@ def url(template: str, **params: object) -> str:
 
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"])), item=st.text("ab/.?#;&=@:%\\ ä", min_size=1))
-def test_a_value_stays_in_its_place(name: str, item: str) -> None:
+def test_workflow_value_adds_no_part_to_the_url(name: str, item: str) -> None:
     """No further segment, parameter or fragment, whatever the value holds."""
     if not item.strip("."):
         item += "a"
@@ -30,21 +30,21 @@ def test_a_value_stays_in_its_place(name: str, item: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.com/", "evil.com#", "me@evil", "evil:80", "evil.com?", "a b", "\\evil", "evil%2f"]
 )
-def test_a_host_is_letters_digits_dots_and_hyphens(host: str) -> None:
+def test_workflow_value_for_a_host_rejects_url_delimiters(host: str) -> None:
     """Anything else would end the host, or name a user."""
     with pytest.raises(ValueError, match=r"\{\{params\.host\}\}"):
         url(TEMPLATE, host=host, id="1", name="x")
 
 
 @pytest.mark.parametrize("dots", [".", ".."])
-def test_a_value_does_not_climb(dots: str) -> None:
+def test_workflow_value_of_dot_segments_is_refused_in_the_path(dots: str) -> None:
     """Clients remove dot segments (RFC 3986, section 5.2.4); in a query dots are dots."""
     with pytest.raises(ValueError, match=r"\{\{params\.id\}\}"):
         url(TEMPLATE, host="shop", id=dots, name="x")
     assert url("https://a/?{{params.id}}", id=dots) == f"https://a/?{dots}"
 
 
-def test_a_scheme_is_written_out() -> None:
+def test_workflow_reference_as_url_scheme_is_refused() -> None:
     """The reason names the reference."""
     with pytest.raises(ValueError, match=r"\{\{params\.s\}\}"):
         url("{{params.s}}://a/", s="http")
