@@ -22,7 +22,7 @@ FILES = sorted(
     if not str(path.relative_to(ROOT)).startswith(WRITTEN)
 )
 
-#: Each room may import itself, the rooms to its right, and the leaves. What stands in one line: no one of another.
+#: Each room may import itself and the rooms below it. What stands in one line: no one of another.
 ROOMS = (
     ("__main__",),
     ("cli",),
@@ -46,7 +46,6 @@ ROOMS = (
     ("aio",),
     ("demo",),
 )
-LEAVES = {"file_access"}
 #: What a plugin may import of ours, besides what stands in its own folder.
 FOR_PLUGINS = {"plugin", "sandbox", "aio"}
 #: Largest room, as a part of `gateway/`, and most files of a folder.
@@ -202,10 +201,10 @@ def wrong_imports(path: Path) -> list[str]:
 
 
 def may_import(own: str, other: str) -> bool:
-    """A room imports itself, the leaves and what stands below it; a leaf imports leaves; the door what it hands on."""
-    if other == own or other in LEAVES:
+    """A room imports itself and what stands below it; the door to plugins what it hands on."""
+    if other == own:
         return True
-    if own in LEAVES or other == "plugin":
+    if other == "plugin":
         return False
     return own == "plugin" or floor(own) < floor(other)
 
@@ -301,7 +300,7 @@ def test_module_with_a_single_user_is_placed_in_its_package() -> None:
     alone = {
         name(MODULES[module])
         for module, (user, *others) in users.items()
-        if not others and part(module) not in {part(user), "plugin", "sandbox", "demo", "testing", *LEAVES}
+        if not others and part(module) not in {part(user), "plugin", "sandbox", "demo", "testing"}
         if part(user) not in COMPOSING and user.removeprefix("gateway.") not in COMPOSING
         if name(MODULES[module]).startswith("gateway/") and MODULES[module].name not in ("__init__.py", "__main__.py")
     }

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from gateway.config.checks import check, set_aside_foreign_keys
 from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
+from gateway.config.file_access import loose_access
 from gateway.config.limits import check_prices
 from gateway.config.messages import advise, explain
 from gateway.config.path_exposure_check import check_places
@@ -21,7 +22,6 @@ from gateway.config.reading.secret_files import read_companions
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, YamlSource, parse, read_text
 from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.settings import Settings
-from gateway.file_access import loose_access
 
 #: The message about a file that holds no value.
 EMPTY = "the file is empty: every key has its default; write {} if that is meant"

@@ -1,5 +1,6 @@
 """The names that a plugin imports: the nouns of the gateway, its contracts, and small helpers."""
 
+from gateway.config.file_access import loose_access, refused_access
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import (
@@ -110,7 +111,6 @@ from gateway.contracts.tools import (
 )
 from gateway.contracts.units import positive_seconds
 from gateway.dialects.chat_request import client_tools, last_user_text, lets_server_search, may_call_tools
-from gateway.file_access import loose_access, refused_access
 from gateway.jsontext import strict_json
 from gateway.net.hosts import allowed_host, plain_host
 from gateway.net.public_address import METADATA_NETWORKS, is_metadata, is_public

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from gateway.config.document import Document
+from gateway.config.file_access import loose_access
 from gateway.config.problems import KeyPath, fits
 from gateway.config.reading.yaml_reader import BROKEN, read_text
 from gateway.config.schema.tools import find_built_in_settings
 from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
-from gateway.file_access import loose_access
 
 SECRETS_WITH_FILES = (
     ("store",),

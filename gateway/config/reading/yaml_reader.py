@@ -15,11 +15,11 @@ from pathlib import Path
 
 import yaml
 
+from gateway.config.file_access import refused_access
 from gateway.config.problems import KeyPath
 from gateway.config.reading.interpolation import InterpolationError, expand
 from gateway.config.reading.yaml_scalars import resolve_plain
 from gateway.config.values.secret import MaskedText
-from gateway.file_access import refused_access
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 32

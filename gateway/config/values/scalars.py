@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 from unicodedata import normalize
 
+from gateway.config.file_access import refused_access
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import MaskedText, mask
 from gateway.config.values.value import PathLeaf, ValueType, between, describe_kind
-from gateway.file_access import refused_access
 from gateway.text.names import reserved_for_callers, unfit
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

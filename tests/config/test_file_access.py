@@ -11,8 +11,8 @@ import pytest
 from gateways import ended
 
 from gateway.config import ConfigError, LoadedConfig, load
+from gateway.config.file_access import file_system
 from gateway.contracts.storage.store import StoreError
-from gateway.file_access import file_system
 from gateway.plugins.stores.sqlite import SqliteStore
 
 
