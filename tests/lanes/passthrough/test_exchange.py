@@ -162,4 +162,4 @@ async def test_event_stream_is_tracked_as_a_stream() -> None:
         go.set()
         await client.read_until(b"0\r\n\r\n")
         assert connection.transaction is None
-        assert lane.metrics.route("/v1/", "passthrough").streamed.used
+        assert lane.metrics.route("/v1/", "passthrough").streamed.has_samples

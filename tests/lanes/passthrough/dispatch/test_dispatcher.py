@@ -24,7 +24,7 @@ async def test_the_second_request_takes_the_connection_of_the_first() -> None:
 def test_each_dispatcher_has_all_phases(kind: type[Dispatcher]) -> None:
     """With the arguments of the protocol; none of them stands on more than three classes of ours."""
     assert len(kind.__mro__) <= 4
-    for phase in ("start", "request_fed", "connected", "response_received", "attempt_failed", "stop", "drop", "end"):
+    for phase in ("start", "request_fed", "on_connected", "response_received", "attempt_failed", "stop", "drop", "end"):
         ours, theirs = getattr(kind, phase), getattr(Dispatcher, phase)
         assert (
             ours.__code__.co_varnames[: ours.__code__.co_argcount]
