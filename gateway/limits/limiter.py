@@ -172,10 +172,13 @@ class Limiter:
             reservation.drop_tokens()
         return reservation
 
-    def reserve_more(self, reservation: Reservation, rules: Sequence[LimitRule], tokens: int) -> None:
+    def reserve_more(
+        self, reservation: Reservation, rules: Sequence[LimitRule], tokens: int, *, shown: Sequence[LimitRule]
+    ) -> None:
         """Reserve so many tokens for a request that turns out to be longer than was known.
 
-        Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, until the reservation is closed.
+        `shown` are the rules whose room a refusal reports: all of the request. Raises GatewayError
+        (rate_limit_exceeded) if there is no room; the places stay, until the reservation is closed.
         """
         now_s, places = self.clock(), reservation.places
         for number, (rule, before) in enumerate(zip(rules, places, strict=True)):
@@ -188,7 +191,7 @@ class Limiter:
             places[number] = RulePlaces(meter, before.tick, wanted, before.made, is_held=before.is_held)
             if not rule.allowance.soft and (over := rule.over_grown(wanted, now_s)) is not None:
                 self._note(over, now_s)
-                raise refusal(over, rules, now_s)
+                raise refusal(over, shown, now_s)
 
     def fields(self, rules: Sequence[LimitRule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""

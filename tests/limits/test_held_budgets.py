@@ -180,7 +180,7 @@ def test_growing_body_holds_more_budget() -> None:
     before = taken(workers, **plain)
     rules = limiter.of_caller(caller(**plain, **LIMITS))
     hold = limiter.reserve(rules, 10, guess=10)
-    limiter.reserve_more(hold, rules, 60)
+    limiter.reserve_more(hold, rules, 60, shown=rules)
     assert len(fill(workers, **plain, **LIMITS)) == 4
     before.close(tokens=10)
     hold.close(LIMITED)
@@ -193,13 +193,13 @@ def test_growing_body_beyond_the_remaining_budget_is_refused() -> None:
     limiter = workers.limiters[0]
     rules = limiter.of_caller(caller(**LIMITS))
     first, second = limiter.reserve(rules, 10, guess=10), taken(workers, 1)
-    limiter.reserve_more(first, rules, 200)
+    limiter.reserve_more(first, rules, 200, shown=rules)
     (other,) = workers.limiters[1].of_caller(caller(**LIMITS))
     with pytest.raises(GatewayError) as refused:
-        workers.limiters[1].reserve_more(second, [other], 20)
+        workers.limiters[1].reserve_more(second, [other], 20, shown=[other])
     assert (refused.value.code, refused.value.retry_after_s) == ("rate_limit_exceeded", 1.0)
     second.close(LIMITED)
-    limiter.reserve_more(first, rules, 300)
+    limiter.reserve_more(first, rules, 300, shown=rules)
 
 
 @pytest.mark.parametrize(

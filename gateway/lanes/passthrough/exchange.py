@@ -50,6 +50,7 @@ Dangers.
 https://www.rfc-editor.org/rfc/rfc9112#section-9 https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
 """
 
+import logging
 from time import perf_counter
 from typing import Final
 
@@ -62,6 +63,8 @@ from gateway.lanes.passthrough.last_event import Remainder
 from gateway.lanes.passthrough.response_relay import ResponseRelay
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.upstream.failures import UPSTREAMS_FAULT
+
+log = logging.getLogger("gateway")
 
 #: The failure of an upstream whose answer cannot be finished, in words, by the outcome that is counted.
 CUT: Final = {
@@ -142,8 +145,10 @@ class PassthroughExchange(ResponseRelay):
         if (planned := self.plan.observers) is not None:
             observers = self.observers
             for at in planned.closing:
-                if observers[at].on_closed(outcome, error):
-                    is_counted = True
+                try:
+                    is_counted = observers[at].on_closed(outcome, error) or is_counted
+                except Exception:  # the exchange is over all the same: it is counted, and the client's turn ends
+                    log.exception("an observer failed at the end of an exchange")
         if not is_counted:
             record.count(outcome)
         if (access_log := self.client.listener.access_log) is not None:

@@ -7,6 +7,8 @@ from gateway.lanes.passthrough.plan import Plan
 PLANS_BYTES = 16 << 20
 #: The size of a plan besides its head, which it contains twice: as received, and as forwarded.
 PLAN_BYTES = 1100
+#: The size of what a plan has for its observers.
+OBSERVERS_BYTES = 1100
 
 
 class PlanCache(HeadCache[Plan]):
@@ -17,5 +19,5 @@ class PlanCache(HeadCache[Plan]):
 
     def _size(self, key: bytes, kept: Plan) -> int:
         """Return the bytes of a plan. One with a choice has the head it was made from, and a target for each place."""
-        one = 2 * len(key) + PLAN_BYTES
+        one = 2 * len(key) + PLAN_BYTES + (0 if kept.observers is None else OBSERVERS_BYTES)
         return one if kept.dispatcher is None else one * (3 + kept.dispatcher.most_targets)

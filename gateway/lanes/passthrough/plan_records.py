@@ -30,11 +30,12 @@ class PlannedHead:
     websocket: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PlanTarget:
     """The endpoint that a request goes to, with the head that it gets and the caller as that endpoint's rules find it.
 
     The head is in two parts around the digits of Content-Length; the second is empty where there are no digits.
+    A target belongs to one plan: plans of different routes may have the same head for the same endpoint.
     """
 
     group: Group

@@ -243,7 +243,7 @@ class RequestRelay:
         self.target = self.record.target = target
 
     def open(self, request: bytes) -> None:
-        """Open a connection for the request; `Dispatcher.connected` follows."""
+        """Open a connection for the request; `Dispatcher.on_connected` follows."""
         self.pending.append(request)
         self.connecting = self.client.listener.loop.create_task(self.connect())
 

@@ -87,9 +87,10 @@ class LimitObserver(Observer):
             return
         self._length += len(piece)
         try:
+            shown = [rule for _, rules in self._parts for rule in rules]
             for reservation, rules in self._parts:
                 assert isinstance(reservation, Reservation)
-                self._admission.limiter.reserve_more(reservation, rules, self._length // BYTES_A_TOKEN)
+                self._admission.limiter.reserve_more(reservation, rules, self._length // BYTES_A_TOKEN, shown=shown)
         finally:
             self._join()
 

@@ -132,6 +132,8 @@ class UsageObserver(Observer):
 
     def on_closed(self, outcome: str, error: GatewayError | None) -> bool:
         record, batch = self.record, self._batch
+        if record.forwarded:  # whole with its head: what was kept is of an attempt before
+            self.kept = self.decoding = None
         if record.requested_model:
             record.asked_model = clean_model_name(record.requested_model)
         if batch is None or not record.forwarded or record.status != 200 or record.sent_bytes > SHORT_BYTES:
@@ -207,7 +209,10 @@ class UsageObserver(Observer):
         if not model and record.asked_model:
             usage, model = usage._replace(asked=True), record.asked_model
         record.tokens = usage.tokens.input + usage.tokens.output
-        self.meter.record(record.target, usage, model, times)
+        try:
+            self.meter.record(record.target, usage, model, times)
+        except Exception:  # the limits must not wait for it, nor the requests behind this one
+            log.exception("the usage of a request could not be recorded")
         return record.tokens
 
     def _read_usage(self, cut: bool) -> tuple[RequestUsage, str]:

@@ -602,3 +602,25 @@ async def test_unused_key_counters_are_reclaimed_for_other_keys(
         clock.advance(UNUSED_S + 1)
         assert (await ask(gateway, of(b"old"))).status == 200
     assert len(upstream.requests) == 3
+
+
+async def test_refusal_of_a_growing_body_reports_all_limits_of_the_request() -> None:
+    """The model's limit refuses; the key's limit of requests is in the fields, too."""
+    models = {"limits": {"models": {"*": {"tokens_per_minute": 1000}}}, "passthrough": {"by_model": True}}
+    settings: dict[str, object] = {**models, "keys": keys(requests_per_minute=5)}
+    async with several(serve(FINE), settings=settings, retry={"body": 10}) as up, client_of(up.gateway) as client:
+        await client.send(post_chunked(chunk(BODY), CHAT, OURS))
+        async with client_of(up.gateway) as other:
+            await other.send(post_chunked(chunk(BODY), CHAT, OURS))
+            await until(lambda: sum(len(one.connections) for one in up.endpoints) == 2)
+            for one in (client, other):
+                await one.send(chunk(b" " * 3000))
+            reads = [asyncio.create_task(one.read_response()) for one in (client, other)]
+            done, _ = await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+            refused = done.pop().result()
+            for read in reads:
+                read.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
+    assert refused.status == 429
+    assert refused.values(b"x-ratelimit-limit-requests") == [b"5"]
+    assert refused.values(b"x-ratelimit-limit-tokens") == [b"1000"]

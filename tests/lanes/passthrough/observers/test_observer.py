@@ -151,3 +151,20 @@ def test_phase_without_observers_is_skipped() -> None:
     assert (silent.requested, silent.reading, silent.closing, silent.takes_attempts) == ((), (), (), False)
     mixed = Observers([ObserverFactory(Silent), ObserverFactory(Follower, Following())])
     assert (mixed.requested, mixed.reading, mixed.closing, mixed.takes_attempts) == ((1,), (1,), (1,), True)
+
+
+async def test_failing_observer_leaves_the_exchange_counted_and_the_client_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """At the end of an exchange: it is counted, its line is written, and the observers behind hear of it."""
+    failing, behind = Following("closed ok"), Following()
+    said = serve(answer(200, b"all"))
+    async with assembled(said, further=[failing, behind]) as lane:
+        async with lane.client() as client:
+            for _ in range(2):
+                await client.send(POST + b"{}")
+                assert (await client.read_response()).payload == b"all"
+        await lane.until_idle()
+        assert len(lane.log) == 2 and lane.metrics.route("/v1/", "passthrough").codes("POST")[200] == 2
+    assert behind.phases.count("closed ok") == 2
+    assert "an observer failed at the end of an exchange" in caplog.text

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from aiohttp.web_protocol import RequestHandler
 from functional.several import CHAT as PATH
-from functional.through import ask, client_of, get, through
+from functional.through import HOSTS, ask, client_of, get, through
 from functional.through import post as post_to
 from gateways import exchange, key
 from lanes.assembled import assembled, endpoint, keyring, read, router
@@ -33,9 +33,11 @@ from gateway.lanes.router import Router
 from gateway.limits.limiter import Limiter
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
+from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, serve
+from gateway.testing.upstream import FakeUpstream
 from gateway.usage.tokens import RequestUsage, TokenCounts
 
 COUNT = 60
@@ -319,3 +321,20 @@ async def test_usage_and_limit_pages_include_all_ended_requests() -> None:
             assert [one["used"] for one in limits] == [50 * number]
             sums = [(one["requests"], one["input"], one["output"]) for one in usage]
             assert sums == [(number, 30 * number, 20 * number)]
+
+
+async def test_batched_requests_count_under_the_route_that_they_took() -> None:
+    """Two paths lead to the same path of one upstream, with the same head for it."""
+    paths = ["/v1/", "/alt/v1/"]
+    async with FakeUpstream(serve(answer(200, text(CHAT)))) as fake:
+        upstreams = [{"name": "up", "base_url": f"{fake.base_url}/v1", "paths": paths}]
+        settings: dict[str, object] = {"upstreams": upstreams, "usage": {"enabled": True}, "allowed_hosts": HOSTS}
+        async with LocalGateway(settings) as gateway:
+            async with client_of(gateway) as one, client_of(gateway) as other:
+                for _ in range(MOST + 10):
+                    assert (await exchange(one, post_to(b"{}", b"/v1/chat/completions"))).status == 200
+                    assert (await exchange(other, post_to(b"{}", b"/alt/v1/chat/completions"))).status == 200
+            page = (await ask(gateway, get(b"/metrics"))).payload.decode()
+    lines = [line for line in page.splitlines() if line.startswith("gateway_http_requests_total{")]
+    counted = {path: sum(float(line.split()[-1]) for line in lines if f'route="{path}"' in line) for path in paths}
+    assert counted == {"/v1/": MOST + 10, "/alt/v1/": MOST + 10}
