@@ -7,6 +7,7 @@ from lanes.assembled import endpoint, read, router
 
 from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.passthrough.plan_cache import PLAN_BYTES, PLANS_BYTES, PlanCache
+from gateway.usage.tokens import Recorded
 
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: %d\r\nY: %b"
 
@@ -40,11 +41,12 @@ def test_plan_cached_twice_is_counted_once() -> None:
     assert kept(plans, 2, plan) in plans.by_head and len(plans.by_head) == 2
 
 
+@pytest.mark.parametrize("recorded", [None, lambda *_: None], ids=["plain", "usage"])
 @pytest.mark.parametrize("filler", [0, 500, 3900])
-def test_plan_cache_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, filler: int) -> None:
+def test_plan_cache_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, filler: int, recorded: Recorded | None) -> None:
     """However many heads come, with plans of their own, of whatever size."""
     monkeypatch.setattr("gateway.lanes.passthrough.plan_cache.PLANS_BYTES", 1 << 20)
-    way_in = router(endpoint())
+    way_in = router(endpoint(), recorded=recorded)
     tracemalloc.start()
     try:
         for number in range((1 << 20) // (filler + 500)):
