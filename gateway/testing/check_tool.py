@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -259,19 +258,10 @@ async def _check_close(one: Subject, source: ToolSource, before: tuple[int, int]
         await source.close()
     except Exception as error:
         one.fail("close can be called twice", f"it raised {error!r}", "do nothing the second time", at=source.close)
-    tasks, files = await _wait_until_closed(before)
+    tasks, files = _open_things()
     if tasks > before[0] or files > before[1]:
         found = f"{tasks - before[0]} tasks and {files - before[1]} open files or connections are left"
         one.fail("close closes what it opened", found, "close and await each of them in `close`", at=source.close)
-
-
-async def _wait_until_closed(before: tuple[int, int]) -> tuple[int, int]:
-    """Return what is open, at the latest after half a second: the thread of a cancelled call ends by itself."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0.5):
-            while any(now > then for now, then in zip(_open_things(), before, strict=True)):  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
-    return _open_things()
 
 
 def _open_things() -> tuple[int, int]:

@@ -4,9 +4,9 @@ import asyncio
 import codecs
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -29,6 +29,8 @@ from gateway.plugin.templates import Values, filled_object
 from .folder import Content, Folder, FolderEntry
 from .safe_open import PathRefusedError, components
 from .workflow_path import build_path
+
+T = TypeVar("T")
 
 _DEFAULT_ROOT: Final = Path("work")
 #: A NUL this early means that a file is not text.
@@ -66,12 +68,14 @@ class Config(ToolConfig):
 class FileOperations:
     """The source of this tool: it runs each operation in a thread.
 
-    A cancelled write has happened whole or not at all.
+    A cancelled write has happened whole or not at all. The thread of a cancelled call goes on for a moment,
+    perhaps with a file open: `close` waits for its end.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._folders = tuple((str(root), _folder(root)) for root in config.roots)
+        self._threads: set[asyncio.Future[Any]] = set()
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_spec(self._config),)
@@ -79,7 +83,7 @@ class FileOperations:
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 (the contract's signature)
         stop = threading.Event()
         try:
-            return await asyncio.to_thread(self._answer, call.arguments, stop)
+            return await self._run(self._answer, call.arguments, stop)
         except asyncio.CancelledError:
             stop.set()
             raise
@@ -93,14 +97,22 @@ class FileOperations:
 
         No approval is requested for such a call.
         """
-        return await asyncio.to_thread(self._refusal, call.arguments)
+        return await self._run(self._refusal, call.arguments)
 
     async def preview(self, call: ToolCall) -> Preview | NoPreview:
         """Return the text of the file that a write replaces, and the text after it."""
-        return await asyncio.to_thread(self._preview, call.arguments)
+        return await self._run(self._preview, call.arguments)
 
     async def close(self) -> None:
-        """Do nothing: the tool leaves no file open."""
+        """Wait for the threads of cancelled calls, which may have a file open."""
+        await asyncio.gather(*self._threads, return_exceptions=True)
+
+    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
+        """Run work in a thread, which outlives the cancellation of its call."""
+        thread = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+        self._threads.add(thread)
+        thread.add_done_callback(self._threads.discard)
+        return await asyncio.shield(thread)
 
     def _preview(self, arguments: Json) -> Preview | NoPreview:
         try:
