@@ -124,15 +124,15 @@ class PassthroughExchange(ResponseRelay):
                 self.target.member.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
-        if (status := self.record.status) < 500:
-            self._close("ok")
-        else:
-            self._close_failed(status)
+        self._close_answered()
         # The client may still be sending its body: without lingering, RST would take the answer from it.
         self.client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
-    def _close_failed(self, status: int) -> None:
-        """Close the record of a whole answer that tells of a failure."""
+    def _close_answered(self) -> None:
+        """Close the record of a whole answer, which may report a failure."""
+        if (status := self.record.status) < 500:
+            self._close("ok")
+            return
         pool = self.target.member.pool
         pool.failures.note(f"Upstream {pool.endpoint.name!r} answered {status}.")
         self._close("error")
@@ -253,10 +253,7 @@ class PassthroughExchange(ResponseRelay):
                 )
             else:
                 upstream.abort()
-        if (status := self.record.status) < 500:
-            self._close("ok")
-        else:
-            self._close_failed(status)
+        self._close_answered()
 
     def client_full(self) -> None:
         # A connection that is still being opened is paused when it is attached (`RequestRelay.attach`).

@@ -24,8 +24,8 @@ from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_BASE, is_plain
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatcherFactory
-from gateway.lanes.passthrough.dispatch.failover import FailoverFactory
-from gateway.lanes.passthrough.dispatch.hedge import HedgeFactory
+from gateway.lanes.passthrough.dispatch.failover import Failover, FailoverFactory
+from gateway.lanes.passthrough.dispatch.hedge import Hedge
 from gateway.lanes.passthrough.dispatch.model_routing import ModelRoutingFactory
 from gateway.lanes.passthrough.dispatch.targets import ModelTargets, Targets
 from gateway.lanes.passthrough.observers.observer import Feature, Observers, PlannedRequest
@@ -109,7 +109,7 @@ class PlanBuilder:
         else:
             targets = self._targets(routed, home)
             groups, first = (home, *targets.fallbacks), targets.first
-            dispatcher = FailoverFactory(targets) if home.hedges is None else HedgeFactory(targets)
+            dispatcher = FailoverFactory(targets, Failover if home.hedges is None else Hedge)
         policy = self._policy(routed, first, groups if by_model else (home,), by_model=by_model)
         request = PlannedRequest(
             head=head,

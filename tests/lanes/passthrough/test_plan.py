@@ -3,8 +3,8 @@
 import pytest
 from lanes.assembled import endpoint, read, router
 
-from gateway.lanes.passthrough.dispatch.failover import FailoverFactory
-from gateway.lanes.passthrough.dispatch.hedge import HedgeFactory
+from gateway.lanes.passthrough.dispatch.failover import Failover, FailoverFactory
+from gateway.lanes.passthrough.dispatch.hedge import Hedge
 from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.router import Router
 from gateway.telemetry.metrics import UpstreamTally
@@ -33,10 +33,11 @@ def test_a_plan_without_features_has_no_dispatcher_and_no_observers() -> None:
     assert (plan.dispatcher, plan.observers) == (None, None)
 
 
-@pytest.mark.parametrize(("hedge_s", "kind"), [(None, FailoverFactory), (0.5, HedgeFactory)])
+@pytest.mark.parametrize(("hedge_s", "kind"), [(None, Failover), (0.5, Hedge)])
 def test_the_rules_of_the_upstream_choose_the_dispatcher(hedge_s: float | None, kind: type) -> None:
     plan = planned(router(endpoint(), groups=[several(GroupRules(hedge_s=hedge_s))]))
-    assert isinstance(plan.dispatcher, kind) and plan.dispatcher.most_targets == 2
+    assert isinstance(plan.dispatcher, FailoverFactory) and plan.dispatcher.most_targets == 2
+    assert type(plan.dispatcher.new_dispatcher()) is kind
 
 
 def test_plan_creates_one_observer_per_enabled_feature() -> None:

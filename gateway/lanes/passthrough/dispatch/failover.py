@@ -376,10 +376,11 @@ class Failover(Dispatcher):
 class FailoverFactory:
     """Makes the dispatchers of a plan whose requests have a choice of endpoints, by the rules of their upstream."""
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: Targets, kind: type[Failover] = Failover) -> None:
         self._targets = targets
+        self._kind = kind
         self.most_targets = targets.count
 
     def new_dispatcher(self) -> Failover:
         """Return the dispatcher of a request."""
-        return Failover(self._targets)
+        return self._kind(self._targets)

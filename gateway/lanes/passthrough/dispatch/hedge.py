@@ -11,10 +11,9 @@ from typing import Final
 
 from gateway.http.body import BodyError
 from gateway.http.response_head import ResponseError, ResponseHead
-from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange, Dispatcher
+from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange
 from gateway.lanes.passthrough.dispatch.failover import Failover
 from gateway.lanes.passthrough.dispatch.hedge_request import Failure, HedgeRequest, is_bare
-from gateway.lanes.passthrough.dispatch.targets import Targets
 from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.endpoint_state import Member
@@ -174,15 +173,3 @@ class Hedge(Failover):
             exchange.end_attempt(second.target, "cancelled")
             second.target.group.tally.outcomes["cancelled"] += 1
             second.drop()
-
-
-class HedgeFactory:
-    """Makes the dispatchers of a plan whose upstream hedges."""
-
-    def __init__(self, targets: Targets) -> None:
-        self._targets = targets
-        self.most_targets = targets.count
-
-    def new_dispatcher(self) -> Dispatcher:
-        """Return the dispatcher of a request."""
-        return Hedge(self._targets)

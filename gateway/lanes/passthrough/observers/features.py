@@ -13,10 +13,9 @@ from gateway.usage.tokens import Recorded
 def collect_features(
     *, recorded: Recorded | None, batch: UsageBatch, limiter: Limiter | None, tracer: Tracer | None
 ) -> tuple[Feature, ...]:
-    """Return the features of a configuration; one that is off is not among them."""
-    found: list[Feature] = []
+    """Return the features of a configuration. Usage is always among them: limits may need the tokens of an answer."""
     usage = UsageFeature(recorded, batch, limiter, reads_together=tracer is None)
-    found.append(usage)
+    found: list[Feature] = [usage]
     if limiter is not None:
         found.append(LimitFeature(limiter, reads_usage=usage.reads))
     if tracer is not None:

@@ -60,9 +60,8 @@ class LimitObserver(Observer):
     _length = 0  # of the body, as far as it counts
     _grows = False  # what the request reserves, with its body
     _body: Sequence[bytes] = ()  # what is here of it, until the request goes somewhere
-    _parts: list[tuple[AnyReservation, Sequence[LimitRule]]] | None = (
-        None  # of which the reservation is made, if it changes
-    )
+    #: The parts of the reservation, with their rules, if it changes.
+    _parts: list[tuple[AnyReservation, Sequence[LimitRule]]] | None = None
     _has_upstream = False  # the last part is at an upstream
     _of_tunnel: Reservation | None = None
 
