@@ -16,7 +16,7 @@ from gateway.contracts.tools import model_name
 
 @dataclass(slots=True)
 class CallLoop:
-    """The run of one `Job.call`. Nobody vouches for the call: its arguments are nothing but arguments."""
+    """The run of one `Job.call`. No model rates its risk: `risk_level` is an ordinary argument here."""
 
     call: Json
     plan: Plan

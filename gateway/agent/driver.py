@@ -357,9 +357,8 @@ class RunDriver:
         self._outcome = get_run_outcome(error)
         if self._outcome != "error":
             log.warning("run %s ended: %s", run.exchange.id, error.message)
-        has_client = (
-            not run.exchange.delivery.background and run.exchange.job.call is None
-        )  # else nobody would continue it
+        # A run in the background and a single call have no client that would continue them.
+        has_client = not run.exchange.delivery.background and run.exchange.job.call is None
         try:
             if has_client and error.code == "upstream_refused" and lacks_credential(run.exchange):
                 await run.record.park("awaiting_client")

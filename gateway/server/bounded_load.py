@@ -20,7 +20,7 @@ class BoundedLoad:
     """A function that loads a configuration, with a limit to its time.
 
     `is_ending` returns whether the process has to end, so that nothing is waited for. Call it in a thread, or where
-    waiting holds nobody up. Raises ConfigError if the time is over, and what `load` raises.
+    waiting holds up no other work. Raises ConfigError if the time is over, and what `load` raises.
     """
 
     def __init__(

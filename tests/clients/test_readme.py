@@ -44,7 +44,7 @@ def started() -> Iterator[GatewayProcess]:
 
 
 def test_every_client_has_its_snippet() -> None:
-    """Those that docs/clients.md promises are run as it prints them, and so are the README and docs/commands.md."""
+    """The snippets of docs/clients.md, README and docs/commands.md run as the pages print them."""
     assert {snippet.name for snippet in README} == {"clone", "make run", "activate", "curl", "approvals"}
     assert {snippet.name for snippet in COMMANDS} == {"configuration", "health"}
     clients = "openai-python openai-node ai-sdk codex claude-code cline continue openai-agents litellm aider qwen-code"

@@ -281,7 +281,7 @@ async def test_call_denied_by_policy_returns_a_recorded_result(opened: Opened) -
 
 
 async def test_client_supplied_risk_level_does_not_lower_the_risk(opened: Opened) -> None:
-    """Nobody vouches for the call: `risk_level` is an argument like all others."""
+    """No model rates the risk of the call: `risk_level` is an argument like all others."""
     bench = calling(await opened())
     _, approval = await bench.held(arguments={"x": 1, "risk_level": "low"})
     assert approval.arguments == '{"risk_level":"low","x":1}' and approval.basis == "default"

@@ -1,4 +1,4 @@
-"""What a release says of itself is true: its version, and the files of other projects that its wheel contains."""
+"""The facts of a release: its version, and the files of other projects that its wheel contains."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What people see of a rule: each of its limits, and nothing of those that it has not."""
+"""The status of a rule on the pages: each limit that it has, and no other one."""
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.budgets import BudgetSums

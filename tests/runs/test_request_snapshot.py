@@ -90,7 +90,7 @@ def test_resumed_run_keeps_its_steering_options() -> None:
 
 
 def test_request_without_options_stores_no_option_fields() -> None:
-    """What it does not say costs no byte; runs that are stored already have none of it either."""
+    """A field that the request leaves out costs no byte, and is missing in runs that are stored already, too."""
     assert not WISHES.keys() & orjson.loads(dump_request(ASKED)).keys()
     assert {name: fact_of(ASKED, name) for name in WISHES} == {
         name: fact_of(load_exchange(Resume(stored(ASKED)), approvals="hold"), name) for name in WISHES

@@ -1,1 +1,1 @@
-"""What tests of running gateways start them with, and no installed gateway needs."""
+"""Starters of gateways for tests, which no installed gateway needs."""

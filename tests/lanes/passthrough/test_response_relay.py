@@ -42,7 +42,7 @@ async def test_chunks_are_relayed_byte_for_byte() -> None:
     "bad", [b"6\r\nhello\r\n", b"4\r\nhello\r\n", b"5\r\nhello\n\r", b"-5\r\nhello\r\n", b"\r\nabcde\r\n"]
 )
 async def test_malformed_chunk_ends_the_answer(bad: bytes) -> None:
-    """What is certain of it is passed on, and the end shows; its upstream connection is not used again."""
+    """The certain part goes to the client, and the cut shows; the upstream connection is not used again."""
 
     async def script(peer: Peer) -> None:
         await peer.read_request()

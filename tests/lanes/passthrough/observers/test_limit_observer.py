@@ -4,12 +4,12 @@ import asyncio
 import json
 import random
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, cast
 
 import pytest
 from functional.several import CHAT, several
-from functional.through import FINE, ask, client_of, error_of, get, post, post_chunked, through
+from functional.through import FINE, ask, client_of, error_of, get, post, through
 from gateways import exchange, key, samples, scrape, until, until_read
 from lanes.assembled import endpoint, keyring, read, router
 from limits.limiting import Workers, caller
@@ -25,12 +25,10 @@ from gateway.limits.counter_registry import UNUSED_S
 from gateway.testing.clock import ManualClock
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.scripts import answer, head, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.lanes.passthrough.observers.limited import BODY, KEY, OURS, keys
 
-KEY = "sk-limited"
-OURS = b"X-Gateway-Key: sk-limited"
-BODY = b'{"model": "m", "messages": []}'
 MINUTE = {"tokens_per_minute": 60_000}
 
 
@@ -49,17 +47,6 @@ class Still(SystemClock, ManualClock):
 
     def monotonic(self) -> float:
         return 5000.0 + self()
-
-
-async def _status_after(client: Peer) -> int:
-    """The status of a request whose last chunk is sent now, if it was not refused before."""
-    with suppress(ConnectionError):
-        await client.send(LAST_CHUNK)
-    return (await client.read_response()).status
-
-
-def keys(**limits: object) -> list[dict[str, object]]:
-    return [{**key(KEY), "name": "ci", "limits": limits}]
 
 
 async def test_request_over_the_limit_returns_429_without_reaching_the_upstream() -> None:
@@ -518,33 +505,6 @@ async def test_nongenerating_requests_reserve_no_tokens(method: bytes) -> None:
     assert statuses == [200, 200]
 
 
-@pytest.mark.parametrize("by_model", [False, True])
-@pytest.mark.parametrize("of", ["keys", "upstream", "models"])
-async def test_chunked_body_reserves_tokens_chunk_by_chunk(of: str, *, by_model: bool) -> None:
-    """Whose limit it is: a body without a length is refused in the middle, and the model never has it whole.
-
-    One that is held, up to `retry.body`, reserves once it is whole.
-    """
-    limits, said = {"tokens_per_minute": 1000}, serve(answer(200, b'{"usage": {"prompt_tokens": 900}}'))
-    settings: dict[str, object] = {"passthrough": {"by_model": by_model or of == "models"}, "keys": keys()}
-    rules: dict[str, object] = {"retry": {"body": 10}}
-    if of == "keys":
-        settings["keys"] = keys(**limits)
-    elif of == "models":
-        settings["limits"] = {"models": {"*": limits}}
-    else:
-        rules["limits"] = limits
-    async with several(said, said, settings=settings, **rules) as up, client_of(up.gateway) as client:
-        await client.send(post_chunked(chunk(BODY), CHAT, OURS))
-        await until(lambda: sum(len(one.connections) for one in up.endpoints))
-        async with client_of(up.gateway) as other:
-            await other.send(post_chunked(chunk(BODY), CHAT, OURS))
-            await other.send(chunk(b" " * 3000))
-            await client.send(chunk(b" " * 3000))
-            ends = [await asyncio.wait_for(_status_after(one), 20) for one in (client, other)]
-        assert sorted(ends) == [200, 429] and sum(up.counts) == 1
-
-
 async def test_large_request_blocks_no_requests_after_its_minute() -> None:
     """However far above the limit it was: what those after it reserve by it is no reason to refuse them."""
     sizes, clock = iter([100_000, *[700] * 13, 9_000, *[10] * 3]), Later()
@@ -602,25 +562,3 @@ async def test_unused_key_counters_are_reclaimed_for_other_keys(
         clock.advance(UNUSED_S + 1)
         assert (await ask(gateway, of(b"old"))).status == 200
     assert len(upstream.requests) == 3
-
-
-async def test_refusal_of_a_growing_body_reports_all_limits_of_the_request() -> None:
-    """The model's limit refuses; the key's limit of requests is in the fields, too."""
-    models = {"limits": {"models": {"*": {"tokens_per_minute": 1000}}}, "passthrough": {"by_model": True}}
-    settings: dict[str, object] = {**models, "keys": keys(requests_per_minute=5)}
-    async with several(serve(FINE), settings=settings, retry={"body": 10}) as up, client_of(up.gateway) as client:
-        await client.send(post_chunked(chunk(BODY), CHAT, OURS))
-        async with client_of(up.gateway) as other:
-            await other.send(post_chunked(chunk(BODY), CHAT, OURS))
-            await until(lambda: sum(len(one.connections) for one in up.endpoints) == 2)
-            for one in (client, other):
-                await one.send(chunk(b" " * 3000))
-            reads = [asyncio.create_task(one.read_response()) for one in (client, other)]
-            done, _ = await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
-            refused = done.pop().result()
-            for read in reads:
-                read.cancel()
-            await asyncio.gather(*reads, return_exceptions=True)
-    assert refused.status == 429
-    assert refused.values(b"x-ratelimit-limit-requests") == [b"5"]
-    assert refused.values(b"x-ratelimit-limit-tokens") == [b"1000"]
