@@ -31,6 +31,7 @@ from gateway.contracts.records import replace
 from gateway.contracts.storage.endorsements import waiting_sha256
 from gateway.contracts.storage.journal import Approval, Journal, StoredRun
 from gateway.contracts.storage.store import Json, StoreError, UntoldError, UnwrittenError, untold
+from gateway.contracts.tracer import Tracer
 from gateway.dialects.dialect import SaidBeside
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey
@@ -40,7 +41,6 @@ from gateway.runs.live_run import LiveRun
 from gateway.runs.request_snapshot import load_exchange
 from gateway.runs.run_id import new_run_id
 from gateway.runs.run_restrictions import NARROWS
-from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 

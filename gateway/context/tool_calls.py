@@ -31,6 +31,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
 from gateway.contracts.tools import ToolResult
+from gateway.contracts.tracer import Tracer
 from gateway.jsontext.canonical import canonical
 from gateway.mcp.server_text import one_line
 from gateway.runs import run_resolution
@@ -39,7 +40,6 @@ from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.lease import LOST, build_interrupted_error, is_lost
 from gateway.runs.live_run import LiveRun
 from gateway.runs.run_id import new_run_id
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.tools.call_answer import load_result
 from gateway.tools.results import clean
 from gateway.workflows.invocation import check_parameters, workflow_usage

@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.auth.keyring import Key, get_peer_address
 from gateway.contracts.errors import GatewayError
+from gateway.contracts.tracer import Tracer
 from gateway.http.request_head import RequestHead
 from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.client import AccessLog, ClientTimeouts
@@ -24,7 +25,6 @@ from gateway.lanes.router import Router
 from gateway.lanes.upstream_metrics import gauges
 from gateway.lanes.websocket import WebSocketTransaction
 from gateway.telemetry.metrics import Metrics, counter
-from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 

@@ -49,6 +49,7 @@ from typing import NamedTuple
 from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import Identity, KeyRing, Wire, get_peer_address
 from gateway.contracts.errors import GatewayError, not_allowed
+from gateway.contracts.tracer import Tracer
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.lanes.classify import classify
 from gateway.lanes.client import ClientTimeouts
@@ -60,7 +61,6 @@ from gateway.lanes.passthrough.plan_cache import PlanCache
 from gateway.lanes.routes import Route, RouteTable, get_path, resolve_alias
 from gateway.limits.limiter import Limiter
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.upstream.group import Group
 
 #: This page is open to every client, under every host name: it reveals nothing (Claude Code sends `HEAD /` first).

@@ -5,13 +5,13 @@ from time import time_ns
 from typing import Final
 
 from gateway.contracts.trace_context import TraceContext
+from gateway.contracts.trace_headers import TRACEPARENT, TRACESTATE, parse_parent
+from gateway.contracts.tracer import Attributes, Record, Tracer
 from gateway.http.request_head import RequestHead
 from gateway.lanes.client import Client
 from gateway.lanes.page_labels import find_page
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT
 from gateway.lanes.routes import get_path
-from gateway.telemetry.tracing.tracer import Attributes, Record, Tracer
-from gateway.telemetry.tracing.w3c import TRACEPARENT, TRACESTATE, parse_parent
 
 #: Methods with a name of their own in spans (https://opentelemetry.io/docs/specs/semconv/http/http-spans/).
 _METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"))

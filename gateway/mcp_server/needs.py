@@ -10,10 +10,10 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
+from gateway.contracts.tracer import Tracer
 from gateway.http.request_head import RequestHead
 from gateway.mcp.servers import McpServers
 from gateway.runs.event_feed import EventFeed
-from gateway.telemetry.tracing.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from gateway import __version__
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Json, StoreError, unwritten
+from gateway.contracts.tracer import Tracer
 from gateway.mcp.blocks import EVENT_BYTES
 from gateway.mcp.server_text import sent_bytes
 from gateway.mcp_server.changes import Changes
@@ -27,7 +28,6 @@ from gateway.mcp_server.client_request import get_client_request
 from gateway.mcp_server.errors import as_mcp_error
 from gateway.mcp_server.quotas.sessions import get_owner
 from gateway.mcp_server.spans import begun_span
-from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.contracts.trace_headers import parse_parent
+from gateway.contracts.tracer import Attribute, Span, Tracer
 from gateway.lanes.aiohttp_adapter import Facade
 from gateway.mcp_server.client_request import ClientRequest
-from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
-from gateway.telemetry.tracing.w3c import parse_parent
 
 _CALL: Final = "tools/call"
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
+from gateway.contracts.tracer import Tracer
 from gateway.limits.limiter import Limiter
 from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
 from gateway.model.call_limits import CallLimits
@@ -18,7 +19,6 @@ from gateway.model.fallback_chain import FallbackCall
 from gateway.model.listing import ListingClient, ModelLists
 from gateway.model.metering import ModelUsageRecorder
 from gateway.model.upstream_client import ModelUpstream
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.upstream.endpoint import OPENAI
 from gateway.usage.response_parser import clean_model_name
 from gateway.usage.tokens import RequestUsage

@@ -15,6 +15,7 @@ from typing import Final
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange
 from gateway.contracts.trace_context import CURRENT
+from gateway.contracts.tracer import Attribute, Span, Tracer
 from gateway.http.response_head import ResponseHead
 from gateway.model.adaptation.quirks import NONE, LearntQuirks, QuirkKey, Quirks, find_quirk, key_identity, sort_quirks
 from gateway.model.adaptation.tool_names import restore_tool_names
@@ -26,7 +27,6 @@ from gateway.model.http_request import chat_request, trace_lines
 from gateway.model.metering import CallMeter, ModelUsageRecorder
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, get_call_outcome, no_answer, refusal
 from gateway.model.upstream_client import Target
-from gateway.telemetry.tracing.tracer import Attribute, Span, Tracer
 from gateway.upstream.attempts import Tries
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint_state import Member

@@ -5,12 +5,12 @@ import orjson
 from gateway.contracts.check_word import mask_check_words
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.trace_context import TraceContext
+from gateway.contracts.trace_headers import TRACE_FIELDS
+from gateway.contracts.tracer import Tracer
 from gateway.model.adaptation.quirks import Quirks, adapted_request
 from gateway.model.client_ids import without_client_ids
 from gateway.model.refusal import CHAT
 from gateway.model.upstream_client import Target
-from gateway.telemetry.tracing.tracer import Tracer
-from gateway.telemetry.tracing.w3c import TRACE_FIELDS
 from gateway.upstream.endpoint import Endpoint
 
 #: The path of the list of models.

@@ -8,8 +8,8 @@ from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.storage.journal import APPROVED, Approval, Journal, StoredRun, Via
 from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.contracts.tracer import Attribute, Record, Tracer
 from gateway.runs.request_snapshot import load_exchange
-from gateway.telemetry.tracing.tracer import Attribute, Record, Tracer
 
 
 def run_span(exchange: Exchange, trace: RunTrace, *, error: str) -> Record:

@@ -30,6 +30,7 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits
 from gateway.contracts.service import ManagedService
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Store, StoreError
+from gateway.contracts.tracer import Tracer
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.limits.budgets import Budgets
 from gateway.limits.counter_registry import Meters
@@ -52,7 +53,6 @@ from gateway.server.lanes.context_tools import build_gate, load_tools, try_build
 from gateway.server.lanes.limits import build_shared_limiter, cost_of_token
 from gateway.server.lanes.rights import build_client_refusal, decision_rules
 from gateway.server.worker_services import WorkerServices
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.call_evaluator import Judge
 from gateway.tools.catalog import Catalog, find_obstacles

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from gateway.auth.active_keys import KeysInUse
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
+from gateway.contracts.tracer import Tracer
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.limits.budgets import Budgets
 from gateway.limits.counter_registry import Meters
@@ -12,7 +13,6 @@ from gateway.mcp.servers import McpServers
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.tools.active_config import ActiveEquipment
 from gateway.tools.results import Results
 from gateway.usage.ledger import Ledger

@@ -10,8 +10,8 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange, Handler, Pause, Reply, Resume
 from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.contracts.tracer import Record, Tracer
 from gateway.runs.request_snapshot import build_run_record, load_exchange
-from gateway.telemetry.tracing.tracer import Record, Tracer
 from tests.exchanges import changed
 
 ABOVE = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True)

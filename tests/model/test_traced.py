@@ -9,9 +9,9 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.contracts.tracer import Record, Tracer
 from gateway.model.fallback_chain import By
 from gateway.model.traced import traced_model
-from gateway.telemetry.tracing.tracer import Record, Tracer
 
 BODY = {
     "model": "m",

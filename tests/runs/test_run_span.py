@@ -8,9 +8,9 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.tools import ToolCall, ToolSpec
 from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.contracts.tracer import Record, Tracer
 from gateway.runs.request_snapshot import build_run_record
 from gateway.runs.run_span import send_failed, send_refused
-from gateway.telemetry.tracing.tracer import Record, Tracer
 
 CONTEXT = TraceContext("0" * 31 + "1", "0" * 15 + "2", sampled=True, state="congo=t61", parent_id="0" * 15 + "3")
 EXCHANGE = Exchange(

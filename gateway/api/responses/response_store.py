@@ -35,6 +35,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import ConflictError, StoredRun
 from gateway.contracts.storage.responses import StoredResponse
 from gateway.contracts.storage.store import Json, Store, StoreError, UntoldError, UnwrittenError, unwritten
+from gateway.contracts.tracer import Tracer
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import list_decided_approvals
 from gateway.dialects.responses.ids import build_response_id, find_response_id, find_run_id
@@ -51,7 +52,6 @@ from gateway.runs.answer_log import (
 )
 from gateway.runs.lease import build_interrupted_error
 from gateway.runs.live_run import LiveRun
-from gateway.telemetry.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 

@@ -11,6 +11,7 @@ from gateway.auth.keyring import KeyRing, LentKeys, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prices import load_prices
 from gateway.config.prompts import prompt_texts
+from gateway.contracts.tracer import Tracer
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.client import ClientTimeouts
@@ -24,7 +25,6 @@ from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.tracing import check_tracing
 from gateway.server.lanes.upstreams import build_endpoints, build_groups, upstreams_in_use
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.usage.tokens import Recorded
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))

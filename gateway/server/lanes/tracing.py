@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from typing import Final
 
 from gateway.config import ConfigError, Problem, Settings
+from gateway.contracts.tracer import Tracer
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.tracing.tracer import Tracer
 
 MISSING_SDK: Final = "OpenTelemetry is not installed: pip install 'twolane[tracing]', or remove it"
 _PACKAGES: Final = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.exporter.otlp.proto.http")

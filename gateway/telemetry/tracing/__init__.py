@@ -1,1 +1,1 @@
-"""Traces: the spans of requests, runs, model calls and tools, and how they leave for an OpenTelemetry collector."""
+"""Traces on their way to an OpenTelemetry collector, once their spans have ended."""

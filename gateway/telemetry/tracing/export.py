@@ -25,10 +25,10 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceSt
 from opentelemetry.trace.status import Status, StatusCode
 
 from gateway import __version__
+from gateway.contracts.tracer import Attribute, Record
 from gateway.telemetry.logs import escape_control, without_secrets
 from gateway.telemetry.shared_counts import Counted
 from gateway.telemetry.tracing.session import TIMEOUT_S, CollectorSession
-from gateway.telemetry.tracing.tracer import Attribute, Record
 
 log = logging.getLogger("gateway")
 

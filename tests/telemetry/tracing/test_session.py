@@ -9,9 +9,9 @@ import pytest
 from certificates import Certificates, self_signed
 from collector import Collector
 
+from gateway.contracts.tracer import Tracer
 from gateway.telemetry.tracing.export import Collector as Target
 from gateway.telemetry.tracing.export import SpanSender
-from gateway.telemetry.tracing.tracer import Tracer
 
 
 async def sent(url: str, *, ca_file: Path | None = None) -> dict[str, float]:

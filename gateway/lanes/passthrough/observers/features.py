@@ -1,12 +1,12 @@
 """The features that follow passthrough exchanges, in the order in which their observers hear of a phase."""
 
+from gateway.contracts.tracer import Tracer
 from gateway.lanes.passthrough.observers.limit_observer import LimitFeature
 from gateway.lanes.passthrough.observers.observer import Feature
 from gateway.lanes.passthrough.observers.trace_observer import TraceFeature
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.lanes.passthrough.observers.usage_observer import UsageFeature
 from gateway.limits.limiter import Limiter
-from gateway.telemetry.tracing.tracer import Tracer
 from gateway.usage.tokens import Recorded
 
 

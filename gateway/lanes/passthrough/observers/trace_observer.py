@@ -10,13 +10,13 @@ from typing import Final
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.trace_context import TraceContext
+from gateway.contracts.trace_headers import TRACE_FIELDS
+from gateway.contracts.tracer import Attributes, Record, Tracer
 from gateway.lanes.billable_paths import find_operation
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT, AccessRecord
 from gateway.lanes.passthrough.observers.observer import REFUSED, Observer, ObserverFactory, PlannedRequest
 from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.lanes.server_spans import find_sender, get_span_method, server_span
-from gateway.telemetry.tracing.tracer import Attributes, Record, Tracer
-from gateway.telemetry.tracing.w3c import TRACE_FIELDS
 from gateway.usage.tokens import RequestUsage, TokenCounts
 
 #: Outcomes of requests that no endpoint was asked for.

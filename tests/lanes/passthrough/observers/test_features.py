@@ -3,12 +3,12 @@
 from limits.limiting import Workers
 
 from gateway.contracts.allowance import Allowance
+from gateway.contracts.tracer import Tracer
 from gateway.lanes.passthrough.observers.features import collect_features
 from gateway.lanes.passthrough.observers.limit_observer import LimitFeature
 from gateway.lanes.passthrough.observers.trace_observer import TraceFeature
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.lanes.passthrough.observers.usage_observer import UsageFeature
-from gateway.telemetry.tracing.tracer import Tracer
 
 
 def test_observer_features_are_ordered_usage_limits_traces() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.trace_context import CURRENT, TraceContext
-from gateway.telemetry.tracing.tracer import Record, Tracer, get_error_type, new_span_id
+from gateway.contracts.tracer import Record, Tracer, get_error_type, new_span_id
 
 SENDER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True, state="a=b")
 
