@@ -14,12 +14,12 @@ from gateway.approvals import texts
 from gateway.approvals.escaping import Language
 from gateway.approvals.view import approval_view
 from gateway.contracts.calls import PlannedCall
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.exchange import Chunk, Emit, Exchange
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
-from gateway.jsontext.canonical import canonical
 from gateway.runs import call_events
 from gateway.runs.live_run import EFFECTS
 from gateway.runs.recorder import RunRecorder

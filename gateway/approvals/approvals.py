@@ -29,6 +29,7 @@ from gateway.approvals.decision import Decision as Decision
 from gateway.approvals.decision import Remember as Remember
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.check_word import new_approval_id, new_secret
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Resume
@@ -43,7 +44,6 @@ from gateway.contracts.storage.journal import (
     Journal,
     StoredStep,
 )
-from gateway.jsontext.canonical import call_sha256
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.request_snapshot import dump_client, load_exchange
 from gateway.tools.decision_rules import DecisionRules

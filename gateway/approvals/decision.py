@@ -12,6 +12,7 @@ import orjson
 
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical_json import call_sha256, canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.endorsements import (
     Endorsement,
@@ -22,7 +23,6 @@ from gateway.contracts.storage.endorsements import (
 )
 from gateway.contracts.storage.journal import APPROVED, Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import call_sha256, canonical
 from gateway.runs.decision_messages import ADDED
 from gateway.tools.grants import Judges
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Final, Literal
 
-from gateway.jsontext.canonical import canonical
+from gateway.contracts.canonical_json import canonical
 
 Language = Literal["en", "zh"]
 

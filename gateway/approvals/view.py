@@ -2,11 +2,11 @@
 
 import orjson
 
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.check_word import check_word
 from gateway.contracts.storage.endorsements import counted_endorsements, waiting_arguments, waiting_sha256
 from gateway.contracts.storage.journal import APPROVED, Approval
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import call_sha256
 
 
 def get_check_word(approval: Approval) -> str:

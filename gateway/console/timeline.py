@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from gateway.console.charts import Lane, OverTime, TimeSpan, over_time
 from gateway.console.visible_text import exact_text
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.journal import ENDED
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import canonical
 
 #: So many steps stand on one page.
 STEPS: Final = 100

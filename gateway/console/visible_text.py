@@ -28,7 +28,7 @@ from gateway.approvals.escaping import (
     shown_json,
     shown_name,
 )
-from gateway.jsontext.canonical import canonical
+from gateway.contracts.canonical_json import canonical
 
 #: So much of one value stands on a page of many, in characters as they are drawn.
 BRIEF_CHARS: Final = 2_000

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.auth.keyring import Identity
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.storage.journal import Approval, RunState, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.jsontext.canonical import canonical
 from gateway.runs.idempotency_key import fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.tools.results import clean

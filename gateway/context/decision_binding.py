@@ -14,6 +14,7 @@ from typing import Final
 
 from gateway.approvals.chat_replies import REPLY_CHARS, ChatDecision, named_approvals
 from gateway.approvals.view import get_check_word
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.check_word import ID, WORD, is_expected_word
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
@@ -22,7 +23,6 @@ from gateway.contracts.storage.journal import Approval, Journal
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import ShownCall
 from gateway.jsontext import strict_json
-from gateway.jsontext.canonical import canonical
 
 #: More than one is all that has to be known.
 _PENDING: Final = 200

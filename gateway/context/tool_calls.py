@@ -25,6 +25,7 @@ from gateway.approvals.approvals import Decision
 from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall, build_idempotency_key, fingerprint_call
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallProgress, Exchange, Job, Origin, ToolSteering
 from gateway.contracts.plugin import Clock
@@ -32,7 +33,6 @@ from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journa
 from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
 from gateway.contracts.tools import ToolResult
 from gateway.contracts.tracer import Tracer
-from gateway.jsontext.canonical import canonical
 from gateway.mcp.server_text import one_line
 from gateway.runs import run_resolution
 from gateway.runs.event_feed import EventFeed

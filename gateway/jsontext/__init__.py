@@ -1,1 +1,1 @@
-"""JSON as text: strict reading, the canonical form, and counts of values."""
+"""JSON as text: strict reading, and counts of values."""

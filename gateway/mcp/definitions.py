@@ -14,8 +14,8 @@ import jsonschema_rs
 import orjson
 
 from gateway.aio.cooperative import Work
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import canonical
 from gateway.mcp.schemas.normal_form import normal_form
 from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, find_patterns, validator
 from gateway.mcp.schemas.references import problem_of_references

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, Self, Typ
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.units import positive_seconds
-from gateway.jsontext.canonical import canonical
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher

@@ -19,11 +19,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from gateway.aio.clock import until_set
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.service import ManagedService, ServiceStatus
 from gateway.contracts.storage.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
 from gateway.contracts.tools import ServiceSource
-from gateway.jsontext.canonical import canonical
 from gateway.mcp.changed_tools import ChangedTools
 from gateway.mcp.registration import SettingsError, parse_settings
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer

@@ -9,9 +9,9 @@ from typing import Any, Final
 import orjson
 
 from gateway.aio.cooperative import Work
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.jsontext.canonical import canonical
 from gateway.mcp.blocks import RESULT_CHARS, read_blocks, shorten_text
 from gateway.mcp.server_text import sent_bytes
 from gateway.tools.call_answer import clean_json

@@ -50,6 +50,7 @@ import orjson
 
 from gateway.aio.clock import wait_until_done
 from gateway.contracts.calls import CallOutcome, PlannedCall
+from gateway.contracts.canonical_json import call_sha256, canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock
@@ -71,7 +72,6 @@ from gateway.contracts.storage.journal import (
     StoredStep,
 )
 from gateway.contracts.storage.store import Json, StoreError, UncertainError, unwritten
-from gateway.jsontext.canonical import call_sha256, canonical
 from gateway.runs.idempotency_key import key_in_use
 from gateway.runs.lease import LEASE_S, Age, build_lost_error
 from gateway.runs.leases import Leases

@@ -10,12 +10,12 @@ from typing import Final, TypeGuard
 import orjson
 
 from gateway.contracts.calls import Doubt, FoundCall, PlannedCall
+from gateway.contracts.canonical_json import definition_sha256
 from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
-from gateway.jsontext.canonical import definition_sha256
 from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.client_rights import Refusal
 from gateway.tools.decision_rules import DecisionRules

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from gateway.jsontext.canonical import canonical
+from gateway.contracts.canonical_json import canonical
 from gateway.jsontext.value_count import count_values
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from gateways import until
 
 from gateway.api.decisions import NOTES_MOST
 from gateway.approvals.view import get_check_word
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.storage.journal import Move
 from gateway.contracts.tools import NoPreview, Preview, ToolCall
-from gateway.jsontext.canonical import call_sha256
 from gateway.tools.catalog import ConfiguredSource, load_catalog
 from gateway.tools.grants import ApprovalBinding
 from tests.plugins.stores.records import approval, moved, new, parked, run, step, write

@@ -8,12 +8,12 @@ import pytest
 
 from gateway.approvals.approvals import Approvals, Decision
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.journal import Approval, RunEvent
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import call_sha256
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters

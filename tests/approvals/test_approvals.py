@@ -10,10 +10,10 @@ from gateway.approvals import approvals as approvals_module
 from gateway.approvals.approvals import Decision
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.endorsements import waiting_sha256
 from gateway.contracts.storage.journal import Approval, Change, Move
-from gateway.jsontext.canonical import call_sha256
 from gateway.tools.grants import ApprovalBinding
 from tests.agent.doubles import samples
 from tests.plugins.stores.records import approval, step

@@ -10,10 +10,10 @@ import pytest
 
 from gateway.approvals.approvals import Decision
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.endorsements import counted_endorsements, list_endorsements, waiting_sha256
 from gateway.contracts.storage.journal import Approval
-from gateway.jsontext.canonical import call_sha256
 from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 
 from .room import Room

@@ -23,7 +23,7 @@ from gateway.approvals.escaping import (
     shown_json,
     shown_name,
 )
-from gateway.jsontext.canonical import canonical
+from gateway.contracts.canonical_json import canonical
 
 RUNS = {"spaces": " ", "newlines": "\\n", "tabs": "\\t", "carriage returns": "\\r"}
 NOTATION = re.compile(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
-from gateway.jsontext.canonical import call_sha256
 from gateway.tools.grants import ApprovalBinding
 from tests.plugins.stores.records import step
 

@@ -3,8 +3,8 @@
 import orjson
 
 from gateway.approvals.view import approval_view, get_check_word
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.check_word import check_word
-from gateway.jsontext.canonical import call_sha256
 from tests.plugins.stores.records import approval
 
 

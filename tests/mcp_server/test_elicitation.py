@@ -7,8 +7,8 @@ import pytest
 from mcp_types import ClientCapabilities, ElicitResult
 
 from gateway.approvals.answer_options import AnswerOptions
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.journal import Approval
-from gateway.jsontext.canonical import canonical
 from gateway.mcp_server.elicitation import find_question, held_text, parse_decision
 from tests.mcp_server import hostile
 from tests.mcp_server.serving import Era, both_eras, server, texts, world

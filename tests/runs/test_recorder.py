@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from gateway.contracts.calls import CallOutcome
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.exchange import Resume
-from gateway.jsontext.canonical import call_sha256
 from gateway.runs.lease import LEASE_S
 from gateway.runs.request_snapshot import RESULT_CHARS, dump_request, load_exchange
 from tests.agent.doubles import Clock

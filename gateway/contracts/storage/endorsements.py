@@ -6,8 +6,8 @@ from typing import Literal
 
 import orjson
 
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.storage.journal import Approval, Via
-from gateway.jsontext.canonical import call_sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import canonical
 from gateway.mcp.schemas.normal_form import normal_form
 
 #: What stands for a part that one of them does not have.

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import canonical
 from gateway.mcp.schemas.references import UNFOLDED_LIMIT, find_anchors, problem_of_references, resolve_reference
 
 #: Deeper than any schema with its references written out that a person made.

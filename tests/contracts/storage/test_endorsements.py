@@ -1,5 +1,6 @@
 """The approvals of a call that several keys must approve."""
 
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.storage.endorsements import (
     Endorsement,
     counted_endorsements,
@@ -8,7 +9,6 @@ from gateway.contracts.storage.endorsements import (
     waiting_arguments,
     waiting_sha256,
 )
-from gateway.jsontext.canonical import call_sha256
 from tests.plugins.stores.records import approval
 
 EDITED = '{"command":"make -n"}'

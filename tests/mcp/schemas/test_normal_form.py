@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from measuring import Effort
 
-from gateway.jsontext.canonical import canonical
+from gateway.contracts.canonical_json import canonical
 from gateway.mcp.definitions import definition_hash
 from gateway.mcp.schemas.normal_form import normal_form
 

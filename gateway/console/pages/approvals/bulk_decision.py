@@ -17,9 +17,9 @@ from gateway.console.pages.approvals.approval import BASES, PAST
 from gateway.console.pages.approvals.inbox import parse_filters
 from gateway.console.request import Page, Visit, see_other
 from gateway.console.visible_text import ShownArguments, exact_arguments
+from gateway.contracts.canonical_json import canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.jsontext.canonical import canonical
 
 #: So many calls are decided at once, with so many different texts of so many characters.
 CALLS_MOST: Final = 1_000

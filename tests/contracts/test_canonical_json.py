@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.jsontext.canonical import call_sha256, canonical, definition_sha256
+from gateway.contracts.canonical_json import call_sha256, canonical, definition_sha256
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(
