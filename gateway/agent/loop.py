@@ -17,8 +17,8 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import not_forced
+from gateway.dialects.merged_messages import with_own
 from gateway.dialects.message_identity import is_random
-from gateway.model.adaptation.merged_messages import with_own
 
 CALL_WISH = "Your last answer called no tool and was dropped. Call one of the tools now, and write nothing else."
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.

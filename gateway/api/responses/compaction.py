@@ -20,6 +20,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
+from gateway.dialects.merged_messages import with_own
 from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.conversation import ResponseAsked
@@ -27,7 +28,6 @@ from gateway.dialects.responses.ids import build_response_id
 from gateway.dialects.responses.items import build_input_items
 from gateway.dialects.responses.request import parse_compaction
 from gateway.dialects.responses.response_metadata import ResponseFacts
-from gateway.model.adaptation.merged_messages import with_own
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.run_id import new_run_id
 

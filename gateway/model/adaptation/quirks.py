@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, get_args
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.storage.store import Json
+from gateway.dialects.merged_messages import SYSTEM_ROLES, join, join_neighbours, lead_with_one
 from gateway.model.adaptation.earlier_calls import (
     beside_tools,
     named_tool_only,
@@ -21,7 +22,6 @@ from gateway.model.adaptation.earlier_calls import (
     with_short_ids,
     with_signatures,
 )
-from gateway.model.adaptation.merged_messages import SYSTEM_ROLES, join, join_neighbours, lead_with_one
 from gateway.model.adaptation.tool_names import get_functions, plain_names
 from gateway.upstream.endpoint import QuirkName
 

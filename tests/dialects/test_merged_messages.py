@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.model.adaptation.merged_messages import join, join_neighbours, with_own
+from gateway.dialects.merged_messages import join, join_neighbours, with_own
 
 PARTS = [{"type": "image_url", "image_url": {"url": "data:,"}}]
 
