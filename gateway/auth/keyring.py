@@ -16,7 +16,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Protocol
 
-from gateway.aio.clock import Beats
+from gateway.auth.beats import Beats
 from gateway.auth.credentials import GATEWAY_HEADER, KEY_HEADERS, find_key_fields, find_words, parse_token, read_fields
 from gateway.contracts.caller import LOCAL, Caller, Network
 from gateway.contracts.errors import GatewayError

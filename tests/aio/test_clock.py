@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from gateway.aio.clock import STILL_S, Beats, SystemClock, until_set, wait_until_done
-from gateway.testing.clock import ManualClock
+from gateway.aio.clock import SystemClock, until_set, wait_until_done
 
 
 def test_system_clock_returns_unix_and_monotonic_time() -> None:
@@ -57,23 +56,3 @@ async def test_wait_until_done_continues_through_cancellations() -> None:
     await waits
     with pytest.raises(ZeroDivisionError):
         task.result()
-
-
-def test_stalled_process_doubts_its_reads_until_a_newer_read() -> None:
-    """Before it beats again, and until a read is over that began behind that."""
-    clock = ManualClock()
-    beats = Beats(clock)
-    clock.advance(100.0)
-    assert not beats.is_doubtful, "nothing beats"
-    began_s = beats.beat()
-    clock.advance(STILL_S)
-    assert not beats.is_doubtful
-    beats.beat()
-    clock.advance(STILL_S + 0.1)
-    assert beats.is_doubtful
-    woken_s = beats.beat()
-    assert beats.is_doubtful
-    beats.read(began_s)
-    assert beats.is_doubtful
-    beats.read(woken_s)
-    assert not beats.is_doubtful

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from gateway.aio.clock import STILL_S
+from gateway.auth.beats import STILL_S
 from gateway.auth.keyring import Identity, Key, KeyRing, LentKeys, StoredKeys, get_peer_address
 from gateway.contracts.caller import LOCAL, Caller, KeyBounds
 from gateway.contracts.errors import GatewayError

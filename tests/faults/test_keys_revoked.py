@@ -14,7 +14,7 @@ from functional.through import client_of, get, post
 from functional.tunnels import HANDSHAKE, SWITCHING, echo
 from gateways import all_workers, config, exchange, key, until, until_read
 
-from gateway.aio.clock import STILL_S
+from gateway.auth.beats import STILL_S
 from gateway.testing.raw_connection import connect
 from gateway.testing.scripts import LAST_CHUNK, answer, event, serve
 from gateway.testing.upstream import FakeUpstream
