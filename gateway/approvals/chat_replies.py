@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Final
 
 from gateway.approvals.typed_text import typed_text
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import ID, WORD
-from gateway.dialects.dialect import ChatDecision as ChatDecision
 
 #: A longer message is not an answer. The text must not have been cut before: the rest might be anything.
 REPLY_CHARS: Final = 8000

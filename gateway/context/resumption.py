@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, has_same_requester
-from gateway.approvals.chat_replies import COMMENT_CHARS, ChatDecision
+from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.context.decision_binding import check_one_run, is_of_what_was_shown, shown_last
 from gateway.context.lane import ContextLane
 from gateway.context.prefixed_run import Brought
@@ -24,6 +24,7 @@ from gateway.context.stored_request import (
     take_messages,
     take_narrowing,
 )
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange, Resume
 from gateway.contracts.plugin import Clock

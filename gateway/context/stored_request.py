@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import orjson
 
-from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.lane import ContextLane
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.storage.journal import Approval, Journal, StoredRun

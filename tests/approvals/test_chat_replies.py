@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, ChatDecision, parse_reply
+from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, parse_reply
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import new_approval_id
 
 DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.approvals.chat_replies import ChatDecision, parse_reply
+from gateway.approvals.chat_replies import parse_reply
 from gateway.approvals.escaping import Language
 from gateway.approvals.texts import (
     AnswerOptions,
@@ -21,6 +21,7 @@ from gateway.approvals.texts import (
     turn_text,
     unknown_text,
 )
+from gateway.contracts.chat_decisions import ChatDecision
 
 NOW_S = 1763789100.0
 ID, OTHER = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "ap_z7y6x5w4v3u2t7s6r5q4p3o2na"

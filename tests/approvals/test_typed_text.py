@@ -3,8 +3,9 @@
 import pytest
 from measuring import Effort
 
-from gateway.approvals.chat_replies import REPLY_CHARS, ChatDecision, parse_reply
+from gateway.approvals.chat_replies import REPLY_CHARS, parse_reply
 from gateway.approvals.typed_text import MESSAGE_CHARS, typed_text
+from gateway.contracts.chat_decisions import ChatDecision
 
 ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
 REMINDER = "<system-reminder>\nThe current date is: Monday.\n</system-reminder>"

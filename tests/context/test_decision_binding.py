@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.approvals.chat_replies import ChatDecision
 from gateway.approvals.view import get_check_word
 from gateway.context.decision_binding import is_of_what_was_shown
 from gateway.contracts.caller import Caller
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import new_approval_id
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.journal import Approval

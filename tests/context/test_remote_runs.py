@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gateways import until
 
-from gateway.approvals.chat_replies import ChatDecision
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.runs.live_run import LiveRun

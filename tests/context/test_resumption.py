@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from gateways import until, until_read
 
-from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.chain import fold
 from gateway.context.resumption import OFTEN
+from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Approval, StoredRun, StoredStep
 from gateway.contracts.storage.store import StoreError

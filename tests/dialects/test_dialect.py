@@ -1,6 +1,7 @@
 """What a dialect hands on of a request."""
 
-from gateway.dialects.dialect import ChatDecision, ParsedRequest
+from gateway.contracts.chat_decisions import ChatDecision
+from gateway.dialects.dialect import ParsedRequest
 
 
 def test_parsed_request_has_no_decisions_by_default() -> None:

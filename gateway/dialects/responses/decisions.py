@@ -7,9 +7,10 @@ Messages of the user there may be history as well: a client that stores nothing 
 from collections.abc import Sequence
 from itertools import chain
 
+from gateway.contracts.chat_decisions import ChatDecision, ShownCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.dialect import ChatDecision, SaidBeside, ShownCall
+from gateway.dialects.dialect import SaidBeside
 from gateway.dialects.responses.call_outputs import PlaceWriter
 from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.items import is_of_response

@@ -1,6 +1,7 @@
 """The decisions of a request, and the questions that its conversation shows."""
 
-from gateway.dialects.dialect import ChatDecision, SaidBeside, ShownCall
+from gateway.contracts.chat_decisions import ChatDecision, ShownCall
+from gateway.dialects.dialect import SaidBeside
 from gateway.dialects.responses.decisions import shown_last
 
 from .requests import APPROVAL, CALL, HI, OUTPUT, QUESTION, asked, refusal
