@@ -42,7 +42,7 @@ class ChatPages:
             parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
             asked = await aside(parse, content=content)
             run, request_key = await requests.get_run(request, entered, asked, content)
-            keep = None if run.answer.shown_to is None else partial(requests.foreign.mark, run)
+            keep = None if run.answer.shown_to is None else partial(requests.mark_foreign, run)
             try:
                 answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
                 response = await entered.lane.answer(request, run, answer, streams=asked.streams, keep=keep)
@@ -50,7 +50,7 @@ class ChatPages:
                 requests.resumption.forget_answered_question(run, request_key)
                 raise
             finally:  # also of an answer that its client left
-                await requests.foreign.mark(run)
+                await requests.mark_foreign(run)
             requests.resumption.forget_answered_question(run, request_key)
             return response
 

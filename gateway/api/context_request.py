@@ -1,13 +1,12 @@
 """The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from aiohttp import web
 
-from gateway.agent.hidden.taint_marks import ForeignAnswers
 from gateway.aio.cooperative import aside
 from gateway.api.cancel_ask_before import cancel_ask
 from gateway.api.json_body import check_values, read_content
@@ -74,14 +73,14 @@ class AdmittedRequest:
 class ContextRequests:
     """The context requests of one worker. `current` returns the lane and the model core in use.
 
-    `admit` raises when the gateway is full.
+    `admit` raises when the gateway is full. `mark_foreign` marks the answer of a run that is shown to another person.
     """
 
     current: Callable[[], tuple[ContextLane, ModelCall]]
     resumption: Resumption
     identify: Identify
     admit: Callable[[], None]
-    foreign: ForeignAnswers
+    mark_foreign: Callable[[LiveRun], Awaitable[None]]
 
     def admit_request(self, request: web.Request) -> AdmittedRequest:
         """Admit a request and recognise its caller, before anything of its body is read. Raises GatewayError."""
@@ -151,7 +150,7 @@ class ContextRequests:
                 beside=asked.beside,
             )
             run = await self._run(lane, repeated, asked, content, again=again)
-            await self.foreign.mark(run)
+            await self.mark_foreign(run)
         request[REQUEST_ID] = run.request_id
         return run, request_key
 

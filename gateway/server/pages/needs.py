@@ -59,7 +59,7 @@ class PageNeeds:
             resumption=self.resumption,
             identify=self.identify,
             admit=self.admit,
-            foreign=ForeignAnswers(self.shared.store, self.shared.clock),
+            mark_foreign=ForeignAnswers(self.shared.store, self.shared.clock).mark,
         )
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
