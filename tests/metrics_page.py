@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.contracts.figures import Counted
 from gateway.telemetry.counters import CONTEXT_FACTS, COUNTERS, HISTOGRAMS, ContextCounters
 from gateway.telemetry.metrics import HTTP_FACTS, Metrics
 from gateway.telemetry.page_text import PageText
-from gateway.telemetry.shared_counts import Counted
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

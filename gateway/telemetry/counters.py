@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from gateway.contracts.figures import Counted
 from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram, MetricFacts
-from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes at
 #: most 151 + 2 x 101 + 65 + 41 x 3 + 81 + 9 + 5 + 4 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 17 x 49 + 37 series

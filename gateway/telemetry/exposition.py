@@ -18,10 +18,11 @@ from prometheus_client import ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway import __version__
+from gateway.contracts.figures import Counted, Counts, Key
 from gateway.telemetry.counters import CONTEXT_FACTS
 from gateway.telemetry.metrics import HTTP_FACTS, RELOADS, MetricFacts, Metrics
 from gateway.telemetry.page_text import Gauge, PageText
-from gateway.telemetry.shared_counts import Counted, Counts, Key, SharedCounts
+from gateway.telemetry.shared_counts import SharedCounts
 
 log = logging.getLogger("gateway")
 

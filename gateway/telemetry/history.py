@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gateway.contracts.figures import Counts, Point
 from gateway.telemetry.metrics import OVERHEAD, REQUESTS
-from gateway.telemetry.shared_counts import Counts
 
 #: Six hours of minutes.
 STEP_S: Final = 60.0
@@ -25,24 +25,6 @@ class HistoryClock(Protocol):
     def time(self) -> float:
         """Return Unix time in seconds."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """The figures of the `span_s` seconds before `at_s` (Unix time).
-
-    `errors` are answers with 500 or more. `overhead_ms` is the mean time that the gateway itself added before the first
-    byte, `approval_wait_s` the mean time from the question to the decision; None: there was none. `pending` is the
-    number of pending approvals at `at_s`.
-    """
-
-    at_s: float
-    span_s: float
-    requests: int
-    errors: int
-    overhead_ms: float | None
-    approval_wait_s: float | None
-    pending: int
 
 
 @dataclass(frozen=True, slots=True)

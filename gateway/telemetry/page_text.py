@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
+from gateway.contracts.figures import Counts, Key
 from gateway.telemetry.metrics import MetricFacts
-from gateway.telemetry.shared_counts import Counts, Key
 
 #: Name, help, labels in their order, value.
 Gauge = tuple[str, str, list[tuple[str, str]], float]

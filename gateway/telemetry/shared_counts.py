@@ -8,14 +8,10 @@
 import json
 import mmap
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import add
 
-#: The name of a family, the values of its labels.
-Key = tuple[str, tuple[str, ...]]
-#: One counter has one value; a histogram the count of each bucket and the sum.
-Counted = tuple[Key, Iterable[float]]
-Counts = Mapping[Key, tuple[float, ...]]
+from gateway.contracts.figures import Counted, Counts, Key
 
 #: Room for 20,000 names of a hundred characters, and for the values of as many histograms. The system gives memory for
 #: what was written to, not for all of it.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from gateway.telemetry.shared_counts import Counted
+from gateway.contracts.figures import Counted
 from gateway.usage.ring_buffer import AnswerBuffer
 
 log = logging.getLogger("gateway")

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from gateway.contracts.figures import Point
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
-from gateway.telemetry.history import POINTS, STEP_S, History, Point
+from gateway.telemetry.history import POINTS, STEP_S, History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.shared_counts import SharedCounts
 

@@ -12,8 +12,8 @@ from gateway import __version__
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import Authorise, parse_query
 from gateway.api.views import json_answer
+from gateway.contracts.figures import Point
 from gateway.contracts.storage.store import Json
-from gateway.telemetry.history import STEP_S, Point
 
 STATUS: Final = "/context/status"
 
@@ -34,7 +34,10 @@ class UpstreamStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayStatus:
-    """The facts of the page. `configuration` has no secrets. Times are Unix seconds."""
+    """The facts of the page. `configuration` has no secrets. Times are Unix seconds.
+
+    A point of the history covers `step_s` seconds, the last one less.
+    """
 
     now_s: float
     started_s: float
@@ -43,6 +46,7 @@ class GatewayStatus:
     configuration: Json
     problems: Sequence[str]
     points: Sequence[Point]
+    step_s: float
 
 
 class StatusPages:
@@ -83,7 +87,7 @@ def status_view(status: GatewayStatus) -> Json:
         ],
         "configuration": status.configuration,
         "problems": list(status.problems),
-        "history": {"step_s": STEP_S, "points": [_point_view(point) for point in status.points]},
+        "history": {"step_s": status.step_s, "points": [_point_view(point) for point in status.points]},
     }
 
 

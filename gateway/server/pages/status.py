@@ -13,7 +13,7 @@ from gateway.server.context_lane import LaneServices
 from gateway.server.lanes.upstreams import upstreams_in_use
 from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.exposition import Exposition
-from gateway.telemetry.history import History
+from gateway.telemetry.history import STEP_S, History
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class StatusFacts:
             configuration=configuration,
             problems=list(self._problems(loaded)),
             points=self.history.points(),
+            step_s=STEP_S,
         )
 
     async def upstreams(self) -> Sequence[UpstreamFacts]:

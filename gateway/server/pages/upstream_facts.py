@@ -7,11 +7,11 @@ from typing import Final
 from gateway.api.admin.upstreams import EndpointFacts, EndpointState, UpstreamFacts
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
+from gateway.contracts.figures import Counts
 from gateway.model.adaptation.quirks import LearntQuirks
 from gateway.server.lanes.upstreams import get_endpoint_name, given_endpoints, upstreams_in_use
 from gateway.telemetry.metrics import ANSWERS, EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge
-from gateway.telemetry.shared_counts import Counts
 
 _PREFIX: Final = "gateway_upstream_"
 #: States of a breaker that is not closed, as its gauge has them.

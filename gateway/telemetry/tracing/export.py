@@ -25,9 +25,9 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceSt
 from opentelemetry.trace.status import Status, StatusCode
 
 from gateway import __version__
+from gateway.contracts.figures import Counted
 from gateway.contracts.tracer import Attribute, Record
 from gateway.telemetry.logs import escape_control, without_secrets
-from gateway.telemetry.shared_counts import Counted
 from gateway.telemetry.tracing.session import TIMEOUT_S, CollectorSession
 
 log = logging.getLogger("gateway")

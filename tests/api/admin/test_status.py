@@ -9,7 +9,7 @@ from gateways import key
 
 from gateway import __version__
 from gateway.api.admin.status import STATUS, GatewayStatus, UpstreamStatus, status_view
-from gateway.telemetry.history import Point
+from gateway.contracts.figures import Point
 from gateway.testing.local_gateway import LocalGateway
 
 POINT = Point(at_s=90.0, span_s=60.0, requests=4, errors=1, overhead_ms=0.5, approval_wait_s=None, pending=2)
@@ -25,6 +25,7 @@ def test_status_page_reports_facts_and_versions() -> None:
         configuration={"workers": 2},
         problems=["one"],
         points=[POINT],
+        step_s=60.0,
     )
     assert status_view(status) == {
         "object": "status",
