@@ -2,29 +2,9 @@
 
 import ssl
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-#: The names that `upstreams[].quirks` takes.
-QuirkName: TypeAlias = Literal[
-    "no_usage_in_stream",
-    "no_stream",
-    "max_completion_tokens",
-    "max_tokens",
-    "one_system_message",
-    "no_system_role",
-    "no_developer_role",
-    "alternating_roles",
-    "reasoning_back",
-    "no_reasoning",
-    "thought_signatures",
-    "short_call_ids",
-    "tools_for_calls",
-    "no_named_tool_choice",
-    "no_parallel_tool_calls",
-    "no_strict_tools",
-    "plain_tool_names",
-]
-
+from gateway.contracts.quirks import QuirkName
 
 #: The provider of an upstream that the configuration does not name one for.
 OPENAI: Final = "openai"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.upstream.endpoint import QuirkName
+from gateway.contracts.quirks import QuirkName
 
 from .answers import Style, event
 from .calls import Call, Json

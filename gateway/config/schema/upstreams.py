@@ -11,7 +11,7 @@ from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeade
 from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, limit_count
 from gateway.config.values.units import Duration, Share, limit_size
 from gateway.config.values.value import ValueType
-from gateway.upstream.endpoint import QuirkName
+from gateway.contracts.quirks import QuirkName
 
 _STATUS = re.compile(r"[45][0-9][0-9]\Z")
 

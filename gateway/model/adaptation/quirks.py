@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.quirks import QUIRKS, QuirkName
 from gateway.contracts.storage.store import Json
 from gateway.dialects.merged_messages import SYSTEM_ROLES, join, join_neighbours, lead_with_one
 from gateway.model.adaptation.earlier_calls import (
@@ -23,9 +24,7 @@ from gateway.model.adaptation.earlier_calls import (
     with_signatures,
 )
 from gateway.model.adaptation.tool_names import get_functions, plain_names
-from gateway.upstream.endpoint import QuirkName
 
-NAMES: Final[tuple[QuirkName, ...]] = get_args(QuirkName)
 #: The quirks of one model at one endpoint.
 Quirks: TypeAlias = frozenset[QuirkName]
 NONE: Final[Quirks] = frozenset()
@@ -124,7 +123,7 @@ def key_identity(caller: Caller) -> tuple[str, str]:
 
 def sort_quirks(quirks: Quirks) -> list[QuirkName]:
     """Return quirks in the order in which documentation lists them."""
-    return [name for name in NAMES if name in quirks]
+    return [name for name in QUIRKS if name in quirks]
 
 
 def find_quirk(quirks: Quirks, body: Json, *, status: int, refusal: bytes) -> Quirks | None:

@@ -2,14 +2,13 @@
 
 import pytest
 
+from gateway.contracts.quirks import QUIRKS, QuirkName
 from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import (
     MODELS,
-    NAMES,
     NONE,
     LearntQuirks,
     QuirkKey,
-    QuirkName,
     adapted_request,
     find_quirk,
 )
@@ -179,7 +178,7 @@ def test_quirk_removes_or_renames_request_fields(quirk: QuirkName, changed: Json
         (("no_system_role",), "user user assistant user user"),
         (("alternating_roles",), "system user assistant user"),
         (("no_system_role", "alternating_roles"), "user assistant user"),
-        (NAMES, "user assistant user"),
+        (QUIRKS, "user assistant user"),
     ],
 )
 def test_quirk_joins_messages_without_losing_text(quirks: tuple[QuirkName, ...], roles: str) -> None:
