@@ -19,13 +19,13 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
+from gateway.contracts.templates import Values
 from gateway.dialects.chat_request import client_tools, forces_call, knows_functions_only, may_call_tools, wants_text
 from gateway.dialects.message_identity import is_random
 from gateway.runs.decision_messages import added_messages, has_ask_request
 from gateway.runs.run_restrictions import apply_narrowing, narrowings
 from gateway.tools.openai_tools import native_tools
 from gateway.workflows.definition import Workflow
-from gateway.workflows.templates import Values
 
 Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
 

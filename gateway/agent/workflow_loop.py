@@ -16,8 +16,8 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallWatcher
 from gateway.contracts.storage.store import Json
+from gateway.contracts.templates import Reference, TooLongError, Values, filled_text, references
 from gateway.workflows.definition import Workflow, WorkflowStep
-from gateway.workflows.templates import Reference, TooLongError, Values, filled_text, references
 
 #: Limit of a result for later steps. The last result is sent whole.
 RESULT_CHARS: Final = 65_536

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json as Json
+from gateway.contracts.templates import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +91,8 @@ class ToolSource(Protocol):
 class Binder(ToolSource, Protocol):
     """A source with an argument in another language, such as shell, where a workflow's values must stay values."""
 
-    def bind(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
-        """Return the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.
+    def bind(self, arguments: Json, values: Values) -> Json:
+        """Return the arguments of a workflow's step with its references (`gateway.contracts.templates`) replaced.
 
         Raises ValueError, with the reason, for a reference that stands where no value can.
         """

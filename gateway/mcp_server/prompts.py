@@ -13,13 +13,13 @@ from mcp_types import INVALID_PARAMS, GetPromptRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.storage.store import Json
+from gateway.contracts.templates import TooLongError, render_template
 from gateway.contracts.tools import model_name
 from gateway.mcp_server.client_request import ClientRequest, get_client_request
 from gateway.mcp_server.listing import AccessFilter
 from gateway.mcp_server.services import ServiceOffers
 from gateway.workflows.definition import Workflow, WorkflowStep
 from gateway.workflows.parameters import ParameterError, convert_parameters, validate_parameters
-from gateway.workflows.templates import TooLongError, render_template
 
 
 class WorkflowPrompts:

@@ -1,6 +1,6 @@
 """The references in workflows, for tools that put values into a language of their own. Provisional until 1.0."""
 
-from gateway.workflows.templates import TemplateValue, Values, filled_object
+from gateway.contracts.templates import TemplateValue, Values, filled_object
 
 __all__ = [
     "TemplateValue",

@@ -15,6 +15,7 @@ from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
+from gateway.contracts.templates import Values, filled_object
 from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
 from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.client_rights import Refusal
@@ -22,7 +23,6 @@ from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.gate import ABSENT, Gate, RiskClaim, take_risk_level
 from gateway.tools.grants import ApprovalBinding
 from gateway.tools.schema import Schemas
-from gateway.workflows.templates import Values, filled_object
 
 log = logging.getLogger("gateway")
 

@@ -18,8 +18,8 @@ from gateway.config.reading.yaml_reader import parse
 from gateway.config.schema.context import WorkflowsSettings
 from gateway.config.schema.settings import Settings
 from gateway.config.trusted_file import UnsafePluginError, read_trusted_file
+from gateway.contracts.templates import Reference, references
 from gateway.workflows.definition import Workflow
-from gateway.workflows.templates import Reference, references
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 500

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.contracts.templates import as_text
 from gateway.jsontext import strict_json
-from gateway.workflows.templates import as_text
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError

@@ -13,9 +13,9 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
+from gateway.contracts.templates import FILLED_CHARS, filled_object
 from gateway.contracts.tools import ToolCall
 from gateway.workflows.definition import Workflow
-from gateway.workflows.templates import FILLED_CHARS, filled_object
 
 AUTO = Verdict("auto", "whitelist", "harmless")
 CONFIRM = Verdict("confirm", "default", "unknown")

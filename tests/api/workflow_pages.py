@@ -21,10 +21,10 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.journal import Change, StoredRun
 from gateway.contracts.storage.store import Json
+from gateway.contracts.templates import Values, filled_object
 from gateway.contracts.tools import ToolCall
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.workflows.definition import Workflow
-from gateway.workflows.templates import Values, filled_object
 from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import approval, new, run, step
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.contracts.templates import pieces
 from gateway.plugins.tools.execute_sql.workflow_sql import Dialect, build_statement
-from gateway.workflows.templates import pieces
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 HOSTILE = st.text("'\"`;-/*\\ \n()|?$[]:ax\ue000\ue0010", max_size=30)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gateway.contracts.templates import pieces
 from gateway.plugins.tools.file_operations.workflow_path import build_path
-from gateway.workflows.templates import pieces
 
 
 def path(template: str, **params: object) -> str:

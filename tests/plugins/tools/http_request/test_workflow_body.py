@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.contracts.templates import pieces
 from gateway.plugins.tools.http_request.workflow_body import build_body_writer
-from gateway.workflows.templates import pieces
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 TEMPLATE = '{"name": "{{params.x}}", "told": "by \\"{{params.x}}\\"", "it": {{params.x}}, "n": [{{params.n}}]}'

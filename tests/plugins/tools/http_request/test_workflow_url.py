@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.contracts.templates import pieces
 from gateway.plugins.tools.http_request.workflow_url import build_url
-from gateway.workflows.templates import pieces
 
 TEMPLATE = "https://{{params.host}}.example.com/items/{{params.id}}/of?name={{params.name}}&kind=plain"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.workflows.templates import Reference, TooLongError, filled_text, references, render_template
+from gateway.contracts.templates import Reference, TooLongError, filled_text, references, render_template
 
 VALUES: dict[str, dict[str, Any]] = {
     "params": {
