@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gateway.auth.keyring import KeyRing
+from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, fits
 
 #: The scope of calls, and that of `POST /workflows/{name}/runs`, which a workflow as a tool needs besides it.
@@ -24,10 +24,10 @@ def all_allowed(patterns: Sequence[str], names: Sequence[str]) -> bool:
 class ClientRights:
     """The rights of MCP clients in one configuration. `served` are the tools of all clients (config: mcp.serve.tools).
 
-    `serves_workflows`: workflows are tools there.
+    `find_callers` returns the callers that have keys of a name. `serves_workflows`: workflows are tools there.
     """
 
-    keys: KeyRing
+    find_callers: Callable[[str], Sequence[Caller]]
     served: Sequence[str]
     serves_workflows: bool
 
@@ -42,7 +42,7 @@ class ClientRights:
         names = (exchange.job.call["tool"], *exchange.steering.only_tools)
         if not all_allowed(self.served, names) or (is_workflow and not self.serves_workflows):
             return "MCP clients may not use this tool any more (mcp.serve)."
-        callers = [key.caller for key in self.keys.get_keys_by_name(caller.name)]
+        callers = self.find_callers(caller.name)
         if not callers:
             return None
         callers = [one for one in callers if one.tenant == caller.tenant]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.auth.keyring import Key, KeyRing
 from gateway.contracts.caller import Caller, KeyBounds
 from gateway.tools.client_rights import ClientRights, all_allowed
 
@@ -24,8 +23,9 @@ FLOW = replace(
 
 
 def rights(*callers: Caller, served: tuple[str, ...] = (), workflows: bool = True) -> ClientRights:
-    keys = KeyRing(Key(bytes([i] * 32), caller) for i, caller in enumerate(callers))
-    return ClientRights(keys, served=served, serves_workflows=workflows)
+    return ClientRights(
+        lambda name: [one for one in callers if one.name == name], served=served, serves_workflows=workflows
+    )
 
 
 def caller(*scopes: str, name: str = "c", tenant: str = "t", tools: tuple[str, ...] = ()) -> Caller:

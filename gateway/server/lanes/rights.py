@@ -1,11 +1,12 @@
 """The rights of callers by a configuration: its keys, and what of the calls of MCP clients may still run."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.auth.key_policy import build_caller
 from gateway.auth.keyring import Key, KeyRing, LentKeys, StoredKeys
 from gateway.config import Settings
+from gateway.contracts.caller import Caller
 from gateway.tools.client_rights import ClientRights, Refusal
 from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 
@@ -39,4 +40,8 @@ def build_client_refusal(settings: Settings, keys: KeyRing) -> Refusal:
     serve = settings.mcp.serve
     if serve is None:
         return lambda exchange: None if exchange.job.call is None else "This gateway serves no MCP clients any more."
-    return ClientRights(keys, served=serve.tools, serves_workflows=serve.has_workflow_tools).refusal
+
+    def find_callers(name: str) -> Sequence[Caller]:
+        return [key.caller for key in keys.get_keys_by_name(name)]
+
+    return ClientRights(find_callers, served=serve.tools, serves_workflows=serve.has_workflow_tools).refusal
