@@ -89,7 +89,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
         outcome = "cancelled" if call.given_up else get_call_outcome(error)
         raise
     finally:
-        target.tally.outcomes[outcome] += 1
+        target.group.tally.outcomes[outcome] += 1
 
 
 def _raise_last(events: EventReader, target: Target) -> None:
@@ -120,7 +120,7 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
         outcome = "cancelled" if call.given_up else get_call_outcome(error)
         raise
     finally:
-        target.tally.outcomes[outcome] += 1
+        target.group.tally.outcomes[outcome] += 1
 
 
 def as_chunk(completion: Json) -> Json | None:

@@ -235,7 +235,7 @@ class FallbackCall:
         endpoint = member.pool.endpoint
         self.by.upstream, self.by.endpoint, self.by.model = tries.group.name, member.name, model
         self.by.provider, self.by.host, self.by.port = endpoint.provider, endpoint.host, endpoint.port
-        self._try.target = Target(member.pool, tries.group.tally)
+        self._try.target = Target(member.pool, tries.group)
         self._begin_span(member, count=tries.count)
         try:
             await self._send(member, is_first=tries.home is self._first)
@@ -276,11 +276,11 @@ class FallbackCall:
                 outcome = "cancelled" if call.given_up else get_call_outcome(error)
                 if not call.given_up:
                     target.note(error, self._exchange.id)
-                target.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
+                target.group.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
                 call.close()
                 raise
             call.close()
-            target.tally.outcomes["ok"] += 1
+            target.group.tally.outcomes["ok"] += 1
         self._try.taken = quirks
         if quirks != first:
             self._quirks.learn(asked, quirks)
@@ -315,7 +315,7 @@ class FallbackCall:
         began_s, target = self._clock(), self._try.target
         try:
             head = self._try.head = await call.send(request)
-            target.tally.first_byte.observe(self._clock() - began_s)
+            target.group.tally.first_byte.observe(self._clock() - began_s)
             if self._try.span is not None:
                 self._try.span.attributes["http.response.status_code"] = head.status
             if head.status != HTTPStatus.OK:

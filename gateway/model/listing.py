@@ -113,7 +113,7 @@ async def _fetch_list(upstream: ModelUpstream, asking: ListingClient) -> tuple[i
     group, tried, failure = upstream.group, list[Member](), None
     while (member := group.choose(b"", None, without=tried)) is not None:
         tried.append(member)
-        target = Target(member.pool, group.tally)
+        target = Target(member.pool, group)
         try:
             return await _fetch_from_target(target, asking)
         except GatewayError as error:

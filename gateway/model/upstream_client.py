@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from gateway.contracts.errors import GatewayError
-from gateway.telemetry.metrics import UpstreamTally
 from gateway.upstream.failures import UPSTREAMS_FAULT
 from gateway.upstream.group import Group
 from gateway.upstream.pool import Pool
@@ -28,14 +27,14 @@ class ModelUpstream:
 
 @dataclass(slots=True)
 class Target:
-    """One endpoint of an upstream, whose counts are in `tally`, for one call.
+    """One endpoint of an upstream, `group`, for one call.
 
     `error_status` is the status of an error that it sent as its answer, behind a head with 200; None: it sent none.
     `is_excused`: that error names no status, so that the request may be at fault.
     """
 
     pool: Pool
-    tally: UpstreamTally
+    group: Group
     error_status: int | None = None
     is_excused: bool = False
 

@@ -3,16 +3,18 @@
 import pytest
 
 from gateway.model.upstream_client import ModelUpstream, Target
-from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint_state import Member
 from gateway.upstream.pool import Pool
 from tests.upstream.groups import group_of, member
 
 
 def target(**facts: object) -> Target:
     given: dict[str, object] = {"name": "up", "host": "h", "port": 80, "authority": b"h.example", **facts}
-    return Target(Pool(Endpoint(**given), clock=ManualClock()), UpstreamTally())  # type: ignore[arg-type]
+    clock = ManualClock()
+    pool = Pool(Endpoint(**given), clock=clock)  # type: ignore[arg-type]
+    return Target(pool, group_of(Member(pool, name="a"), clock=clock))
 
 
 @pytest.mark.parametrize(
