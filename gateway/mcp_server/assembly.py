@@ -6,7 +6,6 @@ from typing import Any, Final
 from mcp_types import ReadResourceRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
-from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.storage.store import Json
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import get_client_request
@@ -86,18 +85,8 @@ def build_door(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
 
 def _build_call_handler(needs: DoorNeeds, serve: Callable[[], Serve], unread: UnreadResults) -> CallHandler:
     """Build what runs calls. `serve` returns the settings in use."""
-    calls = ToolCalls(
-        lane=needs.lane,
-        store=needs.store,
-        feed=needs.feed,
-        clock=needs.clock,
-        admit=needs.admit,
-        check_model=needs.check_model,
-        resume=needs.resume,
-        tracer=needs.tracer,
-    )
     return CallHandler(
-        calls=calls,
+        calls=needs.calls,
         identify=needs.identify,
         answering=lambda caller, user, asked: needs.lane().approvals.build_answer_options(caller, asked, user=user),
         wait_s=lambda: serve().wait,

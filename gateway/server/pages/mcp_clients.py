@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from gateway.api.ops_pages import Route
+from gateway.context.tool_calls import ToolCalls
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
 from gateway.mcp_server.lazy_endpoint import open_door
@@ -13,25 +14,37 @@ from gateway.server.pages.needs import Leave, PageNeeds
 
 async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequence[Route], Leave]:
     """Return the routes, and what ends the streams that are held open; `closing` ends sessions. Raises ConfigError."""
-    shared, current = needs.shared, needs.current
+    shared = needs.shared
     bearers = Bearers(identify=needs.identify, in_use=needs.settings, clock=shared.clock)
     closing.push_async_callback(bearers.close)
     door = await open_door(
         DoorNeeds(
             settings=needs.settings,
-            lane=lambda: current().lane,
+            lane=lambda: needs.current().lane,
             store=shared.store,
-            feed=shared.feed,
             mcp_servers=shared.mcp_servers,
             counters=shared.counters,
             clock=shared.clock,
             tracer=shared.tracer,
             identify=bearers.identify,
             challenge=bearers.challenge,
-            admit=needs.admit,
-            check_model=lambda caller: current().core.candidates({"messages": []}).filter_allowed(caller),
-            resume=needs.resumption.resume_if_ready,
+            calls=_build_tool_calls(needs),
         )
     )
     closing.push_async_callback(door.close)
     return [*door.routes(), *ProtectedResource(in_use=needs.settings).routes()], door.leave
+
+
+def _build_tool_calls(needs: PageNeeds) -> ToolCalls:
+    """Build what runs the calls of clients, each by the configuration that is in use when it begins."""
+    shared, current = needs.shared, needs.current
+    return ToolCalls(
+        lane=lambda: current().lane,
+        store=shared.store,
+        feed=shared.feed,
+        clock=shared.clock,
+        admit=needs.admit,
+        check_model=lambda caller: current().core.candidates({"messages": []}).filter_allowed(caller),
+        resume=needs.resumption.resume_if_ready,
+        tracer=shared.tracer,
+    )
