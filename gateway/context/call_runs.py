@@ -24,7 +24,7 @@ class WantedCall:
     """One call that a client requests. `tool` is the inside name of a tool, or of a `workflow` as a tool.
 
     `only_tools` are the inside names of the tools that the workflow's steps may call. `client` are the name and the
-    version of the MCP client as it gives them. `user` is the end user of a shared key.
+    version of the MCP client, each a visible line. `user` is the end user of a shared key.
     """
 
     tool: str

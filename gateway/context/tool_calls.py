@@ -33,7 +33,6 @@ from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journa
 from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
 from gateway.contracts.tools import ToolResult
 from gateway.contracts.tracer import Tracer
-from gateway.mcp.server_text import one_line
 from gateway.runs import run_resolution
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey
@@ -52,8 +51,6 @@ LOOK_S: Final = 5.0
 KEPT_S: Final = 24 * 3600.0
 #: How long a client counts as one that waits while its user has the question.
 ANSWER_S: Final = 600.0
-#: Of the name and the version of a client, which it gives itself.
-NAME_CHARS: Final = 100
 #: Ends of a run after which its key begins a new one, if the run had no effect.
 _CAME_TO_NOTHING: Final = frozenset(("failed", "interrupted", "cancelled"))
 #: A service may be running by then.
@@ -349,7 +346,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         origin=Origin(
             fingerprint=fingerprint_call(wanted),
             idempotency_key=build_idempotency_key(wanted),
-            client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
+            client=wanted.client,
         ),
         job=Job(
             call={"tool": wanted.tool, "arguments": wanted.arguments},

@@ -30,6 +30,7 @@ from gateway.contracts.storage.endorsements import waiting_sha256
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
+from gateway.mcp.server_text import one_line
 from gateway.mcp_server.auth.elicitation_auth import ElicitationAnswers
 from gateway.mcp_server.client_request import ClientRequest, get_client_request
 from gateway.mcp_server.elicitation import ApprovalElicitation, find_question, held_text, parse_decision
@@ -46,6 +47,8 @@ _QUESTION: Final = "approval"
 #: The entry in `_meta` by which a repeated request is the same call, and how long its value may be.
 _KEY: Final = "twolane/idempotency-key"
 _KEY_CHARS: Final = 255
+#: Of the name and the version of a client, which it gives itself.
+_NAME_CHARS: Final = 100
 #: So often a call is put to its user anew: a tool that changes meanwhile has another question, and so does each step.
 _ROUNDS: Final = MAX_STEPS + 5
 _UNDECIDED: Final = frozenset(
@@ -300,12 +303,11 @@ class CallHandler:
 
 
 def describe_client(ctx: Any) -> Json:
-    """Return the client as it calls itself: its name, its version, and the protocol that it speaks."""
+    """Return the client as it calls itself, in visible lines: its name, its version, and the protocol it speaks."""
     params = ctx.session.client_params
-    if params is None:
-        return {"name": "unknown", "version": "", "protocol": ctx.protocol_version}
-    info = params.client_info
-    return {"name": info.name, "version": info.version, "protocol": ctx.protocol_version}
+    name, version = ("unknown", "") if params is None else (params.client_info.name, params.client_info.version)
+    facts = {"name": name, "version": version, "protocol": ctx.protocol_version}
+    return {fact: one_line(value, _NAME_CHARS) for fact, value in facts.items()}
 
 
 def _find_idempotency_key(params: CallToolRequestParams) -> str | None:
