@@ -5,10 +5,8 @@ A parser blocks the whole process while it works, and each value of its result c
 and braces within strings do not count. Empty lists and objects count twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
-
-from gateway.aio.cooperative import Work, at_once
 
 #: The limit for senders without a configured one: models, and callers of the gateway's own pages.
 VALUES_LIMIT: Final = 50_000
@@ -53,18 +51,24 @@ class ValueCounter:
 
 def holds_more(content: bytes, limit: int) -> bool:
     """Return whether the text has more values than `limit`. Counts no further than that."""
-    return len(content) > limit and at_once(more_values(content, limit))
+    return len(content) > limit and any(count > limit for count in _iter_counts(content))
 
 
-def more_values(content: bytes, limit: int) -> Work[bool]:
-    """Return whether the text has more values than `limit`, as work in parts."""
-    counter = ValueCounter()
-    for start in range(0, len(content), PIECE_BYTES):
-        counter.feed(content[start : start + PIECE_BYTES])
-        if counter.count > limit:
+def more_values(content: bytes, limit: int) -> Generator[None, None, bool]:
+    """Return whether the text has more values than `limit`, as work in parts: where it yields, others may go on."""
+    for count in _iter_counts(content):
+        if count > limit:
             return True
         yield
     return False
+
+
+def _iter_counts(content: bytes) -> Iterator[int]:
+    """Yield the number of values so far, after each piece of the text."""
+    counter = ValueCounter()
+    for start in range(0, len(content), PIECE_BYTES):
+        counter.feed(content[start : start + PIECE_BYTES])
+        yield counter.count
 
 
 def iter_outline(content: bytes) -> Iterator[bytes]:
