@@ -20,8 +20,8 @@ from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool, ToolsSettings
 from gateway.config.values.addresses import Address
 from gateway.config.values.secret import MASK, MaskedText, mask
-from gateway.config.values.times import format_time
 from gateway.contracts.storage.store import Json
+from gateway.contracts.times import format_time
 from gateway.plugins import Kind, plugin_names, plugin_of_ours
 
 _USES: Final[Mapping[type[BaseModel], Kind]] = {StageUse: "stages", AssessorUse: "assessors"}

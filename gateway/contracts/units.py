@@ -22,6 +22,14 @@ def parse_seconds(value: object) -> float:
     return float(match[1]) * UNITS_S[match[2] or "s"]
 
 
+def parse_bounded_seconds(value: object) -> float:
+    """Return the seconds of a duration: from 0 to `8760h`. Raises ValueError."""
+    seconds = parse_seconds(value)
+    if not 0 <= seconds <= LONGEST_S:
+        raise ValueError("must be between 0 and 8760h")
+    return seconds
+
+
 def positive_seconds(value: object) -> float:
     """Return the seconds of a duration: more than 0, up to `8760h`. Raises ValueError."""
     seconds = parse_seconds(value)

@@ -23,11 +23,11 @@ from gateway.cli.formatting import View, format_time, list_lines, word
 from gateway.cli.operator.arguments import URL_HELP, add_asking, build_remote, json_option
 from gateway.cli.operator.remote import Remote
 from gateway.config import LoadedConfig
-from gateway.config.values.times import resolve_time
 from gateway.config.values.units import parse_duration
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.keys import KeyStore
 from gateway.contracts.storage.store import StoreError
+from gateway.contracts.times import resolve_time
 from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import build_store
 

@@ -1,48 +1,16 @@
-"""Moments as the configuration spells them: `2027-01-31T23:59:59Z`."""
+"""The type of a moment in the configuration."""
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from gateway.config.values.scalars import parse_text
-from gateway.config.values.units import parse_duration
 from gateway.config.values.value import ValueType
-
-_TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
-)
-
-_DAYS = re.compile(r"([0-9]{1,5})d\Z")
+from gateway.contracts.times import format_time, parse_time
 
 
-def parse_time(value: object) -> datetime:
-    """Return the moment of a text by RFC 3339, in UTC. Raises ValueError, also for one that names no zone."""
-    text = parse_text(value)
-    if _TIME.match(text) is None:
-        raise ValueError("expected a time with its zone, such as 2027-01-31T23:59:59Z")
-    try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"there is no such time: {error}") from None
+def read_time(value: object) -> datetime:
+    """Return the moment of a value of the configuration, which is a text. Raises ValueError."""
+    return parse_time(parse_text(value))
 
 
-def resolve_time(text: str, *, now_s: float) -> str:
-    """Return a moment that a person writes, as `parse_time` reads it: a time, or so long from `now_s` (Unix) on.
-
-    Raises ValueError.
-    """
-    if (days := _DAYS.match(text)) is not None:
-        duration_s = float(days[1]) * 86400.0
-    elif _TIME.match(text) is None:
-        duration_s = parse_duration(text)
-    else:
-        return format_time(parse_time(text))
-    return format_time(datetime.fromtimestamp(int(now_s + duration_s), UTC))
-
-
-def format_time(moment: datetime) -> str:
-    """Return the shortest exact spelling of a moment in UTC."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-Time = Annotated[datetime, ValueType(kind="time with its zone", parse=parse_time, write=format_time)]
+Time = Annotated[datetime, ValueType(kind="time with its zone", parse=read_time, write=format_time)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from gateway.config.values.value import REFERENCE, ValueType, between, describe_kind
-from gateway.contracts.units import EXPECTED, LONGEST_S, UNITS_S, parse_seconds
+from gateway.contracts.units import EXPECTED, UNITS_S, parse_bounded_seconds
 
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?\Z")
@@ -19,10 +19,7 @@ def parse_duration(value: object) -> float:
     """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a plain number, from 0 to `8760h`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{EXPECTED}, found {describe_kind(value)}")
-    seconds = parse_seconds(value)
-    if not 0 <= seconds <= LONGEST_S:
-        raise ValueError("must be between 0 and 8760h")
-    return seconds
+    return parse_bounded_seconds(value)
 
 
 def parse_positive_duration(value: object) -> float:

@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.config.values.times import resolve_time
 from gateway.console.api_client import ApiError
 from gateway.console.request import ADMIN, Page, Visit, see_other
 from gateway.console.sorting import Key, sorted_rows
 from gateway.contracts.storage.store import Json
+from gateway.contracts.times import resolve_time
 
 KEYS: Final = ("context", "keys")
 SHOWN: Final = 50
