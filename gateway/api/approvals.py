@@ -39,6 +39,7 @@ from gateway.api.views import (
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import Decision, not_found
 from gateway.approvals.view import noted_view
+from gateway.contracts.api_bounds import BATCH_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Approval, ApprovalState, NoteWrite
@@ -60,7 +61,6 @@ ME: Final = "me"
 #: each took the event loop seconds, and memory several times its size.
 PAGE_CHARS: Final = 4_000_000
 WAIT_MOST_S = 60.0
-BATCH_MOST = 100
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
 
 

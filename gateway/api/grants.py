@@ -7,8 +7,9 @@ from aiohttp import web
 
 from gateway.api.decisions import ApiContext, convert_store_errors
 from gateway.api.ops_pages import Route, readable
-from gateway.api.request import LIMIT_MOST, VIEWING, build_stale_cursor_error, get_via, parse_limit, parse_query
+from gateway.api.request import VIEWING, build_stale_cursor_error, get_via, parse_limit, parse_query
 from gateway.api.views import page_answer
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import AskBefore, Grant

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from gateway.api.json_body import read_content
 from gateway.api.ops_pages import Route, readable
-from gateway.api.request import LIMIT_MOST, Authorise, RequestBody, parse_limit, parse_query
+from gateway.api.request import Authorise, RequestBody, parse_limit, parse_query
 from gateway.api.views import json_answer, page_answer
 from gateway.context.prompts import (
     TEXT_LIMIT_BYTES,
@@ -20,6 +20,7 @@ from gateway.context.prompts import (
     PromptIdError,
     PromptTextError,
 )
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import EnhancedPrompt, Enhancer

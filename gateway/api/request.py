@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.api.json_body import read_content
 from gateway.context.context_headers import read_end_user
+from gateway.contracts.api_bounds import LIMIT, LIMIT_MOST
 from gateway.contracts.caller import CLI_AGENT, Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Via
@@ -19,7 +20,6 @@ from gateway.lanes.aiohttp_adapter import get_head
 #: What looking takes: one of these scopes.
 VIEWING: Final = ("context", "approve")
 BODY_LIMIT_BYTES = 1 << 20
-LIMIT, LIMIT_MOST = 50, 200
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
 _TIME = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
 _NAME_CHARS = 100

@@ -14,7 +14,6 @@ from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, audit_row, is_t
 from gateway.api.decisions import ApiContext, carried_out, convert_store_errors, resume_runs, still_answered
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import (
-    LIMIT_MOST,
     VIEWING,
     RequestBody,
     build_stale_cursor_error,
@@ -29,6 +28,7 @@ from gateway.api.request import (
 )
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import RunKind, RunState, StoredRun

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from gateway.api.openapi.operations import OPERATIONS
 from gateway.api.request import (
-    LIMIT_MOST,
     RequestBody,
     identify_with_scope,
     paginate,
@@ -20,6 +19,7 @@ from gateway.api.request import (
     parse_query_time,
     validate_body,
 )
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 

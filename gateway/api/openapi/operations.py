@@ -34,9 +34,9 @@ from gateway.api.openapi.shapes import (
     with_fields,
 )
 from gateway.api.ops_pages import EXPOSITION_TYPE, OPENMETRICS_TYPE
-from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import KINDS
 from gateway.api.runs import STATES as RUN_STATES
+from gateway.contracts.api_bounds import LIMIT, LIMIT_MOST
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.loader import load_dialect
 from gateway.dialects.registry import STATELESS, build_paths

@@ -1,7 +1,7 @@
 """`gateway approvals`: lists the calls that wait for a person on a running gateway, and sends a person's decisions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import (
@@ -17,11 +17,11 @@ from gateway.cli.formatting import (
 from gateway.cli.operator.arguments import add_asking, json_object, json_option, sha256
 from gateway.cli.operator.grants import asks, grants, revoke_decisions
 from gateway.cli.operator.remote import Remote, RemoteError, get_error_message
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.storage.journal import ApprovalState
 from gateway.contracts.storage.list_queries import ApprovalGrouping
 
 PATH = ("context", "approvals")
-GROUPS_MOST: Final = 200
 
 
 def add(commands: Commands) -> None:
@@ -80,7 +80,7 @@ def list_approvals(
 
 def groups(remote: Remote, *, by: str, as_json: bool) -> Iterator[str]:
     """Return the lines of the groups of pending approvals, the largest group first. Raises RemoteError."""
-    found = views(remote.get(*PATH, "groups", by=by, limit=GROUPS_MOST).get("data"))
+    found = views(remote.get(*PATH, "groups", by=by, limit=LIMIT_MOST).get("data"))
     return list_lines(found, group_lines, as_json=as_json)
 
 

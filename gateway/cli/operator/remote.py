@@ -10,11 +10,10 @@ from urllib.parse import quote, urlencode, urlsplit
 from gateway.cli.commands import CommandError
 from gateway.cli.formatting import View, views, word
 from gateway.config import Address
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import CLI_AGENT
 from gateway.server.sockets import reachable
 
-#: Entries of a list that a gateway sends at once, at most.
-PAGE = 200
 _MOST_SHOWN = 500
 _TIMEOUT_S = 30.0
 
@@ -69,7 +68,7 @@ class Remote:
         """Yield the entries of a list, page by page, up to `most`. Raises RemoteError."""
         after: str | None = None
         while True:
-            limit = PAGE if most is None else min(PAGE, most)
+            limit = LIMIT_MOST if most is None else min(LIMIT_MOST, most)
             answer = self.get(*path, **query, after=after, limit=limit)
             found = views(answer.get("data"))
             yield from found

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, shown_moment, write_table
-from gateway.api.request import LIMIT_MOST
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.storage.journal import Change
 from tests.api.approval_pages import KEYS, Desktop, going, opened

@@ -8,7 +8,8 @@ from api.approval_pages import opened
 from cli_cases import remote, told
 
 from gateway.cli.operator.approvals import decide_approvals, groups, list_approvals, one
-from gateway.cli.operator.remote import PAGE, RemoteError
+from gateway.cli.operator.remote import RemoteError
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.storage.journal import Change
 from tests.plugins.stores.records import approval, new, parked, run, step, write
 
@@ -69,9 +70,9 @@ async def test_approvals_list_filters_and_groups_calls() -> None:
 
 async def test_a_long_list_is_shown_whole() -> None:
     """More than a gateway sends at once."""
-    async with opened(group(*(f"ap_{i}" for i in range(PAGE + 1)))) as desk:
+    async with opened(group(*(f"ap_{i}" for i in range(LIMIT_MOST + 1)))) as desk:
         lines = await told(lambda: list_approvals(remote(desk), status="pending", as_json=True))
-        assert [json.loads(line)["id"] for line in lines] == [f"ap_{i}" for i in range(PAGE + 1)]
+        assert [json.loads(line)["id"] for line in lines] == [f"ap_{i}" for i in range(LIMIT_MOST + 1)]
 
 
 async def test_approvals_show_prints_the_whole_approval() -> None:

@@ -6,8 +6,9 @@ import pytest
 from api.approval_pages import opened
 from cli_cases import remote, told
 
-from gateway.cli.operator.remote import PAGE, RemoteError
+from gateway.cli.operator.remote import RemoteError
 from gateway.cli.operator.runs import cancel_run, list_runs, one, resume_run
+from gateway.contracts.api_bounds import LIMIT_MOST
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 LOST = new(
@@ -36,10 +37,10 @@ async def test_runs_are_listed() -> None:
         ) == ["none"]
 
 
-@pytest.mark.parametrize("most", [PAGE - 1, PAGE, PAGE + 1])
+@pytest.mark.parametrize("most", [LIMIT_MOST - 1, LIMIT_MOST, LIMIT_MOST + 1])
 async def test_runs_list_reports_when_the_limit_truncates_it(most: int) -> None:
     """There may be more than are asked for, of which a gateway sends so many at once."""
-    async with opened(*(new(run(f"r{i}", state="failed")) for i in range(PAGE + 2))) as desk:
+    async with opened(*(new(run(f"r{i}", state="failed")) for i in range(LIMIT_MOST + 2))) as desk:
         lines = await told(lambda: list_runs(remote(desk), state="failed", conversation=None, most=most, as_json=False))
         assert (len(lines), lines[-1]) == (most + 1, f"... the newest {most}; --limit shows more")
 

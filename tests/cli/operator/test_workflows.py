@@ -7,8 +7,9 @@ import pytest
 from api.workflow_pages import Counter, bureau
 from cli_cases import told
 
-from gateway.cli.operator.remote import PAGE, Remote, RemoteError
+from gateway.cli.operator.remote import Remote, RemoteError
 from gateway.cli.operator.workflows import list_workflows, one, run_workflow
+from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.workflows.definition import Workflow
 
 
@@ -41,7 +42,7 @@ async def test_a_long_list_is_shown_whole() -> None:
     """More than a gateway sends at once."""
     async with bureau() as counter:
         [workflow] = [each for name, each in counter.bureau.workflows.items() if name == "break"]
-        names = [f"break-{n:03}" for n in range(PAGE + 1)]
+        names = [f"break-{n:03}" for n in range(LIMIT_MOST + 1)]
         counter.bureau.workflows.clear()
         counter.bureau.workflows.update({name: workflow.model_copy(update={"name": name}) for name in names})
         lines = await told(lambda: list_workflows(remote(counter), as_json=True))

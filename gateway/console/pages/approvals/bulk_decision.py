@@ -9,14 +9,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.api.approvals import BATCH_MOST
-from gateway.api.request import LIMIT_MOST
 from gateway.approvals.view import get_waiting_arguments
 from gateway.console.api_client import Api, ApiError
 from gateway.console.pages.approvals.approval import BASES, PAST
 from gateway.console.pages.approvals.inbox import parse_filters
 from gateway.console.request import Page, Visit, see_other
 from gateway.console.visible_text import ShownArguments, exact_arguments
+from gateway.contracts.api_bounds import BATCH_MOST, LIMIT_MOST
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
