@@ -18,6 +18,7 @@ from gateway.auth.keyring import Identity, LentKeys
 from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
 from gateway.config.prices import follow_usage
 from gateway.context.resumption import Resumption
+from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Store, StoreError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import get_head
@@ -75,7 +76,7 @@ class _Process:
     metrics: Metrics
     exposition: Exposition
     agree: Callable[[bool], Awaitable[bool]]
-    clock: SystemClock
+    clock: Clock
     started_s: float  # Unix time; of all workers
     meters: Meters | None
 
@@ -118,7 +119,7 @@ class Gateway:
         metrics: Metrics,
         exposition: Exposition | None = None,
         agree: Callable[[bool], Awaitable[bool]] | None = None,
-        clock: SystemClock | None = None,
+        clock: Clock | None = None,
         started_s: float | None = None,
         meters: Meters | None = None,
         owed: OwedAnswers | None = None,

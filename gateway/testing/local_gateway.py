@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.aio.clock import SystemClock
 from gateway.config import LoadedConfig, Settings
+from gateway.contracts.plugin import Clock
 from gateway.server.app import DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
@@ -24,7 +24,7 @@ class LocalGateway:
 
     host = "127.0.0.1"
 
-    def __init__(self, config: Mapping[str, object], *, clock: SystemClock | None = None) -> None:
+    def __init__(self, config: Mapping[str, object], *, clock: Clock | None = None) -> None:
         self._clock = clock
         self._loaded = _load_config(config)
         self._log = io.StringIO()
