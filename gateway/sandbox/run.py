@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from gateway.aio.clock import until_set
 from gateway.sandbox.launch_messages import CommandOutcome, Order
 
 #: Where the package `gateway` lies, for an interpreter that looks nowhere else.
@@ -119,7 +118,9 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
             os.close(answer_end)
         try:
             _control(transport).write(order.to_line())
-            await until_set(launcher.over, order.timeout_s + order.grace_s + _START_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(order.timeout_s + order.grace_s + _START_S):
+                    await launcher.over.wait()
         finally:
             await asyncio.shield(asyncio.create_task(_end(transport, launcher)))
         line = told.readline()
