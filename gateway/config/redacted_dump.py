@@ -20,11 +20,12 @@ from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool, ToolsSettings
 from gateway.config.values.addresses import Address
 from gateway.config.values.secret import MASK, MaskedText, mask
+from gateway.contracts.plugin import PluginKind
 from gateway.contracts.storage.store import Json
 from gateway.contracts.times import format_time
-from gateway.plugins import Kind, plugin_names, plugin_of_ours
+from gateway.plugins import plugin_names, plugin_of_ours
 
-_USES: Final[Mapping[type[BaseModel], Kind]] = {StageUse: "stages", AssessorUse: "assessors"}
+_USES: Final[Mapping[type[BaseModel], PluginKind]] = {StageUse: "stages", AssessorUse: "assessors"}
 #: A hash of a key that a person chose can be guessed.
 _MASKED: Final = frozenset(((KeySettings, "sha256"),))
 
@@ -77,7 +78,7 @@ def _tool(name: str, tool: BaseModel) -> Json:
     return {**_section(tool), "with": _of_plugin("tools", tool.use or name, tool.with_)}
 
 
-def _of_plugin(kind: Kind, name: str, options: Mapping[str, object]) -> object:
+def _of_plugin(kind: PluginKind, name: str, options: Mapping[str, object]) -> object:
     if name in plugin_names(kind):
         try:
             typed = plugin_of_ours(kind, name).config.model_validate(mask(options))

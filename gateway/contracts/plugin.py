@@ -14,6 +14,9 @@ from gateway.contracts.risk import RiskAssessor
 from gateway.contracts.storage.store import Store, StoreAddress
 from gateway.contracts.tools import Service, ToolSpec
 
+#: The kinds of plugins, by the names of their folders.
+PluginKind: TypeAlias = Literal["stages", "tools", "assessors", "stores"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLimits:

@@ -4,11 +4,9 @@ import importlib
 import pkgutil
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from gateway.contracts.plugin import Plugin
-
-Kind = Literal["stages", "tools", "assessors", "stores"]
+from gateway.contracts.plugin import Plugin, PluginKind
 
 _HERE = Path(__file__).parent
 if not (_HERE / "stages").is_dir():  # a checkout; in a wheel they stand right here
@@ -16,12 +14,12 @@ if not (_HERE / "stages").is_dir():  # a checkout; in a wheel they stand right h
 
 
 @cache
-def plugin_names(kind: Kind) -> tuple[str, ...]:
+def plugin_names(kind: PluginKind) -> tuple[str, ...]:
     """Return the names of our plugins in `plugins/KIND/`, sorted. None of them is imported."""
     return tuple(sorted(module.name for path in __path__ for module in pkgutil.iter_modules([f"{path}/{kind}"])))
 
 
-def plugin_of_ours(kind: Kind, name: str) -> Plugin[Any, Any]:
+def plugin_of_ours(kind: PluginKind, name: str) -> Plugin[Any, Any]:
     """Import and return one of our plugins."""
     plugin = importlib.import_module(f"{__name__}.{kind}.{name}").PLUGIN
     assert isinstance(plugin, Plugin), name

@@ -15,8 +15,8 @@ from gateway.config.schema.settings import Plugins
 from gateway.config.schema.tools import find_built_in_settings
 from gateway.config.values.scalars import parse_name, parse_path
 from gateway.config.values.secret import MaskedText, Secret
-from gateway.contracts.plugin import Plugin, ToolFormat
-from gateway.plugins import Kind, plugin_names
+from gateway.contracts.plugin import Plugin, PluginKind, ToolFormat
+from gateway.plugins import plugin_names
 from gateway.registry.loader import (
     PluginProblem,
     clash,
@@ -32,7 +32,7 @@ from gateway.registry.stores import resolve_store
 from gateway.registry.user_plugins import get_plugin_file, list_plugin_names
 
 #: What operators can have of their own.
-OWN_KINDS: Final[tuple[Kind, ...]] = ("stages", "tools", "assessors", "stores")
+OWN_KINDS: Final[tuple[PluginKind, ...]] = ("stages", "tools", "assessors", "stores")
 FOLDER: Final = ("plugins", "folder")
 
 
@@ -40,7 +40,7 @@ FOLDER: Final = ("plugins", "folder")
 class _Use:
     """One use of a plugin in the configuration; `is_key`: by the name of an entry instead of a `use:`."""
 
-    kind: Kind
+    kind: PluginKind
     name: str
     entry: KeyPath
     is_key: bool = False
@@ -179,7 +179,7 @@ def _folder(document: Document) -> Path | None:
     return folder
 
 
-def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
+def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[PluginKind, str]]:
     """Report and yield the names that the operator's plugins share with built-in ones, used or not: they conflict."""
     for kind in OWN_KINDS:
         for name in sorted(set(list_plugin_names(folder, kind)) & get_reserved_names(kind)) if is_own(folder) else ():

@@ -21,8 +21,8 @@ from gateway.config.messages import nearest, unknown_key
 from gateway.config.problems import KeyPath
 from gateway.config.schema.section import strip
 from gateway.config.trusted_file import UnsafePluginError
-from gateway.contracts.plugin import Plugin
-from gateway.plugins import Kind, plugin_names
+from gateway.contracts.plugin import Plugin, PluginKind
+from gateway.plugins import plugin_names
 from gateway.registry.user_plugins import get_plugin_file, list_plugin_names, load
 
 #: The package that holds our plugins.
@@ -54,7 +54,7 @@ class SettingFault:
     is_key: bool = False
 
 
-def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
+def find_plugin(kind: PluginKind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
     """Return a plugin: built-in, of the operator's `folder`, or an installed module. Raises PluginProblem."""
     own = _own_file(kind, name, folder)
     if own is not None and name in get_reserved_names(kind):
@@ -82,7 +82,7 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
     return plugin
 
 
-def _find_installed(kind: Kind, name: str) -> str | None:
+def _find_installed(kind: PluginKind, name: str) -> str | None:
     """Return the module that an installed distribution declares for this plugin (entry points); None: none does.
 
     Raises PluginProblem if several modules are declared: which of them judged a call would be chance.
@@ -94,16 +94,16 @@ def _find_installed(kind: Kind, name: str) -> str | None:
     return modules[0] if modules else None
 
 
-def get_reserved_names(kind: Kind) -> set[str]:
+def get_reserved_names(kind: PluginKind) -> set[str]:
     """Return the names that no plugin of the operator's may have."""
     return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
 
 
-def _module_of_ours(kind: Kind, name: str) -> str:
+def _module_of_ours(kind: PluginKind, name: str) -> str:
     return _ELSEWHERE.get((kind, name), f"{PACKAGE}.{kind}.{name}")
 
 
-def file_of_ours(kind: Kind, name: str) -> Path:
+def file_of_ours(kind: PluginKind, name: str) -> Path:
     spec = importlib.util.find_spec(_module_of_ours(kind, name))
     assert spec is not None and spec.origin is not None
     return Path(spec.origin)
@@ -122,7 +122,7 @@ def is_own(folder: Path) -> bool:
         return False
 
 
-def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
+def _own_file(kind: PluginKind, name: str, folder: Path | None) -> Path | None:
     """Return the operator's file of this name, of any file type; None: there is none."""
     if folder is None or "." in name or not is_own(folder):
         return None
@@ -130,7 +130,7 @@ def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
     return file if os.path.lexists(file) and not is_copy_of_ours(kind, name, folder) else None
 
 
-def is_copy_of_ours(kind: Kind, name: str, folder: Path) -> bool:
+def is_copy_of_ours(kind: PluginKind, name: str, folder: Path) -> bool:
     """Return whether a plugin of the folder has a built-in one's sources, as in the checkout of this installation."""
     if name not in get_reserved_names(kind):
         return False
@@ -147,7 +147,7 @@ def _sources(file: Path) -> Mapping[str, bytes] | None:
         return None
 
 
-def _describe_missing(kind: Kind, name: str, folder: Path | None) -> str:
+def _describe_missing(kind: PluginKind, name: str, folder: Path | None) -> str:
     expected, known = f"an installed module {name!r}", [*plugin_names(kind)]
     if "." not in name:
         expected = f"plugins/{kind}/{name}.py"
@@ -181,7 +181,9 @@ def _describe_plugin(name: str, own: Path | None, error: BaseException) -> str:
     return f"{name!r} ({file}{f':{line}' if line else ''})"
 
 
-def build_plugin(kind: Kind, name: str, settings: PluginSettings, host: Any, *, folder: Path | None = None) -> Any:
+def build_plugin(
+    kind: PluginKind, name: str, settings: PluginSettings, host: Any, *, folder: Path | None = None
+) -> Any:
     """Return the plugin, built for `host` (contracts.Host; None for a store, which needs none).
 
     Raises PluginProblem with the first problem of a configuration that the plugin does not accept.

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.plugin import Host, Plugin, PluginKind
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gateway.plugins import Kind
 
 T = TypeVar("T")
 
@@ -31,7 +30,7 @@ class ContractError(AssertionError):
 class Subject:
     """A plugin under check, with the configuration that its test gives it."""
 
-    kind: "Kind"
+    kind: PluginKind
     name: str
     plugin: Plugin[Any, Any]
     config: Any
@@ -54,7 +53,7 @@ class Subject:
 
 
 def subject(
-    kind: "Kind", plugin: str | Plugin[Any, Any], config: Mapping[str, object] | None, folder: Path | None
+    kind: PluginKind, plugin: str | Plugin[Any, Any], config: Mapping[str, object] | None, folder: Path | None
 ) -> Subject:
     """Find a plugin as the gateway does, check its `Config`, and read the test's configuration with it."""
     # A test that checks no plugin goes without the reading of configuration.
@@ -73,7 +72,7 @@ def subject(
     return Subject(kind, name, found, made)
 
 
-def check_config(kind: "Kind", name: str, plugin: Plugin[Any, Any]) -> None:
+def check_config(kind: PluginKind, name: str, plugin: Plugin[Any, Any]) -> None:
     """Check a `Config`: it forbids unknown keys, is frozen, and has a default and a description for each field.
 
     Raises ContractError.

@@ -10,16 +10,16 @@ import pytest
 from pydantic import BaseModel
 from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 
-from gateway.contracts.plugin import Plugin
+from gateway.contracts.plugin import Plugin, PluginKind
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolSpec
-from gateway.plugins import Kind, plugin_names
+from gateway.plugins import plugin_names
 from gateway.registry.loader import find_plugin
 from gateway.testing import FakeHost, check_assessor, check_stage, check_tool, make_exchange
 from gateway.testing.contract import check_config
 
 ROOT = Path(__file__).parents[2]
-KINDS: Sequence[Kind] = ("stages", "tools", "assessors", "stores")
+KINDS: Sequence[PluginKind] = ("stages", "tools", "assessors", "stores")
 PLUGINS = [(kind, name) for kind in KINDS for name in plugin_names(kind)]
 #: What is made of each kind can do this.
 METHODS = {
@@ -91,20 +91,20 @@ def test_plugin_folders_contain_only_plugins_of_known_kinds() -> None:
 
 
 @each_plugin
-def test_plugin_module_exports_a_plugin_with_a_config_model(kind: Kind, name: str) -> None:
+def test_plugin_module_exports_a_plugin_with_a_config_model(kind: PluginKind, name: str) -> None:
     """With a pydantic model of its `with:`."""
     plugin = find_plugin(kind, name)
     assert isinstance(plugin, Plugin) and issubclass(plugin.config, BaseModel)
 
 
 @each_plugin
-def test_plugin_config_is_frozen_strict_defaulted_and_described(kind: Kind, name: str) -> None:
+def test_plugin_config_is_frozen_strict_defaulted_and_described(kind: PluginKind, name: str) -> None:
     """No unknown key, frozen, a default and a description for every field."""
     check_config(kind, name, find_plugin(kind, name))
 
 
 @each_plugin
-def test_plugin_builds_with_its_defaults_and_creates_no_files(kind: Kind, name: str, tmp_path: Path) -> None:
+def test_plugin_builds_with_its_defaults_and_creates_no_files(kind: PluginKind, name: str, tmp_path: Path) -> None:
     """In an empty folder, without an event loop, and without making anything there."""
     plugin = find_plugin(kind, name)
     built = plugin.build(plugin.config(), FakeHost())
@@ -147,7 +147,7 @@ def test_assessor_plugins_satisfy_check_assessor(name: str, profile: str) -> Non
 
 
 @each_plugin
-def test_plugin_imports_only_permitted_modules(kind: Kind, name: str) -> None:
+def test_plugin_imports_only_permitted_modules(kind: PluginKind, name: str) -> None:
     """Of ours only what FOR_PLUGINS names, never another plugin; else the standard library and our dependencies."""
     files = sorted(ROOT.glob(f"plugins/{kind}/{name}/*.py")) or [ROOT / "plugins" / kind / f"{name}.py"]
     for module in (module for file in files for module in runtime_imports(tree(file))):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.plugin import Plugin
-from gateway.plugins import Kind, plugin_names
+from gateway.contracts.plugin import Plugin, PluginKind
+from gateway.plugins import plugin_names
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 
 ROOT = Path(__file__).parent.parent.parent
@@ -321,7 +321,7 @@ def test_missing_operator_plugin_error_names_expected_file_and_suggestion(own: P
 
 @pytest.mark.parametrize("kind", ["stages", "tools", "assessors", "stores"])
 def test_a_plugin_of_an_installed_distribution_is_found_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: PluginKind
 ) -> None:
     """Of each kind, by the name that the distribution declares; the operator's own file wins, and ours always."""
     home = tmp_path / "site"

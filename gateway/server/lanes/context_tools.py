@@ -12,11 +12,11 @@ import orjson
 from gateway.config import Problem, Settings
 from gateway.config.risk_name_check import idle_rule, no_such_tool
 from gateway.config.schema.tools import PluginTool, Tool
-from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.plugin import Host, Plugin, PluginKind
 from gateway.contracts.risk import RiskAssessor
 from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import ToolSource
-from gateway.plugins import Kind, plugin_names
+from gateway.plugins import plugin_names
 from gateway.registry.loader import (
     PluginProblem,
     PluginSettings,
@@ -224,7 +224,7 @@ def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
 
 
 def try_build_plugin(
-    kind: Kind,
+    kind: PluginKind,
     name: str,
     options: PluginSettings,
     host: Host,
