@@ -62,6 +62,7 @@ MAY_IMPORT_WEB = (
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
+    ("gateway/approvals/view.py", "gateway.approvals.approval_struct"),
     ("gateway/__main__.py", "gateway.cli.main"),
     ("gateway/cli/doctor/command.py", "gateway.cli.doctor.examination"),
     ("gateway/lanes/passthrough/observers/usage_batch.py", "gateway.lanes.passthrough.observers.usage_decoder"),
@@ -122,6 +123,10 @@ WIDE = {
     "gateway/contracts/storage/journal.py: StoredRun": "the row of a run",
     "gateway/contracts/storage/journal.py: StoredStep": "the row of a step",
     "gateway/contracts/storage/usage.py: StoredUsage": "the row of a sum",
+    "gateway/approvals/approval_struct.py: ApprovalView": "the JSON of an approval",
+    "gateway/api/mcp_services.py: ServiceView": "the JSON of a service",
+    "gateway/api/views.py: StepView": "the JSON of a step",
+    "gateway/auth/key_view.py: KeyView": "the JSON of a key",
     "gateway/config/schema/mcp.py: McpServer": "a section of the configuration",
     "gateway/config/schema/settings.py: Settings": "the configuration",
     "gateway/config/schema/upstreams.py: UpstreamSettings": "a section of the configuration",

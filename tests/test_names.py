@@ -38,7 +38,6 @@ FUNCTIONS = {
     "waiting": "set by one implementation, read as a field",
     "draining": "the state of a listener, as the field calls it",
     "streaming": "the state of a transaction, as the field calls it",
-    "failed": "a field of the page of upstreams",
     "sent": "a field of the page of upstreams",
     "is_open_to": "reads as the sentence that it answers",
     "is_open_for": "reads as the sentence that it answers",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, Literal, cast, get_args
 
 from aiohttp import web
+from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out, resume_runs
@@ -27,6 +28,8 @@ from gateway.api.request import (
     read_user,
 )
 from gateway.api.views import (
+    CallGroupView,
+    RefusalView,
     decided_view,
     error_view,
     group_view,
@@ -36,15 +39,16 @@ from gateway.api.views import (
     page_answer,
     preview_view,
 )
+from gateway.approvals.approval_struct import ApprovalView, NotedApprovalView, build_noted_view
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.decision import Decision, not_found
-from gateway.approvals.view import noted_view
 from gateway.contracts.api_bounds import BATCH_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Approval, ApprovalState, NoteWrite
 from gateway.contracts.storage.list_queries import ApprovalGrouping, ApprovalOrder, NarrowedApprovals
 from gateway.contracts.storage.store import Json
+from gateway.contracts.views import View, fill_view
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
@@ -62,6 +66,21 @@ ME: Final = "me"
 PAGE_CHARS: Final = 4_000_000
 WAIT_MOST_S = 60.0
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
+
+
+class OneApprovalView(NotedApprovalView, frozen=True, kw_only=True):
+    """An approval with the JSON Schema of its tool's parameters, if there is such a tool."""
+
+    parameters: Json | None
+
+
+class BatchEntryView(View, frozen=True, kw_only=True):
+    """The outcome of one decision of a batch, as if it were a request of its own."""
+
+    id: str
+    status: int
+    approval: ApprovalView | UnsetType = UNSET
+    error: RefusalView | UnsetType = UNSET
 
 
 class BatchItem(RequestBody):
@@ -136,7 +155,7 @@ class ApprovalPages:
         )
         page = _page(approvals[:limit])
         following = page[-1].id if len(page) < len(approvals) else None
-        return page_answer([noted_view(approval) for approval in page], following=following)
+        return page_answer([build_noted_view(approval) for approval in page], following=following)
 
     async def _groups(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -146,7 +165,7 @@ class ApprovalPages:
         limit, store = parse_limit(query), self._api.store
         await self._api.approvals().expire_due(tenant=caller.tenant)
         groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit + 1, **narrowed)
-        shown: list[Json] = []
+        shown: list[CallGroupView] = []
         chars = 0
         for group in groups[:limit]:
             if (first := await store.approval(group.first, tenant=caller.tenant)) is None:
@@ -164,7 +183,8 @@ class ApprovalPages:
         if approval.state == "pending" and wait_s:
             approval = await self._wait_until_decided(approval, caller, wait_s=wait_s)
         entry = self._api.catalog().find_by_name(approval.tool)
-        return json_answer({**noted_view(approval), "parameters": None if entry is None else entry.spec.parameters})
+        parameters = None if entry is None else entry.spec.parameters
+        return json_answer(fill_view(OneApprovalView, build_noted_view(approval), parameters=parameters))
 
     async def _preview(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
@@ -227,7 +247,7 @@ class ApprovalPages:
             assigned=assigned,
             text=text,
         )
-        return json_answer(noted_view(await self._api.note(word)))
+        return json_answer(build_noted_view(await self._api.note(word)))
 
     async def _get_approval(self, approval_id: str, caller: Caller) -> Approval:
         """Return the approval, expired first if its time is over. Raises GatewayError (approval_not_found)."""
@@ -275,10 +295,10 @@ def _chars(approval: Approval) -> int:
     return len(approval.arguments) + len(approval.edited or "")
 
 
-def _result(approval_id: str, made: Approval | GatewayError) -> Json:
+def _result(approval_id: str, made: Approval | GatewayError) -> BatchEntryView:
     if isinstance(made, GatewayError):
-        return {"id": approval_id, "status": made.facts.status, "error": error_view(made)}
-    return {"id": approval_id, "status": 200, "approval": decided_view(made)}
+        return BatchEntryView(id=approval_id, status=made.facts.status, error=error_view(made))
+    return BatchEntryView(id=approval_id, status=200, approval=decided_view(made))
 
 
 def _parse_order(query: Mapping[str, str]) -> ApprovalOrder:

@@ -1,9 +1,10 @@
 """The pages of lasting decisions: grants, and conversations that ask before each call."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Literal
 
 from aiohttp import web
+from msgspec import field
 
 from gateway.api.decisions import ApiContext, convert_store_errors
 from gateway.api.ops_pages import Route, readable
@@ -13,11 +14,38 @@ from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import AskBefore, Grant
-from gateway.contracts.storage.store import Json
+from gateway.contracts.views import UnixTime, View, fill_view
 from gateway.tools.grants import RememberedDecisions
 
 GRANTS, ASKS = "/context/grants", "/context/asks"
-EntryT = TypeVar("EntryT", Grant, AskBefore)
+
+
+class GrantView(View, frozen=True, kw_only=True):
+    """A remembered approval."""
+
+    id: str
+    object: Literal["grant"] = "grant"
+    caller: str
+    run_id: str | None
+    conversation: str | None
+    user: str | None
+    tool: str
+    sha256: str
+    created_s: UnixTime = field(name="created_at")
+    expires_s: UnixTime | None = field(name="expires_at")
+    granted_by: str
+
+
+class AskView(View, frozen=True, kw_only=True):
+    """A conversation that asks before each call."""
+
+    id: str
+    object: Literal["ask"] = "ask"
+    caller: str
+    conversation: str
+    user: str | None
+    created_s: UnixTime = field(name="created_at")
+    expires_s: UnixTime | None = field(name="expires_at")
 
 
 class RememberedPages:
@@ -42,12 +70,12 @@ class RememberedPages:
     async def _grants(self, request: web.Request) -> web.Response:
         caller, after, limit = self._query(request)
         found = await self._grant_registry.grants(tenant=caller.tenant, after=after, limit=limit + 1)
-        return _page(found, _grant_view, limit=limit)
+        return _page(found, GrantView, limit=limit)
 
     async def _asks(self, request: web.Request) -> web.Response:
         caller, after, limit = self._query(request)
         found = await self._grant_registry.asks(tenant=caller.tenant, after=after, limit=limit + 1)
-        return _page(found, _ask_view, limit=limit)
+        return _page(found, AskView, limit=limit)
 
     def _query(self, request: web.Request) -> tuple[Caller, str | None, int]:
         """Return the caller, the id behind which the page begins (or None), and its length. Raises GatewayError."""
@@ -79,37 +107,9 @@ class RememberedPages:
         return web.Response(status=204)
 
 
-def _page(found: Sequence[EntryT] | None, view: Callable[[EntryT], Json], *, limit: int) -> web.Response:
+def _page(found: Sequence[Grant | AskBefore] | None, kind: type[View], *, limit: int) -> web.Response:
     """Return a page of the first `limit` entries. One more entry means that the list goes on. Raises GatewayError."""
     if found is None:
         raise build_stale_cursor_error("after")
     following = found[limit - 1].id if len(found) > limit else None
-    return page_answer([view(entry) for entry in found[:limit]], following=following)
-
-
-def _grant_view(grant: Grant) -> Json:
-    return {
-        "id": grant.id,
-        "object": "grant",
-        "caller": grant.caller,
-        "run_id": grant.run_id,
-        "conversation": grant.conversation,
-        "user": grant.user,
-        "tool": grant.tool,
-        "sha256": grant.sha256,
-        "created_at": grant.created_s,
-        "expires_at": grant.expires_s,
-        "granted_by": grant.granted_by,
-    }
-
-
-def _ask_view(ask: AskBefore) -> Json:
-    return {
-        "id": ask.id,
-        "object": "ask",
-        "caller": ask.caller,
-        "conversation": ask.conversation,
-        "user": ask.user,
-        "created_at": ask.created_s,
-        "expires_at": ask.expires_s,
-    }
+    return page_answer([fill_view(kind, entry) for entry in found[:limit]], following=following)

@@ -4,12 +4,14 @@ Answers describe this worker's present state, with the worst state of all worker
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from operator import attrgetter
+from typing import Annotated, Final, Literal, TypedDict, cast
 
 import orjson
 from aiohttp import web
+from msgspec import Meta, field
 
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import (
@@ -25,10 +27,11 @@ from gateway.api.request import (
 from gateway.api.views import json_answer, list_answer, page_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.storage.store import Json, StoredService, StoreError, UntoldError
+from gateway.contracts.storage.store import Json, ServiceState, StoredService, StoreError, UntoldError
 from gateway.contracts.tools import model_name
+from gateway.contracts.views import UnixTime, View, fill_view
 from gateway.mcp.registration import SettingsError, checked_name, mask_settings, parse_settings, with_stored_secrets
-from gateway.mcp.server import MOST_PINS
+from gateway.mcp.server import MOST_PINS, Source
 from gateway.mcp.servers import McpServers, ServerStatus
 from gateway.text.reserved_names import ServiceNames
 
@@ -38,6 +41,82 @@ SERVICES: Final = "/mcp/services"
 SCOPE: Final = "admin"
 BODY_LIMIT_BYTES = 256 << 10
 CREATED = 201
+
+
+class WorkerServiceView(View, frozen=True):
+    """A service as one worker sees it."""
+
+    worker: str
+    state: ServiceState
+    error: str | None
+    updated_s: UnixTime = field(name="updated_at")
+
+
+class ServiceView(View, frozen=True, kw_only=True):
+    """A service (an MCP server), in the worst state of all workers. `settings` have no secrets."""
+
+    name: str
+    object: Literal["mcp.service"] = "mcp.service"
+    source: Source
+    state: ServiceState
+    error: str | None
+    degraded: bool
+    since_s: UnixTime = field(name="since")
+    transport: Literal["stdio", "http"]
+    protocol: str | None
+    restarts: int
+    skipped_lines: int
+    stopped: bool
+    description: str
+    trigger_keywords: Sequence[str]
+    tools: int
+    changed: list[str]
+    settings: Json | None
+    workers: list[WorkerServiceView]
+
+
+class WholeServiceView(ServiceView, frozen=True, kw_only=True):
+    """A service with the last lines of its standard error."""
+
+    stderr: Sequence[str]
+
+
+class ServiceDeletedView(View, frozen=True, kw_only=True):
+    """The name of a deleted service."""
+
+    name: str
+    object: Literal["mcp.service.deleted"] = "mcp.service.deleted"
+    deleted: Literal[True] = True
+
+
+class ToolDefinitionView(TypedDict):
+    """The definition of a tool, in the form in which it is stored."""
+
+    description: str
+    parameters: Json
+    title: str | None
+    output_schema: Json | None
+    annotations: Json | None
+
+
+_Accepted = Meta(description="Of a changed tool: the accepted definition; null if it is not known.")
+
+
+class ServiceToolView(View, frozen=True, kw_only=True):
+    """A tool of a service. `changed`: its definition is not the one that was accepted."""
+
+    name: str
+    object: Literal["mcp.tool"] = "mcp.tool"
+    model_name: str
+    description: str
+    parameters: Json
+    title: str | None
+    output_schema: Json | None
+    annotations: Json | None
+    sha256: str
+    accepted_sha256: str | None
+    accepted: Annotated[ToolDefinitionView | None, _Accepted]
+    changed: bool
 
 
 class Acceptance(RequestBody):
@@ -74,13 +153,13 @@ class ServicePages:
         query = parse_query(request, "after", "limit")
         # In an order that all workers have: each may answer one page.
         found = sorted(await self._servers().list_services(), key=lambda seen: seen.name)
-        page, following = paginate([service_view(seen) for seen in found], query, key="name")
-        return page_answer(page, following=following)
+        page, following = paginate(found, query, key=attrgetter("name"))
+        return page_answer([service_view(seen) for seen in page], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         self._admin(request)
         seen = await self._get_service(request.match_info["name"])
-        return json_answer({**service_view(seen), "stderr": list(seen.condition.stderr)})
+        return json_answer(fill_view(WholeServiceView, service_view(seen), stderr=seen.condition.stderr))
 
     async def _tools(self, request: web.Request) -> web.Response:
         self._admin(request)
@@ -130,7 +209,7 @@ class ServicePages:
         if not await self._servers().delete(name):
             raise _not_found()
         log.info("the service %r was deleted by %r", name, caller.name)
-        return json_answer({"name": name, "object": "mcp.service.deleted", "deleted": True})
+        return json_answer(ServiceDeletedView(name=name))
 
     async def _start(self, request: web.Request) -> web.Response:
         self._admin(request)
@@ -218,55 +297,48 @@ class ServicePages:
         )
 
 
-def service_view(seen: ServerStatus) -> Json:
+def service_view(seen: ServerStatus) -> ServiceView:
     server, facts, condition = seen.wanted.server, seen.service.service(), seen.condition
-    return {
-        "name": seen.name,
-        "object": "mcp.service",
-        "source": seen.wanted.source,
-        "state": seen.state,
-        "error": seen.error,
-        "degraded": condition.state == "running" and bool(condition.error or condition.skipped_lines),
-        "since": condition.since_s,
-        "transport": condition.transport,
-        "protocol": condition.protocol,
-        "restarts": condition.restarts,
-        "skipped_lines": condition.skipped_lines,
-        "stopped": seen.wanted.record.stopped,
-        "description": (server and server.description) or seen.name,
-        "trigger_keywords": list(server.trigger_keywords) if server is not None else [],
-        "tools": len(facts.tools) if facts.running else 0,
-        "changed": sorted(facts.changed),
-        "settings": None if server is None else mask_settings(server),
-        "workers": [
-            {"worker": one.worker, "state": one.state, "error": one.error, "updated_at": one.updated_s}
-            for one in seen.others
-        ],
-    }
+    return fill_view(
+        ServiceView,
+        condition,
+        name=seen.name,
+        source=seen.wanted.source,
+        state=seen.state,
+        error=seen.error,
+        degraded=condition.state == "running" and bool(condition.error or condition.skipped_lines),
+        stopped=seen.wanted.record.stopped,
+        description=(server and server.description) or seen.name,
+        trigger_keywords=server.trigger_keywords if server is not None else (),
+        tools=len(facts.tools) if facts.running else 0,
+        changed=sorted(facts.changed),
+        settings=None if server is None else mask_settings(server),
+        workers=[fill_view(WorkerServiceView, one) for one in seen.others],
+    )
 
 
-def tool_views(seen: ServerStatus, *, recorded: Mapping[str, Json]) -> list[Json]:
+def tool_views(seen: ServerStatus, *, recorded: Mapping[str, Json]) -> list[ServiceToolView]:
     """Return the tools of a service that runs here, each changed one with its accepted definition.
 
     `recorded`: definitions by their hashes. Without the accepted one there, `accepted` is null.
     """
     facts, pins = seen.service.service(), seen.wanted.record.pins
-    views: list[Json] = []
+    views: list[ServiceToolView] = []
     for tool, digest in seen.service.definitions().items():
         spec, document = seen.service.spec(tool), seen.service.document(tool)
         if spec is not None and document is not None:
             is_changed = tool in facts.changed
+            accepted = recorded.get(pins.get(tool, "")) if is_changed else None
             views.append(
-                {
-                    "name": tool,
-                    "object": "mcp.tool",
-                    "model_name": model_name(f"{seen.name}.{tool}"),
+                ServiceToolView(
+                    name=tool,
+                    model_name=model_name(f"{seen.name}.{tool}"),
                     **document,
-                    "sha256": digest,
-                    "accepted_sha256": pins.get(tool),
-                    "accepted": recorded.get(pins.get(tool, "")) if is_changed else None,
-                    "changed": is_changed,
-                }
+                    sha256=digest,
+                    accepted_sha256=pins.get(tool),
+                    accepted=cast("ToolDefinitionView | None", accepted),
+                    changed=is_changed,
+                )
             )
     return views
 

@@ -1,8 +1,10 @@
 """The pages of memories: a key that may chat lists and deletes the memories of its tenant's end users."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from aiohttp import web
+from msgspec import field
 
 from gateway.api.decisions import convert_store_errors
 from gateway.api.ops_pages import Route, readable
@@ -11,11 +13,31 @@ from gateway.api.views import json_answer, page_answer
 from gateway.context.context_headers import parse_context_headers
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.storage.store import Json, Memory, Store, memory_owner
+from gateway.contracts.storage.store import Memory, Store, memory_owner
+from gateway.contracts.views import UnixTime, View, fill_view
 from gateway.lanes.aiohttp_adapter import get_head
 
 MEMORIES = "/context/memories"
 _SCOPES = ("context", "admin")
+
+
+class MemoryView(View, frozen=True, kw_only=True):
+    """A remembered sentence of an end user, or of a key. With a conversation it applies there only."""
+
+    id: str
+    object: Literal["memory"] = "memory"
+    user: str | None
+    key: str | None
+    conversation: str | None
+    text: str
+    created_s: UnixTime = field(name="created_at")
+
+
+class MemoriesDeletedView(View, frozen=True, kw_only=True):
+    """The number of deleted memories."""
+
+    object: Literal["memories.deleted"] = "memories.deleted"
+    deleted: int
 
 
 class MemoryPages:
@@ -50,7 +72,7 @@ class MemoryPages:
             raise GatewayError("missing_field", text, param="user")
         with convert_store_errors("that memories are gone"):
             gone = await self._store.forget_all(tenant=caller.tenant, owner=owner, conversation=None, elsewhere=True)
-        return json_answer({"object": "memories.deleted", "deleted": gone})
+        return json_answer(MemoriesDeletedView(deleted=gone))
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *_SCOPES)
@@ -76,14 +98,6 @@ class MemoryPages:
         return memory_owner(user=None, key=key)
 
 
-def _view(memory: Memory) -> Json:
+def _view(memory: Memory) -> MemoryView:
     kind, _, name = memory.owner.partition(":")
-    return {
-        "id": memory.id,
-        "object": "memory",
-        "user": name if kind == "user" else None,
-        "key": name if kind == "key" else None,
-        "conversation": memory.conversation,
-        "text": memory.text,
-        "created_at": memory.created_s,
-    }
+    return fill_view(MemoryView, memory, user=name if kind == "user" else None, key=name if kind == "key" else None)

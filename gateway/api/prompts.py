@@ -1,9 +1,9 @@
 """The pages of system prompts: list, read, store and delete them, and show one as a model would get it."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import web
 from pydantic import Field, ValidationError
@@ -24,6 +24,7 @@ from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import EnhancedPrompt, Enhancer
+from gateway.contracts.views import View, fill_view
 
 PREFIX = "/v1/system-prompts"
 #: The headers in which a key may come: the prompt of an id is another one in another tenant.
@@ -36,6 +37,42 @@ class PromptBody(RequestBody):
     """The body of PUT."""
 
     text: str = Field(min_length=1, description="The prompt itself.")
+
+
+class PromptView(View, frozen=True, kw_only=True):
+    """A system prompt. One of the configuration has neither version nor time."""
+
+    id: str
+    object: Literal["system_prompt"] = "system_prompt"
+    source: Literal["configured", "stored"]
+    version: int | None
+    updated_at: int | None
+    characters: int
+
+
+class PromptWithTextView(PromptView, frozen=True, kw_only=True):
+    """A system prompt with its text."""
+
+    text: str
+
+
+class EnhancedPromptView(View, frozen=True, kw_only=True):
+    """A system prompt as a model gets it. Tools are omitted that do not fit."""
+
+    id: str
+    object: Literal["system_prompt.enhanced"] = "system_prompt.enhanced"
+    text: str
+    characters: int
+    estimated_tokens: int | None
+    omitted_tools: Sequence[str]
+
+
+class PromptDeletedView(View, frozen=True, kw_only=True):
+    """The id of a deleted system prompt."""
+
+    id: str
+    object: Literal["system_prompt.deleted"] = "system_prompt.deleted"
+    deleted: Literal[True] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +100,14 @@ class PromptPages:
         limit = parse_limit(query, default=LIMIT_MOST)
         found = await self.prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
         following = found[limit - 1].id if len(found) > limit else None
-        return page_answer([_render_prompt(prompt) for prompt in found[:limit]], following=following)
+        return page_answer([_view(PromptView, prompt) for prompt in found[:limit]], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
         prompt = await self.prompts().find(request.match_info["id"], tenant=caller.tenant)
         if prompt is None:
             raise _not_found()
-        return json_answer({**_render_prompt(prompt), "text": prompt.text})
+        return json_answer(_view(PromptWithTextView, prompt))
 
     async def _get_enhanced(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
@@ -87,15 +124,15 @@ class PromptPages:
         headers = {"ETag": f'"{tag}"', "Cache-Control": f"private, max-age={int(enhanced.max_age_s)}", "Vary": _KEYS}
         if any(known.value in (tag, "*") for known in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
-        content = {
-            "id": prompt_id,
-            "object": "system_prompt.enhanced",
-            "text": enhanced.text,
-            "characters": len(enhanced.text),
-            "estimated_tokens": enhanced.tokens,
-            "omitted_tools": list(enhanced.omitted),
-        }
-        answer = json_answer(content)
+        answer = json_answer(
+            EnhancedPromptView(
+                id=prompt_id,
+                text=enhanced.text,
+                characters=len(enhanced.text),
+                estimated_tokens=enhanced.tokens,
+                omitted_tools=enhanced.omitted,
+            )
+        )
         answer.headers.update(headers)
         return answer
 
@@ -110,7 +147,7 @@ class PromptPages:
             raise GatewayError("invalid_field", f"{_sentence(str(error))}.", param="id") from error
         except PromptTextError as error:
             raise GatewayError("request_too_large", f"{_sentence(str(error))}.", param="text") from error
-        return json_answer({**_render_prompt(prompt), "text": prompt.text})
+        return json_answer(_view(PromptWithTextView, prompt))
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
@@ -121,7 +158,7 @@ class PromptPages:
             raise _is_configured() from error
         if not was_there:
             raise _not_found()
-        return json_answer({"id": prompt_id, "object": "system_prompt.deleted", "deleted": True})
+        return json_answer(PromptDeletedView(id=prompt_id))
 
 
 async def _read_body(request: web.Request, caller: Caller) -> bytes:
@@ -154,15 +191,9 @@ def _compute_etag(enhanced: EnhancedPrompt) -> str:
     return digest.hexdigest()
 
 
-def _render_prompt(prompt: ListedPrompt) -> dict[str, object]:
-    return {
-        "id": prompt.id,
-        "object": "system_prompt",
-        "source": prompt.source,
-        "version": prompt.version,
-        "updated_at": None if prompt.updated_s is None else int(prompt.updated_s),
-        "characters": len(prompt.text),
-    }
+def _view(kind: type[PromptView], prompt: ListedPrompt) -> PromptView:
+    updated_at = None if prompt.updated_s is None else int(prompt.updated_s)
+    return fill_view(kind, prompt, updated_at=updated_at, characters=len(prompt.text))
 
 
 def _not_found() -> GatewayError:

@@ -30,6 +30,7 @@ VIA: Final = web.RequestKey[Via]("via", str)  # type: ignore[arg-type]  # a word
 #: Lets the run of this id go on in this process if no worker drives it.
 Resume: TypeAlias = Callable[[str], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=BaseModel)
+EntryT = TypeVar("EntryT")
 
 
 class Authorise(Protocol):
@@ -100,18 +101,20 @@ def parse_limit(query: Mapping[str, str], *, default: int = LIMIT) -> int:
     return limit
 
 
-def paginate(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id") -> tuple[Sequence[Json], str | None]:
+def paginate(
+    entries: Sequence[EntryT], query: Mapping[str, str], *, key: Callable[[EntryT], str]
+) -> tuple[Sequence[EntryT], str | None]:
     """Return one page of a list, and the `after` of the next page or None. `after` is a value of `key`.
 
     Raises GatewayError (invalid_field).
     """
     begin, limit = 0, parse_limit(query, default=LIMIT_MOST)
     if (after := query.get("after")) is not None:
-        begin = 1 + next((at for at, view in enumerate(views) if view[key] == after), -1)
+        begin = 1 + next((at for at, entry in enumerate(entries) if key(entry) == after), -1)
         if not begin:
             raise build_stale_cursor_error("after")
-    page = views[begin : begin + limit]
-    return page, page[-1][key] if begin + limit < len(views) else None
+    page = entries[begin : begin + limit]
+    return page, key(page[-1]) if begin + limit < len(entries) else None
 
 
 def build_stale_cursor_error(param: str) -> GatewayError:

@@ -26,14 +26,13 @@ from gateway.api.request import (
     read_body,
     read_user,
 )
-from gateway.api.views import audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
+from gateway.api.views import RunView, audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import RunKind, RunState, StoredRun
 from gateway.contracts.storage.list_queries import NarrowedRuns
-from gateway.contracts.storage.store import Json
 from gateway.runs import run_resolution
 
 RUNS, AUDIT, SUMMARY = "/context/runs", "/context/audit", "/context/summary"
@@ -94,7 +93,9 @@ class RunPages:
             if after is None:
                 return
 
-    async def _page(self, query: Mapping[str, str], caller: Caller, *, limit: int) -> tuple[Sequence[Json], str | None]:
+    async def _page(
+        self, query: Mapping[str, str], caller: Caller, *, limit: int
+    ) -> tuple[Sequence[RunView], str | None]:
         """Return a page of runs that fit, newest first, and the `after` of the next page, None at the end."""
         wanted, after = parse_query_choice(query, "state", STATES), query.get("after")
         found, following = await self._select_runs(query, tenant=caller.tenant, wanted=wanted, limit=limit)
@@ -105,10 +106,10 @@ class RunPages:
             and await self._api.store.run(after, tenant=caller.tenant) is None
         ):
             raise build_stale_cursor_error("after")
-        views: list[Json] = []
+        views: list[RunView] = []
         for at, run in enumerate(found):
             view = run_view(run, pending=await self._count_pending(run))
-            if wanted in (None, view["state"]):
+            if wanted in (None, view.state):
                 views.append(view)
             if len(views) == limit:
                 following = run.id if at + 1 < len(found) else following

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias
 
 from aiohttp import web
+from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from gateway.api.ops_pages import Route, readable
@@ -16,6 +18,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED, Journal
 from gateway.contracts.storage.store import Json, StoreError, untold
+from gateway.contracts.views import View, fill_view
 from gateway.runs.run_resolution import not_found
 from gateway.workflows.definition import Workflow, WorkflowStep
 from gateway.workflows.invocation import check_parameters, workflow_usage
@@ -26,6 +29,38 @@ WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/r
 ID_LIMIT_CHARS = 256
 #: The preference (RFC 7240) of a client that does not wait for the result.
 RESPOND_ASYNC: Final = "respond-async"
+
+
+class WorkflowView(View, frozen=True, kw_only=True):
+    """A workflow as in a list."""
+
+    name: str
+    object: Literal["workflow"] = "workflow"
+    category: str
+    description: str
+
+
+class WorkflowStepView(View, frozen=True):
+    """A step of a workflow. Its text is its author's and left out."""
+
+    name: str
+    kind: Literal["tool", "model", "prompt"]
+    tool: str | UnsetType = UNSET
+
+
+class WholeWorkflowView(WorkflowView, frozen=True, kw_only=True):
+    """A workflow with its steps, and the JSON Schema of its parameters."""
+
+    parameters: Json
+    steps: list[WorkflowStepView]
+
+
+class WorkflowCategoryView(View, frozen=True, kw_only=True):
+    """A category, and the names of its workflows."""
+
+    name: str
+    object: Literal["workflow.category"] = "workflow.category"
+    workflows: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +126,10 @@ class WorkflowPages:
         self.authorise(request, "context")
         query = parse_query(request, "category", "after", "limit")
         category = query.get("category")
-        views = [workflow_view(each) for each in self.workflows().values() if category in (None, each.category)]
-        page, following = paginate(views, query, key="name")
+        views = [
+            fill_view(WorkflowView, each) for each in self.workflows().values() if category in (None, each.category)
+        ]
+        page, following = paginate(views, query, key=attrgetter("name"))
         return page_answer(page, following=following)
 
     async def _list_categories(self, request: web.Request) -> web.Response:
@@ -101,14 +138,14 @@ class WorkflowPages:
         grouped: dict[str, list[str]] = {}
         for workflow in self.workflows().values():
             grouped.setdefault(workflow.category, []).append(workflow.name)
-        return list_answer(
-            [{"name": name, "object": "workflow.category", "workflows": grouped[name]} for name in sorted(grouped)]
-        )
+        return list_answer([WorkflowCategoryView(name=name, workflows=grouped[name]) for name in sorted(grouped)])
 
     async def _get(self, request: web.Request) -> web.Response:
         self.authorise(request, "context")
         parse_query(request)
-        return json_answer(whole_workflow_view(self._get_workflow(request)))
+        found = self._get_workflow(request)
+        steps = [_step_view(step) for step in found.steps]
+        return json_answer(fill_view(WholeWorkflowView, found, parameters=found.schema(), steps=steps))
 
     async def _run(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
@@ -169,29 +206,10 @@ class WorkflowPages:
         return workflow
 
 
-def workflow_view(workflow: Workflow) -> Json:
-    """Return a workflow as in a list."""
-    return {
-        "name": workflow.name,
-        "object": "workflow",
-        "category": workflow.category,
-        "description": workflow.description,
-    }
-
-
-def whole_workflow_view(workflow: Workflow) -> Json:
-    """Return a workflow with its parameters and steps. The steps' texts are its author's and left out."""
-    return {
-        **workflow_view(workflow),
-        "parameters": workflow.schema(),
-        "steps": [_step_view(step) for step in workflow.steps],
-    }
-
-
-def _step_view(step: WorkflowStep) -> Json:
+def _step_view(step: WorkflowStep) -> WorkflowStepView:
     if step.tool is not None:
-        return {"name": step.name, "kind": "tool", "tool": step.tool}
-    return {"name": step.name, "kind": "model" if step.model is not None else "prompt"}
+        return WorkflowStepView(step.name, "tool", step.tool)
+    return WorkflowStepView(step.name, "model" if step.model is not None else "prompt")
 
 
 def _prefers_async(request: web.Request) -> bool:

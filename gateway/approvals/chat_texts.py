@@ -6,8 +6,8 @@ import orjson
 
 from gateway.approvals import texts
 from gateway.approvals.escaping import Language
-from gateway.approvals.view import approval_view, get_check_word
-from gateway.contracts.storage.endorsements import counted_endorsements, waiting_arguments
+from gateway.approvals.view import approval_view
+from gateway.contracts.storage.endorsements import counted_endorsements, get_check_word, waiting_arguments
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
 

@@ -1,4 +1,4 @@
-"""The terms of a key: as a request or the store has them, as a caller, as JSON; and what one key may give another."""
+"""The terms of a key: as a request or the store has them, as a caller; and what one key may give another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -62,30 +62,6 @@ def stored_terms(key: StoredKey) -> KeyTerms:
 def to_store(terms: KeyTerms) -> str:
     """Return terms as they are stored: without their end, which has its own column."""
     return terms.model_dump_json(exclude={"expires"}, exclude_defaults=True)
-
-
-def terms_view(terms: KeyTerms) -> Json:
-    """Return the terms of a key in the words of the configuration, as JSON."""
-    view: Json = terms.model_dump(mode="json", include=set(KeyTerms.model_fields))
-    return {**view, "tenant": terms.tenant_name}
-
-
-def key_view(key: StoredKey, *, now_s: float) -> Json:
-    """Return a key that was made at run time, as the API shows it at this time (Unix)."""
-    return {
-        "id": key.id,
-        "object": "key",
-        **terms_view(stored_terms(key)),
-        "state": "revoked" if key.revoked_s is not None else "expired" if key.has_ended(now_s) else "valid",
-        "origin": "store",
-        "hint": f"sk-...{key.hint}",
-        "created_at": key.created_s,
-        "created_by": key.created_by,
-        "revoked_at": key.revoked_s,
-        "revoked_by": key.revoked_by,
-        "rotated_from": key.rotated_from,
-        "used_at": key.used_s,
-    }
 
 
 def build_key(key: StoredKey) -> Key:

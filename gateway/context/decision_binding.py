@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.approvals.chat_replies import REPLY_CHARS, named_approvals
-from gateway.approvals.view import get_check_word
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.chat_decisions import ChatDecision, ShownCall
 from gateway.contracts.check_word import ID, WORD, is_expected_word
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.storage.endorsements import waiting_arguments
+from gateway.contracts.storage.endorsements import get_check_word, waiting_arguments
 from gateway.contracts.storage.journal import Approval, Journal
 from gateway.contracts.storage.store import Json
 from gateway.jsontext import strict_json

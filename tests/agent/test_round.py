@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from gateways import until
 
-from gateway.approvals.view import get_check_word
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
+from gateway.contracts.storage.endorsements import get_check_word
 from gateway.contracts.storage.store import Json
 from tests.approvals.room import Counting
 from tests.scripted_replies import whole

@@ -7,8 +7,8 @@ import pytest
 from gateways import until
 
 from gateway.api.decisions import NOTES_MOST
-from gateway.approvals.view import get_check_word
 from gateway.contracts.canonical_json import call_sha256
+from gateway.contracts.storage.endorsements import get_check_word
 from gateway.contracts.storage.journal import Move
 from gateway.contracts.tools import NoPreview, Preview, ToolCall
 from gateway.tools.catalog import ConfiguredSource, load_catalog

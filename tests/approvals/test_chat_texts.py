@@ -3,7 +3,8 @@
 import orjson
 
 from gateway.approvals.chat_texts import build_waiting_facts, describe_approval, still_pending_text, turn_text
-from gateway.approvals.view import approval_view, get_check_word
+from gateway.approvals.view import approval_view
+from gateway.contracts.storage.endorsements import get_check_word
 from tests.plugins.stores.records import approval
 
 FIRST = approval("ap_1", created_s=100.0, expires_s=1000.0)

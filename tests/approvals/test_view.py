@@ -2,9 +2,10 @@
 
 import orjson
 
-from gateway.approvals.view import approval_view, get_check_word
+from gateway.approvals.view import approval_view
 from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.check_word import check_word
+from gateway.contracts.storage.endorsements import get_check_word
 from tests.plugins.stores.records import approval
 
 

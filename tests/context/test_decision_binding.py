@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.approvals.view import get_check_word
 from gateway.context.decision_binding import is_of_what_was_shown
 from gateway.contracts.caller import Caller
 from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import new_approval_id
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.storage.endorsements import get_check_word
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 from gateway.plugins.stores.sqlite import SqliteStore

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.approvals.view import get_check_word
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.lane import ContextLane, Handlers, LaneBounds, RequestRules
@@ -12,6 +11,7 @@ from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.exchange import Reply as ModelReply
+from gateway.contracts.storage.endorsements import get_check_word
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.runs.idempotency_key import RequestKey

@@ -8,7 +8,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import web
 
@@ -18,7 +18,8 @@ from gateway.api.views import json_answer
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.audit_chain import FIRST_HASH, verify
 from gateway.contracts.storage.journal import AuditRow
-from gateway.contracts.storage.store import Json, Store
+from gateway.contracts.storage.store import Store
+from gateway.contracts.views import View
 
 VERIFICATION: Final = "/context/audit/verification"
 #: One request works so long on it.
@@ -45,6 +46,18 @@ class AuditFinding:
     """
 
     until: AuditPosition
+    problem: str | None
+    complete: bool
+
+
+class AuditVerificationView(View, frozen=True, kw_only=True):
+    """The result of one piece of work. `verified` is true only once the whole log is, up to its end."""
+
+    object: Literal["audit.verification"] = "audit.verification"
+    verified: bool
+    lines: int
+    until_seq: int
+    until_hash: str | None
     problem: str | None
     complete: bool
 
@@ -142,17 +155,16 @@ class AuditPages:
         return json_answer(finding_view(await self._verifier.verify_next(anew=begin is not None)))
 
 
-def finding_view(finding: AuditFinding) -> Json:
-    """Return the answer. `verified` is true only once the whole log is, up to its end."""
-    return {
-        "object": "audit.verification",
-        "verified": finding.complete and finding.problem is None,
-        "lines": finding.until.seq,
-        "until_seq": finding.until.seq,
-        "until_hash": finding.until.hash if finding.until.seq else None,
-        "problem": finding.problem,
-        "complete": finding.complete,
-    }
+def finding_view(finding: AuditFinding) -> AuditVerificationView:
+    until = finding.until
+    return AuditVerificationView(
+        verified=finding.complete and finding.problem is None,
+        lines=until.seq,
+        until_seq=until.seq,
+        until_hash=until.hash if until.seq else None,
+        problem=finding.problem,
+        complete=finding.complete,
+    )
 
 
 def _describe_cut_off(place: AuditPosition) -> str:

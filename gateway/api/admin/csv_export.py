@@ -11,9 +11,9 @@ from unicodedata import normalize
 from aiohttp import HttpVersion11, web
 
 from gateway.api.request import parse_query_choice
+from gateway.api.views import RunView
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.audit_chain import AuditLine, AuditRow
-from gateway.contracts.storage.store import Json
 
 FORMATS: Final = ("json", "csv")
 #: The names of the cells of a run, and of a line of the audit log.
@@ -46,11 +46,11 @@ def is_table(query: Mapping[str, str]) -> bool:
     return wanted
 
 
-def run_row(view: Json) -> Sequence[object]:
+def run_row(view: RunView) -> Sequence[object]:
     """Return the cells of a run, of its view."""
-    client = view["client"] and " ".join(str(view["client"].get(name) or "") for name in ("name", "version")).strip()
-    times = {name: shown_moment(view[name]) for name in ("created_at", "updated_at")}
-    return [{**view, **times, "client": client}[name] for name in COLUMNS]
+    client = view.client and " ".join(str(view.client.get(name) or "") for name in ("name", "version")).strip()
+    shown = {"client": client, "created_at": shown_moment(view.created_s), "updated_at": shown_moment(view.updated_s)}
+    return [shown[name] if name in shown else getattr(view, name) for name in COLUMNS]
 
 
 def audit_row(row: AuditRow) -> Sequence[object]:

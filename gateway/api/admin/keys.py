@@ -21,9 +21,9 @@ from gateway.api.request import (
 )
 from gateway.api.views import json_answer, page_answer
 from gateway.auth.issuing import IssuedKey, KeyIssuer
-from gateway.auth.key_policy import key_view, parse_terms, terms_view
+from gateway.auth.key_policy import parse_terms
+from gateway.auth.key_view import KeyView, configured_key_view, key_view, new_key_view
 from gateway.config import Settings
-from gateway.config.schema.keys import KeySettings
 from gateway.config.values.units import parse_duration
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -76,8 +76,9 @@ class KeyPages:
         views = [self._view(key) for key in found[:limit]]
         if len(found) > limit:
             return page_answer(views, following=found[limit - 1].id)
-        configured = (key for key in self._settings().keys if key.tenant_name == caller.tenant)
-        return page_answer([*views, *map(self._configured_view, configured)], following=None)
+        now_s, keys = self._clock.time(), self._settings().keys
+        configured = [configured_key_view(key, now_s=now_s) for key in keys if key.tenant_name == caller.tenant]
+        return page_answer([*views, *configured], following=None)
 
     async def _show(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, _SCOPE)
@@ -128,25 +129,12 @@ class KeyPages:
         return key_id
 
     def _build_issued_answer(self, issued: IssuedKey) -> web.Response:
-        answer = json_answer({**self._view(issued.key), "key": issued.text}, status=HTTPStatus.CREATED)
+        answer = json_answer(new_key_view(issued.key, issued.text, now_s=self._clock.time()), status=HTTPStatus.CREATED)
         answer.headers["Cache-Control"] = "no-store"
         return answer
 
-    def _view(self, key: StoredKey) -> Json:
+    def _view(self, key: StoredKey) -> KeyView:
         return key_view(key, now_s=self._clock.time())
-
-    def _configured_view(self, key: KeySettings) -> Json:
-        has_ended = key.expires is not None and key.expires.timestamp() <= self._clock.time()
-        facts = ("hint", "created_at", "created_by", "revoked_at", "revoked_by", "rotated_from", "used_at")
-        state = "expired" if has_ended else "valid"
-        return {
-            "id": key.name,
-            "object": "key",
-            **terms_view(key),
-            "state": state,
-            "origin": "configuration",
-            **dict.fromkeys(facts),
-        }
 
 
 async def _read_json_object(request: web.Request, caller: Caller) -> Json:

@@ -1,28 +1,27 @@
 """The page of the gateway's status: versions, upstreams, configuration, problems and the figures of the last hours."""
 
 import platform
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal
 
 import aiohttp
 from aiohttp import web
+from msgspec import field
 
 from gateway import __version__
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import Authorise, parse_query
 from gateway.api.views import json_answer
-from gateway.contracts.figures import Point
 from gateway.contracts.storage.store import Json
+from gateway.contracts.views import UnixTime, View
 
 STATUS: Final = "/context/status"
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamStatus:
+class UpstreamStatusView(View, frozen=True):
     """An upstream and its connections in all workers. `up`: the last connection attempt of none failed.
 
-    None: no worker has reported it. `base_url` has the addresses of all its endpoints.
+    Null: no worker has reported it. `base_url` has the addresses of all its endpoints.
     """
 
     name: str
@@ -32,27 +31,49 @@ class UpstreamStatus:
     busy: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayStatus:
-    """The facts of the page. `configuration` has no secrets. Times are Unix seconds.
+class PointView(View, frozen=True):
+    """The figures of the `span_s` seconds before `at`. `errors` are answers with 500 or more.
 
-    A point of the history covers `step_s` seconds, the last one less.
+    `overhead_ms` is the mean time that the gateway itself added before the first byte, `approval_wait_s` the mean time
+    from the question to the decision; null: there was none. `pending` is the number of pending approvals at `at`.
     """
 
-    now_s: float
-    started_s: float
-    workers: int
-    upstreams: Sequence[UpstreamStatus]
-    configuration: Json
-    problems: Sequence[str]
-    points: Sequence[Point]
+    at_s: UnixTime = field(name="at")
+    span_s: float
+    requests: int
+    errors: int
+    overhead_ms: float | None
+    approval_wait_s: float | None
+    pending: int
+
+
+class HistoryView(View, frozen=True, kw_only=True):
+    """The figures of the last hours, the oldest first, in steps of `step_s`."""
+
     step_s: float
+    points: list[PointView]
+
+
+class GatewayStatusView(View, frozen=True, kw_only=True):
+    """The status of the gateway. `configuration` has no secrets."""
+
+    object: Literal["status"] = "status"
+    version: str = __version__
+    python: str = platform.python_version()
+    aiohttp: str = aiohttp.__version__
+    started_at: UnixTime
+    uptime_s: float
+    workers: int
+    upstreams: list[UpstreamStatusView]
+    configuration: Json
+    problems: list[str]
+    history: HistoryView
 
 
 class StatusPages:
-    """The page of one worker. `status` returns the facts of this moment."""
+    """The page of one worker. `status` returns the view of this moment."""
 
-    def __init__(self, status: Callable[[], Awaitable[GatewayStatus]], *, authorise: Authorise) -> None:
+    def __init__(self, status: Callable[[], Awaitable[GatewayStatusView]], *, authorise: Authorise) -> None:
         self._status = status
         self._authorise = authorise
 
@@ -63,41 +84,4 @@ class StatusPages:
     async def _get(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         parse_query(request)
-        return json_answer(status_view(await self._status()))
-
-
-def status_view(status: GatewayStatus) -> Json:
-    return {
-        "object": "status",
-        "version": __version__,
-        "python": platform.python_version(),
-        "aiohttp": aiohttp.__version__,
-        "started_at": status.started_s,
-        "uptime_s": max(status.now_s - status.started_s, 0.0),
-        "workers": status.workers,
-        "upstreams": [
-            {
-                "name": one.name,
-                "base_url": one.base_url,
-                "up": one.up,
-                "idle": one.idle,
-                "busy": one.busy,
-            }
-            for one in status.upstreams
-        ],
-        "configuration": status.configuration,
-        "problems": list(status.problems),
-        "history": {"step_s": status.step_s, "points": [_point_view(point) for point in status.points]},
-    }
-
-
-def _point_view(point: Point) -> Json:
-    return {
-        "at": point.at_s,
-        "span_s": point.span_s,
-        "requests": point.requests,
-        "errors": point.errors,
-        "overhead_ms": point.overhead_ms,
-        "approval_wait_s": point.approval_wait_s,
-        "pending": point.pending,
-    }
+        return json_answer(await self._status())

@@ -1,16 +1,37 @@
 """The page of tools: every tool of the configuration in use and of the services that run now."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from aiohttp import web
+from msgspec import field
 
 from gateway.api.ops_pages import Route, readable
 from gateway.api.request import VIEWING, Authorise, paginate, parse_query
 from gateway.api.views import page_answer
 from gateway.contracts.storage.store import Json
-from gateway.tools.catalog import Catalog, CatalogEntry
+from gateway.contracts.views import View, fill_view
+from gateway.tools.catalog import Catalog, CatalogEntry, Origin
 
 TOOLS = "/context/tools"
+
+
+class ToolView(View, frozen=True, kw_only=True):
+    """A tool as the catalog has it. `requires_approval` is the configured one: the gate may ask in any case."""
+
+    name: str
+    object: Literal["tool"] = "tool"
+    model_name: str
+    origin: Origin = field(name="source")
+    service: str | None
+    description: str
+    parameters: Json
+    category: str
+    keywords: Sequence[str]
+    requires_approval: bool
+    untrusted: bool
+    idempotent: bool
+    changed: bool
 
 
 class ToolPages:
@@ -28,27 +49,19 @@ class ToolPages:
         self._authorise(request, *VIEWING)
         query, catalog = parse_query(request, "after", "limit"), self._catalog()
         # Only the tools of this page are read: a definition may have 64 KB.
-        names: list[Json] = [{"name": name} for name in catalog.in_use()]
-        page, following = paginate(names, query, key="name")
-        entries = (catalog.find_by_name(one["name"]) for one in page)
-        return page_answer([tool_view(entry) for entry in entries if entry is not None], following=following)
+        page, following = paginate(list(catalog.in_use()), query, key=str)
+        entries = map(catalog.find_by_name, page)
+        return page_answer([_view(entry) for entry in entries if entry is not None], following=following)
 
 
-def tool_view(entry: CatalogEntry) -> Json:
-    """Return a tool as the catalog has it. `requires_approval` is the configured one: the gate may ask in any case."""
-    spec, service = entry.spec, entry.service
-    return {
-        "name": spec.name,
-        "object": "tool",
-        "model_name": entry.model_name,
-        "source": entry.origin,
-        "service": None if service is None else service.name,
-        "description": spec.description,
-        "parameters": spec.parameters,
-        "category": spec.category,
-        "keywords": [] if service is None else list(service.trigger_keywords),
-        "requires_approval": spec.requires_approval,
-        "untrusted": spec.untrusted,
-        "idempotent": spec.idempotent,
-        "changed": entry.changed,
-    }
+def _view(entry: CatalogEntry) -> ToolView:
+    service = entry.service
+    return fill_view(
+        ToolView,
+        entry.spec,
+        model_name=entry.model_name,
+        origin=entry.origin,
+        service=None if service is None else service.name,
+        keywords=() if service is None else service.trigger_keywords,
+        changed=entry.changed,
+    )

@@ -29,6 +29,7 @@ from gateway.api.request import (
 from gateway.api.views import decided_view, error_view
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
+from gateway.contracts.views import dump_view
 from gateway.lanes.aiohttp_adapter import Facade
 from gateway.lanes.websocket import websocket
 from gateway.runs.decision_messages import ADDED
@@ -157,8 +158,8 @@ class SocketPages:
             wish = message.to_decision("websocket", user=read_user(request))
             approval = await carried_out(self._api.decide_and_resume(message.id, wish, caller=caller))
         except GatewayError as error:
-            return {**told, "status": error.facts.status, "error": error_view(error)}
-        return {**told, "status": 200, "approval": decided_view(approval)}
+            return {**told, "status": error.facts.status, "error": dump_view(error_view(error))}
+        return {**told, "status": 200, "approval": dump_view(decided_view(approval))}
 
 
 async def _close_slow_client(socket: web.WebSocketResponse, outbox: Outbox) -> None:
@@ -182,4 +183,4 @@ def _put(request: web.Request, socket: web.WebSocketResponse, frames: bytes) -> 
 
 
 def _complaint(error: GatewayError) -> Json:
-    return {"type": "error", "error": error_view(error)}
+    return {"type": "error", "error": dump_view(error_view(error))}

@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from gateway.aio.clock import SystemClock
 from gateway.auth.issuing import IssuedKey, KeyIssuer
-from gateway.auth.key_policy import key_view, parse_terms
+from gateway.auth.key_policy import parse_terms
+from gateway.auth.key_view import key_view, new_key_view
 from gateway.cli.commands import (
     CommandError,
     Commands,
@@ -28,6 +29,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.keys import KeyStore
 from gateway.contracts.storage.store import StoreError
 from gateway.contracts.times import resolve_time
+from gateway.contracts.views import dump_view
 from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import build_store
 
@@ -123,7 +125,7 @@ def _revoke(args: argparse.Namespace) -> Iterator[str]:
             key = await issuer.revoke(key_id, tenant=tenant, by=None, via="cli")
             lines.append(f"{key_id}  revoked")
             while key.rotated_from is not None and (older := await store.key(key.rotated_from, tenant=tenant)):
-                key, view = older, key_view(older, now_s=time.time())
+                key, view = older, dump_view(key_view(older, now_s=time.time()))
                 if view["state"] == "valid":
                     lines.append(_still_valid(key.id, word(view, "expires")))
         return lines
@@ -208,7 +210,8 @@ def _still_valid(key_id: str, until: str) -> str:
 
 
 def _issued_lines(issued: IssuedKey, as_json: bool) -> Iterator[str]:
-    return _format_key({**key_view(issued.key, now_s=issued.key.created_s), "key": issued.text}, as_json)
+    view = new_key_view(issued.key, issued.text, now_s=issued.key.created_s)
+    return _format_key(dump_view(view), as_json)
 
 
 def _on_store(args: argparse.Namespace, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:

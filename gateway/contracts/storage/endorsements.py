@@ -7,6 +7,7 @@ from typing import Literal
 import orjson
 
 from gateway.contracts.canonical_json import call_sha256
+from gateway.contracts.check_word import check_word
 from gateway.contracts.storage.journal import Approval, Via
 
 
@@ -56,3 +57,9 @@ def waiting_arguments(approval: Approval) -> str:
 def waiting_sha256(approval: Approval) -> str:
     """Return the hash (hex) of the call that would run."""
     return approval.sha256 if approval.edited is None else call_sha256(approval.tool, approval.edited)
+
+
+def get_check_word(approval: Approval) -> str:
+    """Return the check word that a decision in a chat brings: of the call that would run, then of the model's."""
+    arguments = waiting_arguments(approval) if approval.state == "pending" else approval.arguments
+    return check_word(approval.secret, approval.id, call_sha256(approval.tool, arguments))

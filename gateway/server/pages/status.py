@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.api.admin.status import GatewayStatus, UpstreamStatus
-from gateway.api.admin.upstreams import UpstreamFacts
+from gateway.api.admin.status import GatewayStatusView, HistoryView, PointView, UpstreamStatusView
+from gateway.api.admin.upstreams import UpstreamView
 from gateway.config import LoadedConfig, redactable
 from gateway.config.redacted_dump import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
+from gateway.contracts.views import fill_view
 from gateway.server.context_lane import LaneServices
 from gateway.server.lanes.upstreams import upstreams_in_use
 from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
@@ -28,14 +29,14 @@ class StatusFacts:
     started_s: float
     demo_url: str | None
 
-    async def read(self) -> GatewayStatus:
-        """Return the facts of this moment."""
+    async def read(self) -> GatewayStatusView:
+        """Return the status of this moment."""
         loaded = self.loaded()
         configuration = shown_settings(loaded.settings)
         numbers = UpstreamNumbers(*await self.exposition.numbers())
-        return GatewayStatus(
-            now_s=self.clock.time(),
-            started_s=self.started_s,
+        return GatewayStatusView(
+            started_at=self.started_s,
+            uptime_s=max(self.clock.time() - self.started_s, 0.0),
             workers=loaded.settings.workers,
             upstreams=[
                 _upstream(one.name, one.address, numbers)
@@ -43,12 +44,11 @@ class StatusFacts:
             ],
             configuration=configuration,
             problems=list(self._problems(loaded)),
-            points=self.history.points(),
-            step_s=STEP_S,
+            history=HistoryView(step_s=STEP_S, points=[fill_view(PointView, point) for point in self.history.points()]),
         )
 
-    async def upstreams(self) -> Sequence[UpstreamFacts]:
-        """Return the facts of upstreams of this moment."""
+    async def upstreams(self) -> Sequence[UpstreamView]:
+        """Return the upstreams of this moment."""
         numbers = UpstreamNumbers(*await self.exposition.numbers())
         settings, learnt = self.loaded().settings, self.assembled().core.quirks
         return tuple(upstream_facts(settings, demo_url=self.demo_url, numbers=numbers, learnt=learnt))
@@ -62,7 +62,7 @@ class StatusFacts:
             yield text
 
 
-def _upstream(name: str, base_url: str, numbers: UpstreamNumbers) -> UpstreamStatus:
+def _upstream(name: str, base_url: str, numbers: UpstreamNumbers) -> UpstreamStatusView:
     up = numbers.gauge("up", name)
     idle, busy = (int(numbers.gauge("pool_connections", name, state) or 0) for state in ("idle", "busy"))
-    return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy)
+    return UpstreamStatusView(name, base_url, None if up is None else bool(up), idle, busy)

@@ -1,10 +1,10 @@
-"""The facts of upstreams for people: from the configuration, and the numbers of all workers."""
+"""The views of upstreams: from the configuration, and the numbers of all workers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from gateway.api.admin.upstreams import EndpointFacts, EndpointState, UpstreamFacts
+from gateway.api.admin.upstreams import ConnectionsView, EndpointState, EndpointView, UpstreamView
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
 from gateway.contracts.figures import Counts
@@ -16,6 +16,10 @@ from gateway.telemetry.page_text import Gauge
 _PREFIX: Final = "gateway_upstream_"
 #: States of a breaker that is not closed, as its gauge has them.
 _BREAKER: Final[Mapping[float, EndpointState]] = {1.0: "half-open", 2.0: "open"}
+
+#: Outcomes of requests that were not sent, and outcomes that do not count as a failure of an upstream.
+_NOT_SENT: Final = ("unavailable", "limited")
+_HARMLESS: Final = ("ok", "cancelled", *_NOT_SENT)
 
 
 class UpstreamNumbers:
@@ -44,18 +48,23 @@ class UpstreamNumbers:
 
 def upstream_facts(
     settings: Settings, *, demo_url: str | None, numbers: UpstreamNumbers, learnt: LearntQuirks
-) -> Iterator[UpstreamFacts]:
+) -> Iterator[UpstreamView]:
     """Yield each upstream of a configuration. `demo_url`: the address of the demo model, for one without any."""
     for upstream in upstreams_in_use(settings, demo_url=demo_url):
         name = upstream.name
-        yield UpstreamFacts(
+        requests = numbers.get_counts(OUTCOMES, name)
+        not_sent = sum(requests.get(outcome, 0) for outcome in _NOT_SENT)
+        busy, idle = (int(numbers.gauge("pool_connections", name, state) or 0) for state in ("busy", "idle"))
+        yield UpstreamView(
             name=name,
-            idle=int(numbers.gauge("pool_connections", name, "idle") or 0),
-            busy=int(numbers.gauge("pool_connections", name, "busy") or 0),
+            connections=ConnectionsView(busy, idle),
+            sent=sum(requests.values()) - not_sent,
+            failed=sum(count for outcome, count in requests.items() if outcome not in _HARMLESS),
+            not_sent=not_sent,
             queued=int(numbers.gauge("queued_requests", name) or 0),
             balance=upstream.balance,
             fallback=upstream.fallback,
-            requests=numbers.get_counts(OUTCOMES, name),
+            requests=requests,
             retries=numbers.get_counts(RETRIES, name),
             refused=numbers.get_counts(REFUSED, name),
             endpoints=[_endpoint(one, upstream, numbers, learnt) for one in given_endpoints(upstream)],
@@ -64,26 +73,27 @@ def upstream_facts(
 
 def _endpoint(
     endpoint: schema.EndpointSettings, upstream: schema.UpstreamSettings, numbers: UpstreamNumbers, learnt: LearntQuirks
-) -> EndpointFacts:
+) -> EndpointView:
     name = get_endpoint_name(endpoint)
     place = upstream.name, name
     under_way, last_status = (numbers.gauge(f"endpoint_{kind}", *place) for kind in ("requests", "last_status"))
     is_counted = under_way is not None
-    return EndpointFacts(
+    wait_s = numbers.gauge("endpoint_wait_seconds", *place) or None
+    return EndpointView(
         name=name,
         url=endpoint.url,
         state=_state(numbers, *place),
-        retry_in_s=numbers.gauge("endpoint_wait_seconds", *place) or None,
+        retry_in_s=None if wait_s is None else round(wait_s, 3),
         under_way=None if under_way is None else int(under_way),
-        most=endpoint.concurrent,
+        concurrent=endpoint.concurrent,
         weight=endpoint.weight,
         models=endpoint.models,
         tries=numbers.get_counts(TRIES, *place) if is_counted else None,
         ejections=numbers.get_counts(EJECTIONS, *place) if is_counted else None,
-        answers=numbers.get_counts(ANSWERS, *place) if is_counted else None,
+        answers=dict(sorted(numbers.get_counts(ANSWERS, *place).items())) if is_counted else None,
         last_status=None if last_status is None else int(last_status),
         quirks=upstream.quirks,
-        learnt=learnt.get_endpoint_quirks(*place),
+        learnt_quirks=learnt.get_endpoint_quirks(*place),
     )
 
 
