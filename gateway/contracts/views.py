@@ -42,7 +42,7 @@ def _list_required(kind: type[View]) -> tuple[str, ...]:
 
 
 def _to_plain_text(value: object) -> str:
-    """Return a text of the configuration, which may be of a class of its own. Raises NotImplementedError."""
+    """Return a text of the configuration, which may be of a class of its own. Raises TypeError for other classes."""
     if isinstance(value, str):
         return str(value)
-    raise NotImplementedError
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -154,7 +154,7 @@ def test_default_page_length_matches_the_api_description(name: str) -> None:
     """Of lists that came whole before they came in pages, it is as long as one may be."""
     [listed] = [operation for operation in OPERATIONS if operation.name == name]
     [default] = [one.schema["default"] for one in listed.parameters if one.name == "limit"]
-    views = [{"id": str(n)} for n in range(LIMIT_MOST + 1)]
-    page, following = paginate(views, {})
-    assert (len(page), following) == (default, views[default - 1]["id"])
-    assert paginate(views, {"after": str(following)}) == (views[default:], None)
+    entries = [*range(LIMIT_MOST + 1)]
+    page, following = paginate(entries, {}, key=str)
+    assert (len(page), following) == (default, str(entries[default - 1]))
+    assert paginate(entries, {"after": str(following)}, key=str) == (entries[default:], None)

@@ -23,6 +23,7 @@ from gateway.console.timeline import (
     lasted_s,
 )
 from gateway.contracts.storage.journal import Approval, StoredStep
+from gateway.contracts.views import dump_view
 from tests.plugins.stores.records import approval, run, step
 
 Json = dict[str, Any]
@@ -32,8 +33,8 @@ def viewed(
     *steps: StoredStep, approvals: tuple[Approval, ...] = (), models: list[Json] | None = None, **facts: Any
 ) -> Json:
     """The run as the API shows it."""
-    view: Json = whole_run_view(run(**facts), steps=steps, approvals=approvals)
-    return {**view, "model_calls": models or []}
+    view = whole_run_view(run(**facts), steps=steps, approvals=approvals)
+    return {**dump_view(view), "model_calls": models or []}
 
 
 def model(round_: int, started_s: float, spent_s: float = 1.0) -> Json:

@@ -65,8 +65,8 @@ async def log(tmp_path: Path) -> AsyncIterator[Log]:
 
 async def answer(verifier: AuditVerifier, *, anew: bool = False) -> dict[str, Any]:
     view = finding_view(await verifier.verify_next(anew=anew))
-    assert view.pop("object") == "audit.verification" and view["lines"] == view["until_seq"]
-    return {name: view[name] for name in ("verified", "lines", "problem", "complete")}
+    assert view.lines == view.until_seq
+    return {name: getattr(view, name) for name in ("verified", "lines", "problem", "complete")}
 
 
 def whole(lines: int) -> dict[str, Any]:

@@ -102,6 +102,9 @@ async def test_page_answers_match_the_api_description(tmp_path: Path) -> None:
         assert (await asks("listApprovals", query="?status=pending&limit=5"))["data"]
         await asks("getApproval", id=approval["id"])
         await asks("getApproval", id="ap_x")
+        await asks("noteOnApproval", {"text": "Look."}, id=approval["id"])
+        assert (await asks("assignApproval", {"to": "me"}, id=approval["id"]))["notes"]
+        assert (await asks("groupApprovals", query="?by=caller"))["data"]
         assert (await asks("previewApproval", id=approval["id"]))["available"]
         await asks("previewApproval", id="ap_x")
         assert (await asks("getSummary"))["pending"] == 1
@@ -123,6 +126,12 @@ async def test_page_answers_match_the_api_description(tmp_path: Path) -> None:
         await asks("listAudit", query="?limit=200")
         await asks("verifyAudit")
         assert (await asks("listTools"))["data"]
+        await asks("listMemories")
+        assert (await asks("deleteMemories", query="?user=ann"))["deleted"] == 0
+        assert (await asks("listUpstreams"))["data"]
+        await asks("getUsage")
+        await asks("listLimits")
+        await asks("listKeys")
         await asks("getStatus")
         await asks("createChat", {"model": "m"})
         await asks("createChat", ASKED, headers={"X-Context-Tools": "nothing"})

@@ -1,10 +1,12 @@
 """The approvals of a call that several keys must approve."""
 
 from gateway.contracts.canonical_json import call_sha256
+from gateway.contracts.check_word import check_word
 from gateway.contracts.storage.endorsements import (
     Endorsement,
     counted_endorsements,
     endorsements_text,
+    get_check_word,
     list_endorsements,
     waiting_arguments,
     waiting_sha256,
@@ -35,3 +37,11 @@ def test_has_endorser_matches_key_or_end_user() -> None:
     one = given("anna", "a" * 64, "eve")
     assert one.has_endorser("anna", None) and one.has_endorser("ben", "eve")
     assert not one.has_endorser("ben", None) and not given("anna", "a" * 64).has_endorser("ben", None)
+
+
+def test_check_word_is_bound_to_the_call_that_would_run() -> None:
+    """A pending call that a person has changed has another one; after a decision it is that of the model's call."""
+    first, edited = approval(), approval(edited=EDITED)
+    expected = [check_word(first.secret, first.id, call_sha256(first.tool, it)) for it in (first.arguments, EDITED)]
+    assert [get_check_word(first), get_check_word(edited)] == expected and len({*expected}) == 2
+    assert get_check_word(approval(edited=EDITED, state="done")) == expected[0]

@@ -59,7 +59,7 @@ def test_counts_belong_to_their_endpoint() -> None:
     )
     first, second = found.endpoints
     assert found.requests == {"ok": 3}
-    assert (first.tries, first.ejections, first.under_way, first.most) == ({"failed": 2}, {}, 1, 4)
+    assert (first.tries, first.ejections, first.under_way, first.concurrent) == ({"failed": 2}, {}, 1, 4)
     assert (first.answers, first.last_status) == ({"401": 2}, 401)
     assert (second.answers, second.last_status) == ({}, None)
     assert (second.name, second.tries, second.ejections) == ("b:2", {}, {"health": 1})
