@@ -38,20 +38,12 @@ class AuditPosition:
     hash: str = FIRST_HASH
 
 
-@dataclass(frozen=True, slots=True)
-class AuditFinding:
-    """The result of one piece of work. `problem`: the first line that is not as it was written, None if none was found.
-
-    `complete`: the end of the log, or a problem, was reached.
-    """
-
-    until: AuditPosition
-    problem: str | None
-    complete: bool
-
-
 class AuditVerificationView(View, frozen=True, kw_only=True):
-    """The result of one piece of work. `verified` is true only once the whole log is, up to its end."""
+    """The result of one piece of work. `verified` is true only once the whole log is, up to its end.
+
+    `problem`: the first line that is not as it was written, null if none was found. `complete`: the end of the log, or
+    a problem, was reached.
+    """
 
     object: Literal["audit.verification"] = "audit.verification"
     verified: bool
@@ -73,27 +65,27 @@ class AuditVerifier:
         self._turn = asyncio.Lock()
         self._at = self._furthest = AuditPosition()
 
-    async def verify_next(self, *, anew: bool = False) -> AuditFinding:
+    async def verify_next(self, *, anew: bool = False) -> AuditVerificationView:
         """Verify lines for `work_s` seconds. `anew`: begin with the first line. Raises StoreError."""
         async with self._turn:
             until_s = self._clock.monotonic() + self._work_s
             if anew:
                 self._at = AuditPosition()
             elif (problem := await self._find_position_problem(self._at)) is not None:
-                return AuditFinding(self._at, problem, complete=True)
+                return self._report(problem, complete=True)
             while True:
                 rows = await self._store.audit(after=self._at.seq or _START, limit=self._batch)
                 if not rows:
-                    return AuditFinding(self._at, self._cut_off(), complete=True)
+                    return self._report(self._cut_off(), complete=True)
                 if (problem := self._find_rows_problem(rows)) is not None:
-                    return AuditFinding(self._at, problem, complete=True)
+                    return self._report(problem, complete=True)
                 self._at = AuditPosition(rows[-1].seq, rows[-1].hash)
                 if self._at.seq > self._furthest.seq:
                     self._furthest = self._at
                 if self._clock.monotonic() >= until_s:
                     rest = await self._store.audit(after=self._at.seq, limit=1)
                     problem = None if rest else self._cut_off()
-                    return AuditFinding(self._at, problem, complete=not rest)
+                    return self._report(problem, complete=not rest)
                 await asyncio.sleep(0)
 
     async def _find_position_problem(self, place: AuditPosition) -> str | None:
@@ -133,6 +125,16 @@ class AuditVerifier:
             seq, previous = line[0], line[2]
         return seq + 1
 
+    def _report(self, problem: str | None, *, complete: bool) -> AuditVerificationView:
+        return AuditVerificationView(
+            verified=complete and problem is None,
+            lines=self._at.seq,
+            until_seq=self._at.seq,
+            until_hash=self._at.hash if self._at.seq else None,
+            problem=problem,
+            complete=complete,
+        )
+
     def _cut_off(self) -> str | None:
         """Return the problem of a log that ends with the last verified line; None: it may end there."""
         return None if self._at.seq >= self._furthest.seq else _describe_cut_off(self._furthest)
@@ -152,19 +154,7 @@ class AuditPages:
     async def _verify(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         begin = parse_query_choice(parse_query(request, "from"), "from", ("start",))
-        return json_answer(finding_view(await self._verifier.verify_next(anew=begin is not None)))
-
-
-def finding_view(finding: AuditFinding) -> AuditVerificationView:
-    until = finding.until
-    return AuditVerificationView(
-        verified=finding.complete and finding.problem is None,
-        lines=until.seq,
-        until_seq=until.seq,
-        until_hash=until.hash if until.seq else None,
-        problem=finding.problem,
-        complete=finding.complete,
-    )
+        return json_answer(await self._verifier.verify_next(anew=begin is not None))
 
 
 def _describe_cut_off(place: AuditPosition) -> str:

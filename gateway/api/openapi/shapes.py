@@ -9,7 +9,6 @@ NUMBER: Final[Schema] = {"type": "number"}
 WHOLE: Final[Schema] = {"type": "integer"}
 TRUTH: Final[Schema] = {"type": "boolean"}
 OBJECT: Final[Schema] = {"type": "object"}
-TIME: Final[Schema] = {"type": "number", "description": "Unix time, in seconds."}
 REFERENCE: Final = "#/components/schemas/"
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 from gateways import key
 
-from gateway.api.admin.audit import VERIFICATION, AuditVerifier, finding_view
+from gateway.api.admin.audit import VERIFICATION, AuditVerifier
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.local_gateway import LocalGateway
 from tests.plugins.stores.records import audit_line, new, run
@@ -64,7 +64,7 @@ async def log(tmp_path: Path) -> AsyncIterator[Log]:
 
 
 async def answer(verifier: AuditVerifier, *, anew: bool = False) -> dict[str, Any]:
-    view = finding_view(await verifier.verify_next(anew=anew))
+    view = await verifier.verify_next(anew=anew)
     assert view.lines == view.until_seq
     return {name: getattr(view, name) for name in ("verified", "lines", "problem", "complete")}
 
