@@ -8,7 +8,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.tools.active_config import ActiveEquipment

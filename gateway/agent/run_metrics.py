@@ -18,7 +18,7 @@ from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.plugin import Counters
 from gateway.contracts.storage.journal import ENDED, RunState, StoredRun
 from gateway.contracts.storage.store import Json, StoreError
-from gateway.contracts.trace_context import RunTrace
+from gateway.contracts.tracing.context import RunTrace
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.id_scrubbing import defuse
 

@@ -21,7 +21,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import Approval, Journal, NoteWrite, StoredRun, Via
 from gateway.contracts.storage.store import StoreError, unwritten
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.event_feed import EventFeed
 from gateway.tools.catalog import Catalog
 

@@ -19,7 +19,7 @@ from gateway.auth.host_guard import HostGuard
 from gateway.contracts.errors import GatewayError, not_allowed
 from gateway.contracts.storage.store import StoreError, unwritten
 from gateway.contracts.tools import TOOL_HEADER
-from gateway.contracts.trace_context import CURRENT
+from gateway.contracts.tracing.context import CURRENT
 from gateway.dialects.loader import ERRORS
 from gateway.http.error_response import error_body, new_request_id
 from gateway.lanes.aiohttp_adapter import Facade, note, take_back

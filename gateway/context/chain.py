@@ -15,7 +15,7 @@ from gateway.contracts.errors import GatewayError, contained, is_ending, surviva
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.records import replace
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.live_run import cancelled_again
 
 log = logging.getLogger("gateway")

@@ -32,7 +32,7 @@ from gateway.contracts.records import replace
 from gateway.contracts.storage.endorsements import waiting_sha256
 from gateway.contracts.storage.journal import Approval, Journal, StoredRun
 from gateway.contracts.storage.store import Json, StoreError, UntoldError, UnwrittenError, untold
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.dialects.dialect import SaidBeside
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey

@@ -32,7 +32,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
 from gateway.contracts.tools import ToolResult
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs import run_resolution
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey

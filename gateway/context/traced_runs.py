@@ -9,8 +9,8 @@ from time import time
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply
 from gateway.contracts.records import replace
-from gateway.contracts.trace_context import CURRENT, RunTrace
-from gateway.contracts.tracer import Tracer, get_error_type
+from gateway.contracts.tracing.context import CURRENT, RunTrace
+from gateway.contracts.tracing.tracer import Tracer, get_error_type
 from gateway.runs.run_span import run_span
 
 

@@ -12,7 +12,7 @@ from gateway.contracts.storage.journal import StoredRun, StoredStep
 from gateway.contracts.storage.store import Json as Json
 
 if TYPE_CHECKING:
-    from gateway.contracts.trace_context import RunTrace, ToolTrace
+    from gateway.contracts.tracing.context import RunTrace, ToolTrace
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 #: How a cache took part in an answer: all of it is from there, it was looked for, or it is none of the cache's.

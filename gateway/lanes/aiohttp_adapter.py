@@ -51,7 +51,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.trace_context import TraceContext
+from gateway.contracts.tracing.context import TraceContext
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.auth.keyring import Key
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import RequestHead
 from gateway.telemetry.metrics import Metrics
 

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.auth.keyring import Key, get_peer_address
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import RequestHead
 from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.client import AccessLog, ClientTimeouts

@@ -49,7 +49,7 @@ from typing import NamedTuple
 from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import Identity, KeyRing, Wire, get_peer_address
 from gateway.contracts.errors import GatewayError, not_allowed
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.lanes.classify import classify
 from gateway.lanes.client import ClientTimeouts

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from time import time_ns
 from typing import Final
 
-from gateway.contracts.trace_context import TraceContext
-from gateway.contracts.trace_headers import TRACEPARENT, TRACESTATE, parse_parent
-from gateway.contracts.tracer import Attributes, Record, Tracer
+from gateway.contracts.tracing.context import TraceContext
+from gateway.contracts.tracing.headers import TRACEPARENT, TRACESTATE, parse_parent
+from gateway.contracts.tracing.tracer import Attributes, Record, Tracer
 from gateway.http.request_head import RequestHead
 from gateway.lanes.client import Client
 from gateway.lanes.page_labels import find_page

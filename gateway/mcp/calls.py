@@ -21,7 +21,7 @@ from gateway.aio.cooperative import in_turns
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.contracts.trace_context import ToolTrace
+from gateway.contracts.tracing.context import ToolTrace
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.server_facts import CALL_STANDS, Config
 from gateway.mcp.tool_result import tool_result

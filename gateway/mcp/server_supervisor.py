@@ -50,7 +50,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.service import ServiceStatus
 from gateway.contracts.storage.store import Json, ServiceState
 from gateway.contracts.tools import ToolResult
-from gateway.contracts.trace_context import ToolTrace
+from gateway.contracts.tracing.context import ToolTrace
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError, ServerCalls, Told
 from gateway.mcp.definitions import Definitions, read_definitions

@@ -10,7 +10,7 @@ from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import RequestHead
 from gateway.mcp.servers import McpServers
 

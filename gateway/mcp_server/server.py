@@ -20,7 +20,7 @@ from gateway import __version__
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Json, StoreError, unwritten
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.mcp.blocks import EVENT_BYTES
 from gateway.mcp.server_text import sent_bytes
 from gateway.mcp_server.changes import Changes

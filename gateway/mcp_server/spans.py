@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.contracts.trace_context import CURRENT, TraceContext
-from gateway.contracts.trace_headers import parse_parent
-from gateway.contracts.tracer import Attribute, Span, Tracer
+from gateway.contracts.tracing.context import CURRENT, TraceContext
+from gateway.contracts.tracing.headers import parse_parent
+from gateway.contracts.tracing.tracer import Attribute, Span, Tracer
 from gateway.lanes.aiohttp_adapter import Facade
 from gateway.mcp_server.client_request import ClientRequest
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.limits.limiter import Limiter
 from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
 from gateway.model.call_limits import CallLimits

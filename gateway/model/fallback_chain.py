@@ -14,8 +14,8 @@ from typing import Final
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange
-from gateway.contracts.trace_context import CURRENT
-from gateway.contracts.tracer import Attribute, Span, Tracer
+from gateway.contracts.tracing.context import CURRENT
+from gateway.contracts.tracing.tracer import Attribute, Span, Tracer
 from gateway.http.response_head import ResponseHead
 from gateway.model.adaptation.quirks import NONE, LearntQuirks, QuirkKey, Quirks, find_quirk, key_identity, sort_quirks
 from gateway.model.adaptation.tool_names import restore_tool_names

@@ -4,9 +4,9 @@ import orjson
 
 from gateway.contracts.check_word import mask_check_words
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.trace_context import TraceContext
-from gateway.contracts.trace_headers import TRACE_FIELDS
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.context import TraceContext
+from gateway.contracts.tracing.headers import TRACE_FIELDS
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.model.adaptation.quirks import Quirks, adapted_request
 from gateway.model.client_ids import without_client_ids
 from gateway.model.refusal import CHAT

@@ -7,8 +7,8 @@ from typing import Final
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
-from gateway.contracts.trace_context import CURRENT
-from gateway.contracts.tracer import Attribute, Span, Tracer
+from gateway.contracts.tracing.context import CURRENT
+from gateway.contracts.tracing.tracer import Attribute, Span, Tracer
 from gateway.usage.tokens import parse_tokens
 
 #: Settings of a request that a span records, by their names in the API.

@@ -50,7 +50,7 @@ import orjson
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
 from gateway.contracts.storage.store import StoreError
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.lease import LEASE_S, LOST
 from gateway.runs.run_span import list_waiting_approvals, send_failed
 

@@ -12,7 +12,7 @@ from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origi
 from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import RunKind, StoredRun
 from gateway.contracts.storage.store import Json
-from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.contracts.tracing.context import RunTrace, TraceContext
 
 #: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.
 SHORT_BYTES: Final = 4096

@@ -30,7 +30,7 @@ from gateway.contracts.storage.journal import (
     Via,
 )
 from gateway.contracts.storage.store import Json, StoreError
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.run_span import send_cancelled
 from gateway.tools.decision_rules import DecisionRules
 

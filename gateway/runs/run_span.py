@@ -7,8 +7,8 @@ from time import time_ns
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.storage.journal import APPROVED, Approval, Journal, StoredRun, Via
-from gateway.contracts.trace_context import RunTrace, TraceContext
-from gateway.contracts.tracer import Attribute, Record, Tracer
+from gateway.contracts.tracing.context import RunTrace, TraceContext
+from gateway.contracts.tracing.tracer import Attribute, Record, Tracer
 from gateway.runs.request_snapshot import load_exchange
 
 

@@ -30,7 +30,7 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits
 from gateway.contracts.service import ManagedService
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Store, StoreError
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.limits.budgets import Budgets
 from gateway.limits.counter_registry import Meters

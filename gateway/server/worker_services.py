@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from gateway.auth.active_keys import KeysInUse
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
 from gateway.limits.budgets import Budgets
 from gateway.limits.counter_registry import Meters

@@ -14,7 +14,7 @@ from typing import TextIO
 
 import orjson
 
-from gateway.contracts.trace_context import CURRENT
+from gateway.contracts.tracing.context import CURRENT
 
 #: Lines waiting to be written before further ones are dropped.
 BACKLOG_LIMIT = 10_000

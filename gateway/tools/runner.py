@@ -10,8 +10,8 @@ from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.contracts.trace_context import ToolTrace
-from gateway.contracts.tracer import Attribute, Tracer
+from gateway.contracts.tracing.context import ToolTrace
+from gateway.contracts.tracing.tracer import Attribute, Tracer
 from gateway.tools.call_answer import dump_answer
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.results import Results, clean_stepwise, get_owner

@@ -14,7 +14,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.journal import RunState
 from gateway.contracts.storage.store import Json
-from gateway.contracts.trace_context import RunTrace, TraceContext
+from gateway.contracts.tracing.context import RunTrace, TraceContext
 from gateway.runs.request_snapshot import build_run_record
 from gateway.telemetry.counters import ContextCounters
 

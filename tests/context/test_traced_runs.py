@@ -9,8 +9,8 @@ from gateway.context.traced_runs import traced_run
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange, Handler, Pause, Reply, Resume
-from gateway.contracts.trace_context import CURRENT, TraceContext
-from gateway.contracts.tracer import Record, Tracer
+from gateway.contracts.tracing.context import CURRENT, TraceContext
+from gateway.contracts.tracing.tracer import Record, Tracer
 from gateway.runs.request_snapshot import build_run_record, load_exchange
 from tests.exchanges import changed
 

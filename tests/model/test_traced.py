@@ -8,8 +8,8 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
-from gateway.contracts.trace_context import CURRENT, TraceContext
-from gateway.contracts.tracer import Record, Tracer
+from gateway.contracts.tracing.context import CURRENT, TraceContext
+from gateway.contracts.tracing.tracer import Record, Tracer
 from gateway.model.fallback_chain import By
 from gateway.model.traced import traced_model
 

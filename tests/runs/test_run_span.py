@@ -7,8 +7,8 @@ from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.tools import ToolCall, ToolSpec
-from gateway.contracts.trace_context import RunTrace, TraceContext
-from gateway.contracts.tracer import Record, Tracer
+from gateway.contracts.tracing.context import RunTrace, TraceContext
+from gateway.contracts.tracing.tracer import Record, Tracer
 from gateway.runs.request_snapshot import build_run_record
 from gateway.runs.run_span import send_failed, send_refused
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import pytest
 
-from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.contracts.tracing.context import CURRENT, TraceContext
 from gateway.telemetry.logs import (
     BACKLOG_LIMIT,
     DirectSink,

@@ -35,7 +35,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import ConflictError, StoredRun
 from gateway.contracts.storage.responses import StoredResponse
 from gateway.contracts.storage.store import Json, Store, StoreError, UntoldError, UnwrittenError, unwritten
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import list_decided_approvals
 from gateway.dialects.responses.ids import build_response_id, find_response_id, find_run_id

@@ -11,7 +11,7 @@ from gateway.auth.keyring import KeyRing, LentKeys, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prices import load_prices
 from gateway.config.prompts import prompt_texts
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.client import ClientTimeouts

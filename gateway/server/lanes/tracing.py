@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from gateway.config import ConfigError, Problem, Settings
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
 

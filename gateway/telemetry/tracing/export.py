@@ -26,7 +26,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from gateway import __version__
 from gateway.contracts.figures import Counted
-from gateway.contracts.tracer import Attribute, Record
+from gateway.contracts.tracing.tracer import Attribute, Record
 from gateway.telemetry.logs import escape_control, without_secrets
 from gateway.telemetry.tracing.session import TIMEOUT_S, CollectorSession
 

@@ -10,7 +10,7 @@ from functional.through import FINE, ask, get, through
 from gateways import until, until_read
 from metrics_page import samples
 
-from gateway.contracts.tracer import Attribute, Record, Tracer
+from gateway.contracts.tracing.tracer import Attribute, Record, Tracer
 from gateway.telemetry.tracing.export import BATCH, LAST_S, WAITING, SpanSender
 from gateway.telemetry.tracing.export import Collector as Target
 from gateway.testing.ports import free_port
@@ -127,5 +127,5 @@ async def test_without_an_endpoint_the_sdk_is_not_loaded() -> None:
     code = "import sys, gateway.server.app, gateway.server.lanes.tracing; print('\\n'.join(sys.modules))"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     loaded = (await process.communicate())[0].decode().split()
-    assert "gateway.contracts.tracer" in loaded
+    assert "gateway.contracts.tracing.tracer" in loaded
     assert not [one for one in loaded if one.startswith(("opentelemetry", "google.protobuf", "requests"))]

@@ -9,7 +9,7 @@ import pytest
 from certificates import Certificates, self_signed
 from collector import Collector
 
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.telemetry.tracing.export import Collector as Target
 from gateway.telemetry.tracing.export import SpanSender
 

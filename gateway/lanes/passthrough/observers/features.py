@@ -1,6 +1,6 @@
 """The features that follow passthrough exchanges, in the order in which their observers hear of a phase."""
 
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.lanes.passthrough.observers.limit_observer import LimitFeature
 from gateway.lanes.passthrough.observers.observer import Feature
 from gateway.lanes.passthrough.observers.trace_observer import TraceFeature

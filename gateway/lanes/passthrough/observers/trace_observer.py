@@ -9,9 +9,9 @@ from time import perf_counter, time_ns
 from typing import Final
 
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.trace_context import TraceContext
-from gateway.contracts.trace_headers import TRACE_FIELDS
-from gateway.contracts.tracer import Attributes, Record, Tracer
+from gateway.contracts.tracing.context import TraceContext
+from gateway.contracts.tracing.headers import TRACE_FIELDS
+from gateway.contracts.tracing.tracer import Attributes, Record, Tracer
 from gateway.lanes.billable_paths import find_operation
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT, AccessRecord
 from gateway.lanes.passthrough.observers.observer import REFUSED, Observer, ObserverFactory, PlannedRequest

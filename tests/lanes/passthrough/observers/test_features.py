@@ -3,7 +3,7 @@
 from limits.limiting import Workers
 
 from gateway.contracts.allowance import Allowance
-from gateway.contracts.tracer import Tracer
+from gateway.contracts.tracing.tracer import Tracer
 from gateway.lanes.passthrough.observers.features import collect_features
 from gateway.lanes.passthrough.observers.limit_observer import LimitFeature
 from gateway.lanes.passthrough.observers.trace_observer import TraceFeature

@@ -13,7 +13,7 @@ from time import time_ns
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.trace_context import CURRENT, TraceContext
+from gateway.contracts.tracing.context import CURRENT, TraceContext
 
 Kind: TypeAlias = Literal["internal", "server", "client"]
 Attribute: TypeAlias = str | bool | int | float | tuple[str, ...] | None

@@ -3,7 +3,7 @@
 import pytest
 from collector import SENDER, TRACE, TRACEPARENT
 
-from gateway.contracts.trace_headers import STATE_CHARS, parse_parent, parse_state
+from gateway.contracts.tracing.headers import STATE_CHARS, parse_parent, parse_state
 
 
 def test_valid_traceparent_is_parsed() -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.contracts.trace_context import TraceContext
+from gateway.contracts.tracing.context import TraceContext
 
 TRACEPARENT: Final = b"traceparent"
 TRACESTATE: Final = b"tracestate"

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.trace_context import CURRENT, TraceContext
-from gateway.contracts.tracer import Record, Tracer, get_error_type, new_span_id
+from gateway.contracts.tracing.context import CURRENT, TraceContext
+from gateway.contracts.tracing.tracer import Record, Tracer, get_error_type, new_span_id
 
 SENDER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True, state="a=b")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import orjson
 
-from gateway.contracts.trace_context import CURRENT, RunTrace, TraceContext
+from gateway.contracts.tracing.context import CURRENT, RunTrace, TraceContext
 
 CONTEXT = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=False)
 

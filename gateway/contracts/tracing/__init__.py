@@ -1,0 +1,1 @@
+"""Spans, their maker, and trace context as headers carry it (W3C Trace Context)."""
