@@ -18,13 +18,13 @@ from gateway.config import Settings
 from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.serve_oauth import CALLER_PREFIX
-from gateway.config.schema.usage import UsageSettings
 from gateway.contracts.allowance import BUDGETS, Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import AuditLine, Via
 from gateway.contracts.storage.keys import KeyStore, StoredKey
+from gateway.features.usage.section import UsageSettings
 from gateway.text.names import find_imitated_name
 
 log = logging.getLogger("gateway")

@@ -38,10 +38,16 @@ class NotedHash:
 def add(commands: Commands) -> None:
     """Add `gateway audit` and the commands below it."""
     group = add_group(commands, "audit", "read the audit log from the store, whether or not a gateway runs")
-    p = add_printing(group, "verify", _verify, "check that no line of the audit log was changed or removed")
+    p = add_printing(
+        group,
+        "verify",
+        _verify,
+        "check that no line of the audit log was changed or removed",
+        example="gateway audit verify",
+    )
     p.add_argument("--expect", type=sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
     p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
-    p = add_reading(group, "list", _list, "list the lines of the audit log")
+    p = add_reading(group, "list", _list, "list the lines of the audit log", example="gateway audit list")
     p.add_argument("--after", type=int, default=0, metavar="N", help="only lines after this number")
     json_option(p)
 

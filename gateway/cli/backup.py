@@ -18,7 +18,13 @@ from gateway.contracts.storage.store import StoreError
 
 def add(commands: Commands) -> None:
     """Add `gateway backup`."""
-    p = add_reading(commands, "backup", back_up, "copy the store while gateways use it, and check the copy")
+    p = add_reading(
+        commands,
+        "backup",
+        back_up,
+        "copy the store while gateways use it, and check the copy",
+        example="gateway backup /var/backups/gateway.db",
+    )
     p.add_argument("file", type=Path, metavar="FILE", help="the copy, a file that does not exist yet")
 
 

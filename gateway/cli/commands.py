@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from gateway.config import LoadedConfig, load
 from gateway.config.messages import nearest
@@ -15,61 +15,6 @@ from gateway.registry.check import check_plugins
 from gateway.workflows.folder import load_workflows
 
 DEFAULT_FILE = Path("gateway.yaml")
-#: One example for each command, below its `--help`.
-EXAMPLES: Final[Mapping[str, str]] = {
-    "run": "gateway run --port 9000 --upstream https://api.openai.com/v1",
-    "init": "gateway init -c gateway.yaml",
-    "check-config": "gateway check-config -c /etc/gateway/gateway.yaml",
-    "doctor": "gateway doctor --timeout 60",
-    "version": "gateway version",
-    "help": "gateway help approvals approve",
-    "completion": "gateway completion bash > ~/.local/share/bash-completion/completions/gateway",
-    "selftest": "gateway selftest",
-    "healthcheck": "gateway healthcheck --url http://127.0.0.1:8080 --timeout 1",
-    "explain": 'gateway explain "What is in list.txt?"',
-    "scan": "gateway scan < answers.jsonl",
-    "assess": "gateway assess --profile hardened < calls.jsonl",
-    "approvals list": "gateway approvals list --status all",
-    "approvals groups": "gateway approvals groups --by call",
-    "approvals show": "gateway approvals show ap_phbncb5zya53cy3kkvsphejot4",
-    "approvals approve": "gateway approvals approve ap_phbncb5zya53cy3kkvsphejot4 --remember conversation",
-    "approvals reject": 'gateway approvals reject ap_phbncb5zya53cy3kkvsphejot4 --reason "not on Fridays"',
-    "approvals grants": "gateway approvals grants --json",
-    "approvals asks": "gateway approvals asks",
-    "approvals revoke": "gateway approvals revoke grant_2f7c9d",
-    "runs list": "gateway runs list --state unknown",
-    "runs show": "gateway runs show run_ba53f7371e66ef81f1043a38",
-    "runs resume": 'gateway runs resume run_ba53f7371e66ef81f1043a38 --step 0 --as done --result "wrote it"',
-    "runs cancel": "gateway runs cancel run_ba53f7371e66ef81f1043a38",
-    "workflows list": "gateway workflows list",
-    "workflows show": "gateway workflows show summarise",
-    "workflows run": 'gateway workflows run summarise title=Notes text="The safe is behind the mirror."',
-    "memories list": "gateway memories list --user anna",
-    "memories delete": "gateway memories delete --user anna --all",
-    "keys create": "gateway keys create ci --scopes passthrough,context --expires 90d",
-    "keys list": "gateway keys list",
-    "keys show": "gateway keys show key_5c0c2f6d1a4b8e9f01234567",
-    "keys rotate": "gateway keys rotate key_5c0c2f6d1a4b8e9f01234567 --grace 1h",
-    "keys revoke": "gateway keys revoke key_5c0c2f6d1a4b8e9f01234567",
-    "limits": "gateway limits --json",
-    "upstreams": "gateway upstreams --json",
-    "usage": "gateway usage --by key,model --from 2026-11-01",
-    "mcp list": "gateway mcp list",
-    "mcp add": 'gateway mcp add time --command "uvx mcp-server-time" --keyword timezone',
-    "mcp start": "gateway mcp start time",
-    "mcp stop": "gateway mcp stop time",
-    "mcp restart": "gateway mcp restart time",
-    "mcp tools": "gateway mcp tools time",
-    "mcp accept": "gateway mcp accept time convert_time",
-    "mcp remove": "gateway mcp remove time",
-    "mcp serve": "gateway mcp serve --stdio --url http://127.0.0.1:8080",
-    "audit verify": "gateway audit verify",
-    "audit list": "gateway audit list",
-    "backup": "gateway backup /var/backups/gateway.db",
-    "import litellm": "gateway import litellm config.yaml -o gateway.yaml",
-    "plugin new": "gateway plugin new stages polite",
-}
-
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -88,10 +33,16 @@ def add_group(commands: Commands, name: str, text: str) -> Commands:
 
 
 def add_command(
-    commands: Commands, name: str, function: Callable[[argparse.Namespace], int], text: str
+    commands: Commands, name: str, function: Callable[[argparse.Namespace], int], text: str, *, example: str
 ) -> argparse.ArgumentParser:
-    """Add a command that returns its exit code."""
-    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    """Add a command that returns its exit code. Its help ends with the example."""
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.set_defaults(command=function)
     parser.add_argument(
         "-c", "--config", type=Path, metavar="FILE", help="configuration (default: gateway.yaml if present)"
@@ -100,7 +51,7 @@ def add_command(
 
 
 def add_printing(
-    commands: Commands, name: str, lines: Callable[[argparse.Namespace], Iterator[str]], text: str
+    commands: Commands, name: str, lines: Callable[[argparse.Namespace], Iterator[str]], text: str, *, example: str
 ) -> argparse.ArgumentParser:
     """Add a command that yields the lines to print, or raises CommandError or WrongUsage."""
 
@@ -112,12 +63,12 @@ def add_printing(
             parser.error(str(error))
         return 0
 
-    parser = add_command(commands, name, run, text)
+    parser = add_command(commands, name, run, text, example=example)
     return parser
 
 
 def add_reading(
-    commands: Commands, name: str, function: Callable[..., Iterator[str]], text: str
+    commands: Commands, name: str, function: Callable[..., Iterator[str]], text: str, *, example: str
 ) -> argparse.ArgumentParser:
     """Add a command that needs the configuration and no gateway.
 
@@ -127,7 +78,7 @@ def add_reading(
     def lines(args: argparse.Namespace) -> Iterator[str]:
         return function(configuration(args, checked=False), **own_arguments(args))
 
-    return add_printing(commands, name, lines, text)
+    return add_printing(commands, name, lines, text, example=example)
 
 
 def own_arguments(args: argparse.Namespace) -> dict[str, Any]:
@@ -174,14 +125,6 @@ def print_now(text: str) -> None:
 def input_lines() -> Iterable[str]:
     """Return the lines of standard input, whatever its bytes are."""
     return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
-
-
-def add_examples(parser: argparse.ArgumentParser) -> None:
-    """Put the example of each command below its help."""
-    for path, command in leaves(parser):
-        if (example := EXAMPLES.get(" ".join(path))) is not None:
-            command.formatter_class = argparse.RawDescriptionHelpFormatter
-            command.epilog = f"example:\n  {example}"
 
 
 def leaves(

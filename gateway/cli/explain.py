@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 def add(commands: Commands) -> None:
     """Add `gateway explain`."""
     text = "show the request that a running gateway would send to the model, without sending it"
-    p = add_asking(commands, "explain", explain, text)
+    p = add_asking(commands, "explain", explain, text, example='gateway explain "What is in list.txt?"')
     p.add_argument("text", nargs="?", default="-", metavar="TEXT", help="message of a user (default: -, read it)")
     p.add_argument("--prompt", metavar="ID", help="base prompt instead of the configured one")
     p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")

@@ -12,7 +12,13 @@ from gateway.config import Address
 def add(commands: Commands) -> None:
     """Add `gateway healthcheck`."""
     text = "check whether a running gateway is ready (for containers)"
-    p = add_command(commands, "healthcheck", _check_configured, text)
+    p = add_command(
+        commands,
+        "healthcheck",
+        _check_configured,
+        text,
+        example="gateway healthcheck --url http://127.0.0.1:8080 --timeout 1",
+    )
     p.add_argument("--url", help="the gateway's address (default: as configured)")
     p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
 

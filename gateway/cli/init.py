@@ -18,7 +18,9 @@ def add(commands: Commands) -> None:
     def init(args: argparse.Namespace) -> Iterator[str]:
         return write_configuration(args.config or DEFAULT_FILE)
 
-    add_printing(commands, "init", init, "write a commented configuration to begin with")
+    add_printing(
+        commands, "init", init, "write a commented configuration to begin with", example="gateway init -c gateway.yaml"
+    )
 
 
 def write_configuration(file: Path) -> Iterator[str]:

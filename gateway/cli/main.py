@@ -12,7 +12,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway import __version__
@@ -21,7 +21,6 @@ from gateway.cli.commands import (
     CommandError,
     Commands,
     add_command,
-    add_examples,
     add_printing,
     check_command,
     configuration,
@@ -31,6 +30,7 @@ from gateway.cli.commands import (
 )
 from gateway.cli.gc_tuning import collector_off
 from gateway.config import ConfigError
+from gateway.features.registry import list_features, load_part
 
 PROFILES = ("literal", "standard", "hardened")
 
@@ -137,7 +137,13 @@ def _with_default_command(argv: list[str]) -> list[str]:
 
 
 def _add_run(commands: Commands) -> None:
-    p = add_command(commands, "run", run, "serve requests until SIGTERM or Ctrl-C (a second one stops at once)")
+    p = add_command(
+        commands,
+        "run",
+        run,
+        "serve requests until SIGTERM or Ctrl-C (a second one stops at once)",
+        example="gateway run --port 9000 --upstream https://api.openai.com/v1",
+    )
     p.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured address")
     p.add_argument("--port", metavar="N", help="listen on this port of the configured address; 0: any free one")
     p.add_argument("--workers", metavar="N", help="worker processes")
@@ -146,29 +152,47 @@ def _add_run(commands: Commands) -> None:
 
 
 def _add_check_config(commands: Commands) -> None:
-    add_printing(commands, "check-config", check_config, "check the configuration, and report every problem in it")
+    add_printing(
+        commands,
+        "check-config",
+        check_config,
+        "check the configuration, and report every problem in it",
+        example="gateway check-config -c /etc/gateway/gateway.yaml",
+    )
 
 
 def _add_selftest(commands: Commands) -> None:
-    add_command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
+    add_command(
+        commands,
+        "selftest",
+        selftest,
+        "prove on this machine that passthrough is unchanged",
+        example="gateway selftest",
+    )
 
 
 def _add_scan(commands: Commands) -> None:
-    add_command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
+    add_command(
+        commands,
+        "scan",
+        scan,
+        "find the tool calls in model output, one JSON line on standard input each",
+        example="gateway scan < answers.jsonl",
+    )
 
 
 def _add_assess(commands: Commands) -> None:
     text = "print the gate's verdict on tool calls, one JSON line on standard input each"
-    p = add_command(commands, "assess", assess, text)
+    p = add_command(commands, "assess", assess, text, example="gateway assess --profile hardened < calls.jsonl")
     p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
 
 
 def _add_version(commands: Commands) -> None:
-    add_printing(commands, "version", version, "show the version")
+    add_printing(commands, "version", version, "show the version", example="gateway version")
 
 
 def _add_help(commands: Commands) -> None:
-    p = add_printing(commands, "help", help_, "show the help of a command")
+    p = add_printing(commands, "help", help_, "show the help of a command", example="gateway help approvals approve")
     p.add_argument("words", nargs="*", metavar="COMMAND", help="the command, such as: approvals list")
 
 
@@ -178,7 +202,13 @@ def _add_completion(commands: Commands) -> None:
     def complete(args: argparse.Namespace) -> Iterator[str]:
         yield completion(_parser(), args.shell).rstrip()
 
-    p = add_printing(commands, "completion", complete, "write a script that completes commands and options in a shell")
+    p = add_printing(
+        commands,
+        "completion",
+        complete,
+        "write a script that completes commands and options in a shell",
+        example="gateway completion bash > ~/.local/share/bash-completion/completions/gateway",
+    )
     p.add_argument("shell", choices=SHELLS, help="your shell")
 
 
@@ -191,7 +221,16 @@ def _defer_import(module: str) -> Callable[[Commands], None]:
     return add
 
 
-#: Every command, in the order of the help, with the function that adds it.
+def _defer_feature(name: str) -> Callable[[Commands], None]:
+    """Return a function that imports the command of a feature, and adds it."""
+
+    def add(commands: Commands) -> None:
+        load_part(name, "command").add_commands(commands)
+
+    return add
+
+
+#: The commands of the core, in the order of the help, with the functions that add them.
 _COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
     "run": _add_run,
     "init": _defer_import("init"),
@@ -206,9 +245,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
     "runs": _defer_import("operator.runs"),
     "memories": _defer_import("operator.memories"),
     "keys": _defer_import("operator.keys"),
-    "limits": _defer_import("operator.limits"),
     "upstreams": _defer_import("operator.upstreams"),
-    "usage": _defer_import("operator.usage"),
     "workflows": _defer_import("operator.workflows"),
     "mcp": _defer_import("operator.mcp"),
     "audit": _defer_import("audit"),
@@ -230,7 +267,24 @@ def _parser(name: str = "") -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"twolane {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_COMMANDS[name],) if name in _COMMANDS else _COMMANDS.values():
+    for add in _choose_commands(name):
         add(commands)
-    add_examples(parser)
     return parser
+
+
+def _choose_commands(name: str) -> Iterable[Callable[[Commands], None]]:
+    """Return the function that adds the command of this name; if there is none, those of all commands.
+
+    The command of a feature has the name of its folder. In the help it stands behind the one that it names (`AFTER`).
+    """
+    of_features = list_features("command")
+    if name in of_features:
+        return (_defer_feature(name),)
+    if name in _COMMANDS:
+        return (_COMMANDS[name],)
+    adding = dict(_COMMANDS)
+    for feature in sorted(of_features):
+        place = list(adding).index(load_part(feature, "command").AFTER) + 1
+        before = list(adding.items())
+        adding = dict([*before[:place], (feature, _defer_feature(feature)), *before[place:]])
+    return adding.values()

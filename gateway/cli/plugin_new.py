@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     """Add `gateway plugin` and the command below it."""
     group = add_group(commands, "plugin", "write a plugin of your own")
     text = "write a working plugin into the folder of your plugins, and its test beside it"
-    p = add_reading(group, "new", _write_configured, text)
+    p = add_reading(group, "new", _write_configured, text, example="gateway plugin new stages polite")
     p.add_argument("kind", choices=get_args(NewKind), help="kind of the plugin")
     p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gateway.config.decision_checks import check_decisions
 from gateway.config.document import Document
-from gateway.config.limits import check_limits
+from gateway.config.feature_checks import collect_checks
 from gateway.config.messages import nearest
 from gateway.config.models import check_models
 from gateway.config.problems import KeyPath, quote_word
@@ -44,14 +44,14 @@ def check(document: Document) -> None:
     check_upstreams(document)
     check_waits(document)
     check_models(document)
-    check_limits(document)
     _check_alternatives(document)
     _check_tools(document)
     _check_services(document)
     _check_judged(document)
-    _check_tracing(document)
     check_serve(document)
     check_decisions(document)
+    for feature in collect_checks():
+        feature.check_document(document)
 
 
 def set_aside_foreign_keys(document: Document) -> None:
@@ -220,14 +220,6 @@ def _check_judged(document: Document) -> None:
         for path in document.matches("risk", section, "*"):
             if (problem := no_such_tool(section, str(path[-1]))) is not None:
                 document.complain(path, problem, key=True)
-
-
-def _check_tracing(document: Document) -> None:
-    """Report settings of traces that go nowhere."""
-    if document.get("tracing", "endpoint") is None:
-        for path in document.matches("tracing", "*"):
-            if path[-1] != "endpoint":
-                document.warn(path, "has no effect without endpoint")
 
 
 def _check_exactly_one(document: Document, path: KeyPath, *keys: str) -> None:

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from gateway.config.checks import check, set_aside_foreign_keys
 from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
+from gateway.config.feature_checks import collect_checks
 from gateway.config.file_access import loose_access
-from gateway.config.limits import check_prices
 from gateway.config.messages import advise, explain
 from gateway.config.path_exposure_check import check_places
 from gateway.config.problems import ConfigError, Problem
@@ -80,7 +80,9 @@ def load(
         further(document)
     document.raise_problems()
     assert settings is not None
-    check_prices(document, settings.usage)
+    for feature in collect_checks():
+        if feature.check_settings is not None:
+            feature.check_settings(document, settings)
     return LoadedConfig(
         settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty
     )

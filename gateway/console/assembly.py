@@ -8,13 +8,13 @@ from typing import Protocol, TypeAlias
 from gateway.approvals.link_desk import LinkDesk
 from gateway.console.api_client import ApiClient
 from gateway.console.event_hub import Live
+from gateway.console.feature_pages import collect_entries, collect_pages
 from gateway.console.middleware import Conditions, Console
 from gateway.console.pages.approvals.approval import ApprovalPage
 from gateway.console.pages.approvals.bulk_decision import Several
 from gateway.console.pages.approvals.inbox import Inbox
 from gateway.console.pages.grants import RememberedPage
 from gateway.console.pages.keys import KeysPage
-from gateway.console.pages.limits import LimitsPage
 from gateway.console.pages.link import LinkPage
 from gateway.console.pages.memories import Memories
 from gateway.console.pages.playground import Playground
@@ -26,7 +26,6 @@ from gateway.console.pages.services import Services
 from gateway.console.pages.status import StatusPage
 from gateway.console.pages.tools import ToolsPage
 from gateway.console.pages.upstreams import Upstreams
-from gateway.console.pages.usage import UsageReport
 from gateway.console.pages.workflows import WorkflowsPage
 from gateway.console.rendering import TemplateRenderer
 from gateway.console.request import Visit
@@ -97,13 +96,21 @@ def assemble(
             Memories(),
             RememberedPage(),
         ),
-        *(ToolsPage(), ServiceForm(), Services(), KeysPage(now_s), UsageReport(now_s), LimitsPage(now_s)),
+        *(ToolsPage(), ServiceForm(), Services(), KeysPage(now_s)),
         *(StatusPage(), Upstreams(now_s)),
     )
-    pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
+    pages = (*inbox.pages(), *(page for each in others for page in each.pages()), *collect_pages(now_s))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
     linked = LinkPage(rendering, links)
-    console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering, links=linked)
+    console = Console(
+        pages,
+        conditions=conditions,
+        sessions=signing,
+        client=client,
+        rendering=rendering,
+        links=linked,
+        entries=collect_entries(),
+    )
 
     async def close() -> None:
         await live.close()

@@ -24,7 +24,7 @@ from gateway.console.language import COOKIE as LANGUAGE_COOKIE
 from gateway.console.language import find_language, parse_accept_language
 from gateway.console.pages.link import LinkPage
 from gateway.console.rendering import TemplateRenderer
-from gateway.console.request import CONSOLE, Page, Visit, html_answer, link
+from gateway.console.request import CONSOLE, NavigationEntry, Page, Visit, html_answer, link
 from gateway.console.response_headers import is_framed, is_of_another_page, new_nonce
 from gateway.console.session import ConsoleSession, Sessions
 from gateway.console.static import static_answer, static_url
@@ -116,8 +116,10 @@ class Console:
         client: ApiClient,
         rendering: TemplateRenderer,
         links: LinkPage,
+        entries: Sequence[NavigationEntry],
     ) -> None:
         self._links = links
+        self._entries = entries
         self._conditions = conditions
         self._sessions = sessions
         self._client = client
@@ -306,6 +308,7 @@ class Console:
             nonce=new_nonce(),
             rendering=self._rendering,
             match=match,
+            entries=self._entries,
             form={name: values[0] for name, values in form.items()},
             lists=form,
         )

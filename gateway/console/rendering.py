@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -15,6 +15,8 @@ from gateway.approvals.texts import utc
 from gateway.approvals.view import get_waiting_arguments
 from gateway.console.translation import rule_sentence, translated_reason, translator
 from gateway.console.visible_text import exact_arguments, exact_json, exact_text, exact_value
+from gateway.features.registry import FOLDER as FEATURES
+from gateway.features.registry import list_features
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -41,8 +43,9 @@ class TemplateRenderer:
     """The templates of one process, compiled once."""
 
     def __init__(self, folder: Path = TEMPLATES) -> None:
+        """`folder` has the templates, besides those that the features bring."""
         self._environment = _Environment(
-            loader=FileSystemLoader(folder),
+            loader=build_loader(folder),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -80,6 +83,12 @@ class TemplateRenderer:
             for context in self._environment.contexts:
                 context.vars.clear()
             self._environment.contexts.clear()
+
+
+def build_loader(folder: Path) -> BaseLoader:
+    """Return the loader of the templates of a folder, and of those in the folders of features."""
+    folders = [folder, *(FEATURES / name / "templates" for name in list_features("console"))]
+    return ChoiceLoader([FileSystemLoader(one) for one in folders])
 
 
 def shown_time(time_s: float | None) -> Markup:

@@ -51,13 +51,18 @@ DONE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NavigationEntry:
-    """One entry of the navigation; `scopes` of which a reader needs one."""
+    """One entry of the navigation; `scopes` of which a reader needs one.
+
+    `after` is the path of the entry that comes before one of a feature; None: it is the last.
+    """
 
     path: str
     name: str
     scopes: Sequence[str]
+    after: str | None = None
 
 
+#: The entries of the core; `feature_pages.py` adds those of features.
 ENTRIES: Final = (
     NavigationEntry(path="", name="Inbox", scopes=VIEWING),
     NavigationEntry(path="/runs", name="Runs", scopes=VIEWING),
@@ -68,8 +73,6 @@ ENTRIES: Final = (
     NavigationEntry(path="/memories", name="Memories", scopes=("context", "admin")),
     NavigationEntry(path="/remembered", name="Remembered", scopes=VIEWING),
     NavigationEntry(path="/keys", name="Keys", scopes=ADMIN),
-    NavigationEntry(path="/usage", name="Usage", scopes=(*VIEWING, *ADMIN)),
-    NavigationEntry(path="/limits", name="Limits", scopes=(*VIEWING, *ADMIN)),
     NavigationEntry(path="/status", name="Status", scopes=ADMIN),
 )
 
@@ -92,6 +95,7 @@ class Visit:
     nonce: str
     rendering: TemplateRenderer
     match: Mapping[str, str]
+    entries: Sequence[NavigationEntry] = ENTRIES
     form: Mapping[str, str] = field(default_factory=dict)
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -154,7 +158,7 @@ class Visit:
             "caller": self.caller,
             "console": CONSOLE,
             "done": self._done(),
-            "entries": [entry for entry in ENTRIES if self.may(*entry.scopes)],
+            "entries": [entry for entry in self.entries if self.may(*entry.scopes)],
             "keyless": self.keyless,
             "may": self.may,
             "nonce": self.nonce,

@@ -1,4 +1,7 @@
-"""The texts of the console in the language of its reader: English in templates and code, Chinese in `chinese.yaml`."""
+"""The texts of the console in the language of its reader: English in templates and code, Chinese in `chinese.yaml`.
+
+A feature has a `chinese.yaml` of its own.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,9 +11,15 @@ import yaml
 
 from gateway.approvals.escaping import Language
 from gateway.contracts.risk import LEVELS
+from gateway.features.registry import FOLDER as FEATURES
+from gateway.features.registry import list_features
 
 FILE: Final = Path(__file__).with_name("chinese.yaml")
-CHINESE: Final[Mapping[str, str]] = yaml.load(FILE.read_bytes(), yaml.CSafeLoader)
+#: The file of the core, and those of features.
+FILES: Final = (FILE, *(FEATURES / name / FILE.name for name in list_features("console")))
+CHINESE: Final[Mapping[str, str]] = {
+    text: chinese for file in FILES for text, chinese in yaml.load(file.read_bytes(), yaml.CSafeLoader).items()
+}
 
 #: The gate's own reasons why a call waits (`gateway.tools.gate`), with a place for the tool or the risk level.
 GATE_REASONS: Final = (

@@ -33,7 +33,7 @@ from gateway.contracts.storage.store import Json, UntoldError
 from gateway.dialects.dialect import AnswerStream, DialectAnswer, Wishes
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import Facade, note
-from gateway.limits.limiter import Limiter
+from gateway.model.hooks import ContextHook, admit_run
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
@@ -109,7 +109,7 @@ class ContextLane:
     earlier: Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
-    limiter: Limiter | None = None
+    hooks: Sequence[ContextHook] = ()
     _using: int = 0
     _retired: bool = False
 
@@ -223,21 +223,17 @@ class ContextLane:
         )
 
     def admit_run(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
-        """Begin a run as one request of its caller. Raises GatewayError (429) if the caller's limits have no room.
-
-        The calls of models that the run makes take their tokens themselves.
-        """
-        if (limiter := self.limiter) is None or not (rules := limiter.of_caller(exchange.caller)):
-            return begin()
-        exceeded: list[str] = []
-        reservation = limiter.reserve(rules, tokens=1 if calls_model else None, reserves=False, exceeded=exceeded)
+        """Begin a run, if no feature refuses it. Raises GatewayError (429) if the caller's limits have no room."""
+        admissions = admit_run(self.hooks, exchange, calls_model=calls_model)
         try:
             run = begin()
         except BaseException:
-            reservation.close()
+            for admission in admissions:
+                admission.close()
             raise
-        run.answer.over_limit = exceeded[0] if exceeded else None
-        run.add_done_callback(reservation.close)
+        for admission in admissions:
+            run.answer.over_limit = run.answer.over_limit or admission.over_limit
+            run.add_done_callback(admission.close)
         return run
 
     def find_loop_handler(self, chain: str) -> Handler | None:
@@ -303,8 +299,8 @@ class ContextLane:
             if run.answer.cache is not None:
                 headers["X-Context-Cache"] = run.answer.cache
             headers |= answerer(run)
-            if self.limiter is not None:
-                headers |= self.limiter.fields(self.limiter.of_caller(exchange.caller))
+            for hook in self.hooks:
+                headers |= hook.build_answer_fields(exchange.caller)
             if run.answer.over_limit is not None:
                 headers["X-Context-Limit"] = run.answer.over_limit
             if streams:

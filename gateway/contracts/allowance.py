@@ -9,7 +9,7 @@ BudgetLimit: TypeAlias = Literal["tokens_per_day", "tokens_per_month", "cost_per
 Limit: TypeAlias = Literal["requests_per_minute", "tokens_per_minute", "concurrent", BudgetLimit]
 BUDGETS: Final[tuple[BudgetLimit, ...]] = get_args(BudgetLimit)
 #: The limits of money.
-COSTS: Final[tuple[BudgetLimit, ...]] = ("cost_per_day", "cost_per_month")
+COSTS: Final[tuple[BudgetLimit, ...]] = tuple(name for name in BUDGETS if name.startswith("cost_"))
 LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 
 
@@ -47,4 +47,4 @@ class Allowance:
     @property
     def has_cost(self) -> bool:
         """Return whether money is limited, for a day or a month."""
-        return self.cost_per_day is not None or self.cost_per_month is not None
+        return any(getattr(self, name) is not None for name in COSTS)

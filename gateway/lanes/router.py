@@ -54,12 +54,11 @@ from gateway.http.request_head import HeadLimits, RequestHead, parse_request_hea
 from gateway.lanes.classify import classify
 from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.head_cache import KnownHead, KnownHeads
-from gateway.lanes.passthrough.observers.observer import Feature
+from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.passthrough.plan_builder import PlanBuilder
 from gateway.lanes.passthrough.plan_cache import PlanCache
 from gateway.lanes.routes import Route, RouteTable, get_path, resolve_alias
-from gateway.limits.limiter import Limiter
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.group import Group
 
@@ -105,14 +104,13 @@ class Router:
         timeouts: ClientTimeouts,
         context_upstream: int | None = None,
         models: Sequence[tuple[str, ...]] = (),
-        features: Sequence[Feature] = (),
-        limiter: Limiter | None = None,
+        features: Sequence[PassthroughFeature] = (),
         tracer: Tracer | None = None,
     ) -> None:
         """`context_upstream` is the index of the upstream that the configuration names for the context lane.
 
         `models` are the patterns of each upstream, for routes by model. `features` observe passthrough exchanges.
-        `limiter` has the limits of callers, `tracer` makes the traces of our own pages; None: there are none.
+        `tracer` makes the traces of our own pages; None: there are none.
         """
         self.groups = tuple(groups)
         self._upstream_has_key = not groups or any(group.has_key for group in groups)
@@ -131,7 +129,6 @@ class Router:
             door=door,
             metrics=metrics,
             features=features,
-            limiter=limiter,
             context_upstream=context_upstream,
         )
         self._plans = PlanCache()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
-from gateway.contracts.allowance import Allowance, BudgetLimit, Limit
+from gateway.contracts.allowance import COSTS, LIMITS, Allowance, BudgetLimit, Limit
 from gateway.contracts.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import LEAST, MOST, Counter, Rows, Sums
@@ -173,7 +173,7 @@ class LimitRule:
         object.__setattr__(self, "bounds", LEAST if figures.has_budget else self.most)
         object.__setattr__(self, "most_tokens", figures.tokens_per_minute or (MOST if figures.has_budget else 0))
         self.meter.give_back_ahead()
-        counted = figures.tokens_per_minute, figures.tokens_per_day, figures.tokens_per_month
+        counted = [getattr(figures, name) for name in LIMITS if name.startswith("tokens_")]
         if (least := min((one for one in counted if one is not None), default=None)) is not None:
             self.meter.bound_mean(least)
 
@@ -181,7 +181,7 @@ class LimitRule:
     def most_guess(self) -> int:
         """Return the most tokens that a request reserves because it says that it may use them: a part of each limit."""
         figures, most = self.allowance, self.meter.most_mean
-        costs = [one for one in (figures.cost_per_day, figures.cost_per_month) if one is not None]
+        costs = [cost for name in COSTS if (cost := getattr(figures, name)) is not None]
         if costs:
             most = min(most, self.budgets.convert_to_tokens(min(costs) * _MOST_OF_LIMIT, self.scope, self.id))
         return most

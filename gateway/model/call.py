@@ -4,18 +4,18 @@ The body is sent as the stages left it, and requests a stream (gateway/model/ada
 neither a stream of chunks nor a chat completion is an upstream error.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
+from gateway.contracts.plugin import Counters
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.limits.limiter import Limiter
 from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
-from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.fallback_chain import FallbackCall
+from gateway.model.hooks import ContextHook, observe_call
 from gateway.model.listing import ListingClient, ModelLists
 from gateway.model.metering import ModelUsageRecorder
 from gateway.model.upstream_client import ModelUpstream
@@ -25,7 +25,7 @@ from gateway.usage.tokens import RequestUsage
 
 
 class ModelCall:
-    """The caller of models, and of the lists of models. `clock` is monotonic, in seconds."""
+    """The caller of models, and of the lists of models. `clock` is monotonic, in seconds; `hooks` follow each call."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class ModelCall:
         *,
         clock: Callable[[], float],
         lists_all: bool = False,
-        metering: ModelUsageRecorder | None = None,
-        limiter: Limiter | None = None,
+        counters: Counters | None = None,
+        hooks: Sequence[ContextHook] = (),
         tracer: Tracer | None = None,
     ) -> None:
         self._table = table
         self._clock = clock
-        self._metering = metering or ModelUsageRecorder()
-        self._limiter = limiter
+        self._metering = ModelUsageRecorder(counters, hooks)
+        self._hooks = hooks
         self._tracer = tracer
         self.quirks = LearntQuirks()
         self._lists = ModelLists(table, clock, merged=lists_all)
@@ -82,7 +82,7 @@ class ModelCall:
             found = self.candidates(exchange.body)
             upstream = found.upstream
             candidates = found.filter_allowed(exchange.caller)
-            limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
+            observers = observe_call(self._hooks, exchange)
         except GatewayError:
             asked = clean_model_name(str(exchange.body.get("model") or ""))
             self._metering.record(exchange, RequestUsage(rejected=True), model=asked, upstream=upstream)
@@ -93,7 +93,7 @@ class ModelCall:
             quirks=self.quirks,
             clock=self._clock,
             metering=self._metering,
-            limits=limits,
+            observers=observers,
             tracer=self._tracer,
         )
         try:

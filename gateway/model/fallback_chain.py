@@ -7,7 +7,7 @@ such a call (`Execution.again`) is sent once, so that the two do not multiply, a
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -21,8 +21,8 @@ from gateway.model.adaptation.quirks import NONE, LearntQuirks, QuirkKey, Quirks
 from gateway.model.adaptation.tool_names import restore_tool_names
 from gateway.model.answer import stream, whole
 from gateway.model.buffered_start import ChunkBuffer
-from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelCandidate
+from gateway.model.hooks import CallObserver
 from gateway.model.http_request import chat_request, trace_lines
 from gateway.model.metering import CallMeter, ModelUsageRecorder
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, get_call_outcome, no_answer, refusal
@@ -79,7 +79,7 @@ class FallbackCall:
         quirks: LearntQuirks,
         clock: Callable[[], float],
         metering: ModelUsageRecorder,
-        limits: CallLimits | None = None,
+        observers: Sequence[CallObserver] = (),
         tracer: Tracer | None = None,
     ) -> None:
         self._exchange = exchange
@@ -91,8 +91,8 @@ class FallbackCall:
         self.by = By(asked.upstream.name, model=asked.get_model_name(exchange.body))
         self._quirks = quirks
         self._clock = clock
-        self._limits = limits
-        self._meter = CallMeter(metering, exchange, self.by, limits)
+        self._observers = observers
+        self._meter = CallMeter(metering, exchange, self.by, observers)
         self._tracer = tracer
         self._released = False
         self._tries: Tries | None = None  # of the candidate that is asked
@@ -206,8 +206,8 @@ class FallbackCall:
             text = f"Upstream {group.name!r} fails too often: nothing is sent to it again for now (its retry.budget)."
             raise GatewayError("upstream_unavailable", text)
         caller, model = self._exchange.caller, candidate.get_model_name(self._exchange.body)
-        if self._limits is not None:
-            self._limits.ask(model)
+        for observer in self._observers:
+            observer.on_model(model)
         return Tries(
             group,
             twice=True,
@@ -215,9 +215,14 @@ class FallbackCall:
             sticky=b"" if again else caller.together((self._exchange.conversation or "").encode()),
             model=model or None,
             fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
-            enter=None if self._limits is None else self._limits.enter,
+            enter=self._enter if self._observers else None,
             caller=(caller.tenant, caller.name),
         )
+
+    def _enter(self, upstream: str) -> None:
+        """Tell the observers which upstream is asked. Raises the GatewayError with which one refuses it."""
+        for observer in self._observers:
+            observer.on_upstream(upstream)
 
     # One try.
 

@@ -1,31 +1,29 @@
-"""The tokens of model calls: counters by the key of the caller, the usage of the context lane, and its limits.
+"""The tokens of model calls: counters by the key of the caller, and what features make of them.
 
 A request to an upstream costs its caller, whether or not the answer arrives. So each try counts that was sent and not
 refused with an error answer: with the tokens that the upstream stated, or an estimate. It counts when it ends, whatever
 ends it: its answer, a failure, another try in its place, a client that leaves, the end of the process.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from time import perf_counter
-from typing import Final
 
 from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
 from gateway.contracts.plugin import Counters
 from gateway.contracts.storage.store import Json
-from gateway.model.call_limits import CallLimits
+from gateway.model.hooks import CallObserver, ContextHook
 from gateway.upstream.call import UpstreamCall
 from gateway.usage.response_parser import clean_model_name, estimate_text_tokens
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, RequestUsage, Times, TokenCounts, build_times, parse_tokens
-
-LANE: Final = "context"
+from gateway.usage.tokens import BYTES_A_TOKEN, RequestUsage, Times, TokenCounts, build_times, parse_tokens
 
 
 class ModelUsageRecorder:
-    """The counts of all calls of models. `recorded` takes the usage of each: a run calls its model once a round."""
+    """The counts of all calls of models. `hooks` take the usage of each: a run calls its model once a round."""
 
-    def __init__(self, counters: Counters | None = None, recorded: Recorded | None = None) -> None:
+    def __init__(self, counters: Counters | None = None, hooks: Sequence[ContextHook] = ()) -> None:
         self._counters = counters
-        self._recorded = recorded
+        self._hooks = hooks
 
     def record(
         self,
@@ -37,13 +35,12 @@ class ModelUsageRecorder:
         times: Times | None = None,
     ) -> None:
         """Count one try, or a call that went to no upstream, of the model and upstream that served it."""
-        caller = exchange.caller
-        if self._recorded is not None:
-            self._recorded(usage, caller.name, caller.tenant, model, upstream, LANE, times)
+        for hook in self._hooks:
+            hook.record_usage(exchange, usage, model=model, upstream=upstream, times=times)
         if self._counters is not None:
             for kind, tokens in (("prompt", usage.tokens.input), ("completion", usage.tokens.output)):
                 if tokens:
-                    self._counters.count("tokens", tokens, key=caller.name, type=kind)
+                    self._counters.count("tokens", tokens, key=exchange.caller.name, type=kind)
 
 
 class _SentRequest:
@@ -92,12 +89,12 @@ class CallMeter:
     """The meter of one call of a model, counted once, and of its tries. `by` is the current model and upstream."""
 
     def __init__(
-        self, metering: ModelUsageRecorder, exchange: Exchange, by: AnsweredBy, limits: CallLimits | None
+        self, metering: ModelUsageRecorder, exchange: Exchange, by: AnsweredBy, observers: Sequence[CallObserver]
     ) -> None:
         self._metering = metering
         self._exchange = exchange
         self._by = by
-        self._limits = limits
+        self._observers = observers
         self._asked: _SentRequest | None = None  # of the try under way
         self._is_counted = False  # by its last try
         self._is_over = False
@@ -150,11 +147,11 @@ class CallMeter:
             upstream=self._by.upstream,
             times=asked.times(cut=cut),
         )
-        if self._limits is not None:
-            self._limits.use(usage.tokens.input + usage.tokens.output)
+        for observer in self._observers:
+            observer.on_try_ended(usage.tokens.input + usage.tokens.output)
 
     def end(self, *, rejected: bool = False) -> None:
-        """Count the call, unless its last try did, and give its places back. Idempotent.
+        """Count the call, unless its last try did, and close its observers. Idempotent.
 
         `rejected`: it ends with an error; else it was given up.
         """
@@ -165,5 +162,5 @@ class CallMeter:
         if not self._is_counted:
             usage = RequestUsage(rejected=rejected, cut=not rejected)
             self._metering.record(self._exchange, usage, model=self._by.model, upstream=self._by.upstream)
-        if self._limits is not None:
-            self._limits.end()
+        for observer in self._observers:
+            observer.on_closed()

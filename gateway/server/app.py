@@ -16,7 +16,6 @@ from gateway.api.request import identify_with_scope
 from gateway.approvals.webhooks import build_webhooks
 from gateway.auth.keyring import Identity, LentKeys
 from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
-from gateway.config.prices import follow_usage
 from gateway.context.resumption import Resumption
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Store, StoreError
@@ -26,13 +25,12 @@ from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.listener import Listener
 from gateway.lanes.router import Router
-from gateway.limits.budget_reader import BudgetReader
 from gateway.limits.counter_registry import Meters
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import OwedAnswers
 from gateway.server.console import ActiveConfig, ConsoleEntry
 from gateway.server.context_lane import LaneServices, build_context_lane, build_shared, note_obstacles, open_store
-from gateway.server.lanes.limits import budget_reader, build_shared_limiter, limit_families
+from gateway.server.feature import ServingProcess
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -40,7 +38,6 @@ from gateway.server.lanes.passthrough import (
     operators_paths,
     paths_apart,
 )
-from gateway.server.lanes.tracing import open_tracing
 from gateway.server.lazy_service import FirstUse
 from gateway.server.pages.lazy_pages import LaterPages
 from gateway.server.pages.needs import PageNeeds
@@ -98,7 +95,6 @@ class _StartedParts:
 
     console: ConsoleEntry
     notices: Notices
-    budgets: BudgetReader
     resumption: Resumption
     kept: "FirstUse[KeptResponses]"
     pages: PagesEntry
@@ -171,10 +167,10 @@ class Gateway:
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
         self._share(store)
-        self._stack.callback(self._shared.usage_batch.finish)
-        self._process.metrics.late.append(self._shared.usage_batch.read)
+        features = self._shared.features
+        self._process.metrics.late.append(features.catch_up)
         await self._shared.keys.refresh()
-        follow_usage(settings, self._shared.usage)
+        features.follow(settings)
         await self._follow_services()
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
@@ -187,14 +183,10 @@ class Gateway:
         await self._built.pages.open_mcp_clients(self._stack)
         later = LaterPages(self._built.pages.others)
         self._listeners[DATA] = listener = await self._listener(router, self._built.pages.of_start(), later)
-        limits = limit_families(self._shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
-        state = self._state
-        further = (state.wrong_keys.families, state.backlog.families, self._shared.mcp_servers.families, limits)
+        state, servers = self._state, self._shared.mcp_servers
+        further = (state.wrong_keys.families, state.backlog.families, servers.families, features.collect_families)
         self._process.metrics.sources += [listener.families, *further]
-        self._process.metrics.further += [
-            state.counters.collect_counts,
-            self._shared.usage_batch.undecoded.collect_counts,
-        ]
+        self._process.metrics.further += [state.counters.collect_counts, features.collect_counts]
         if admin is not None:
             entry = build_admin_entry(settings, metrics=self._process.metrics)
             self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._built.pages.services))
@@ -209,10 +201,10 @@ class Gateway:
             backlog=self._state.backlog,
             workers=lambda: self._loaded.settings.workers,
         )
-        going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, self._built.budgets.run)
-        self._tasks += [asyncio.create_task(supervise(work)) for work in (*going_on, self._shared.meters.run)]
-        await self._built.budgets.first()
-        self._shared.keys.changed = self._built.budgets.read
+        going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, *features.list_tasks())
+        self._tasks += [asyncio.create_task(supervise(work)) for work in going_on]
+        await features.prepare()
+        self._shared.keys.changed = features.refresh
         self._process.metrics.last_reload_success_s = self._process.clock.time()
 
     def _share(self, store: Store) -> None:
@@ -225,28 +217,19 @@ class Gateway:
             resume=lambda run: self._built.resumption.resume_run(run),
             equipment=lambda: self._current().equipment,
             room=lambda: self._listeners[DATA].room,
-            makes_keys=lambda: self._loaded.settings.runtime_keys.enabled,
-            meters=self._process.meters,
-            tracer=open_tracing(
-                self._loaded.settings, self._stack, metrics=self._process.metrics, sink=self._process.sink
-            ),
+            settings=lambda: self._loaded.settings,
+            callers=lambda: self._listeners[DATA].router.keys.callers(),
+            process=ServingProcess(sink=self._process.sink, meters=self._process.meters),
         )
+        self._stack.push_async_callback(shared.features.close)
         self._built.resumption, self._built.kept = build_resumption(
             shared, lane=lambda: self._current().lane, core=lambda: self._current().core
         )
-        self._built.budgets = budget_reader(
-            shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys
-        )
         self._built.notices = Notices(shared)
-        used = (
-            self._built.budgets.close,
-            shared.usage.close,
+        for close in (
             shared.keys.close,
             shared.mcp_servers.close,
             shared.feed.close,
-        )
-        for close in (
-            *used,
             self._built.notices.close,
             shared.leases.close,
             self._built.kept.close,
@@ -313,10 +296,10 @@ class Gateway:
             await self._follow_reload(retired)
 
     async def _follow_reload(self, retired: LaneServices) -> None:
-        """Update usage, retire the old lane, update webhooks and services. A failure is logged; nothing goes back."""
+        """Update features, webhooks and services, and retire the old lane. A failure is logged, and undoes nothing."""
         try:
-            follow_usage(self._loaded.settings, self._shared.usage)
-            await self._built.budgets.read()
+            self._shared.features.follow(self._loaded.settings)
+            await self._shared.features.refresh()
             await retired.lane.retire()
             await self._built.notices.follow(self._loaded.settings)
             await self._follow_services()
@@ -369,10 +352,8 @@ class Gateway:
             demo_url=self._demo_url,
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._state.lent,
-            recorded=self._shared.usage.record,
-            usage_batch=self._shared.usage_batch,
             stored=self._shared.keys.accepted,
-            limiter=build_shared_limiter(settings, self._shared),
+            features=self._shared.features.build_observers(settings),
             now_s=self._process.clock.time,
             tracer=self._shared.tracer,
         )

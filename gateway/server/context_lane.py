@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,15 +31,10 @@ from gateway.contracts.service import ManagedService
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Store, StoreError
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
-from gateway.limits.budgets import Budgets
-from gateway.limits.counter_registry import Meters
-from gateway.limits.limiter import Limiter
-from gateway.limits.shared_memory import SharedCounters
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
-from gateway.model.metering import ModelUsageRecorder
+from gateway.model.hooks import ContextHook
 from gateway.model.traced import traced_model
 from gateway.model.upstream_client import ModelUpstream
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
@@ -49,8 +44,8 @@ from gateway.runs.idempotency_key import RequestKey, mismatch
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
+from gateway.server.feature import FeatureNeeds, ServingProcess, WorkerFeatures
 from gateway.server.lanes.context_tools import build_gate, load_tools, try_build_plugin
-from gateway.server.lanes.limits import build_shared_limiter, cost_of_token
 from gateway.server.lanes.rights import build_client_refusal, decision_rules
 from gateway.server.worker_services import WorkerServices
 from gateway.tools.active_config import ActiveEquipment, Equipment
@@ -59,7 +54,6 @@ from gateway.tools.catalog import Catalog, find_obstacles
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.group import Group
-from gateway.usage.ledger import Ledger
 from gateway.workflows.definition import Workflow
 from gateway.workflows.folder import offered_workflows
 
@@ -129,25 +123,28 @@ def build_shared(
     resume: Callable[[StoredRun], Awaitable[None]],
     equipment: Callable[[], Equipment],
     room: Callable[[], int | None] = lambda: None,
-    makes_keys: Callable[[], bool] = lambda: False,
-    meters: Meters | None = None,
-    tracer: Tracer | None = None,
+    settings: Callable[[], Settings],
+    callers: Callable[[], Iterable[Caller]] = tuple,
+    process: ServingProcess | None = None,
 ) -> WorkerServices:
-    """Build the services that requests of all configurations share.
+    """Build the services that requests of all configurations share. Raises ConfigError.
 
-    `room`: see `Leases`. `makes_keys` returns whether keys of the store are accepted. `meters` count for limits; None:
-    in this process alone. `tracer` makes traces; None: there are none.
+    `room`: see `Leases`. `settings`, `callers` and `process`: see `FeatureNeeds`.
     """
     leases = Leases(store, clock=clock, resume=resume, room=room)
-    keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
+    keys = KeysInUse(store, StoredKeys(), is_on=lambda: settings().runtime_keys.enabled, clock=clock)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
-    usage_batch = UsageBatch()
-    ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=usage_batch.read)
-    meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
-    ledger.storing = meters.used_until_now
-    budgets = Budgets(lambda: ledger.prices.currency, guess=partial(cost_of_token, ledger))
-    once = (leases, counters, clock, servers, ActiveEquipment(equipment), Results(), ledger, keys, meters, budgets)
-    return WorkerServices(store, runs, EventFeed(store), *once, tracer, usage_batch)
+    needs = FeatureNeeds(
+        store=store,
+        clock=clock,
+        counters=counters,
+        writer=leases.owner,
+        settings=settings,
+        callers=callers,
+        process=process,
+    )
+    once = (leases, counters, clock, servers, ActiveEquipment(equipment), Results(), keys, WorkerFeatures(needs))
+    return WorkerServices(store, runs, EventFeed(store), *once)
 
 
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
@@ -179,9 +176,8 @@ async def build_context_lane(
     runner = Runner(shared.results, counters=counters, clock=clock, tracer=tracer)
     parts = _parts(settings, keys, shared)
     host.runs = AgentLoops(parts)
-    limiter = build_shared_limiter(settings, shared)
-    metering = ModelUsageRecorder(counters, shared.usage.record if settings.usage.enabled else None)
-    core = _core(settings, _upstreams(settings, groups), clock, metering, limiter, tracer)
+    hooks = shared.features.build_hooks(settings)
+    core = _core(settings, _upstreams(settings, groups), shared, hooks)
     model = core if tracer is None else traced_model(core, tracer, provider_of=core.get_provider)
     chains = _chains(settings, host, model, problems, tracer=tracer)
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
@@ -208,7 +204,7 @@ async def build_context_lane(
         earlier=_earlier(store, clock),
         close=partial(_close, catalog),
         workflows=workflows,
-        limiter=limiter,
+        hooks=hooks,
     )
     try:
         await prompts.refresh()  # a first look later would drop what was enhanced by then
@@ -309,16 +305,21 @@ async def _close(catalog: Catalog) -> None:
 def _core(
     settings: Settings,
     upstreams: Sequence[ModelUpstream],
-    clock: Clock,
-    metering: ModelUsageRecorder,
-    limiter: Limiter,
-    tracer: Tracer | None,
+    shared: WorkerServices,
+    hooks: Sequence[ContextHook],
 ) -> ModelCall:
     chosen = settings.context
     aliases = {name: [(use.model, use.upstream) for use in alias.use] for name, alias in settings.models.items()}
     table = ModelTable(upstreams, fixed=chosen.upstream, model=chosen.model, aliases=aliases)
     merged = chosen.models == "merged"
-    return ModelCall(table, clock=clock.monotonic, lists_all=merged, metering=metering, limiter=limiter, tracer=tracer)
+    return ModelCall(
+        table,
+        clock=shared.clock.monotonic,
+        lists_all=merged,
+        counters=shared.counters,
+        hooks=hooks,
+        tracer=shared.tracer,
+    )
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:

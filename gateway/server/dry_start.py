@@ -82,6 +82,7 @@ async def _build_lane(loaded: LoadedConfig, stack: AsyncExitStack) -> LaneServic
             clock=clock,
             resume=_refuse_to_run,
             equipment=_refuse_to_run,
+            settings=lambda: loaded.settings,
         ),
     )
     stack.push_async_callback(assembled.lane.retire)

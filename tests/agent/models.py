@@ -10,10 +10,11 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange, Origin
+from gateway.contracts.plugin import Counters
 from gateway.contracts.storage.store import Json
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable, Use
-from gateway.model.metering import ModelUsageRecorder
+from gateway.model.hooks import ContextHook
 from gateway.model.upstream_client import ModelUpstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
@@ -109,7 +110,8 @@ async def models(
     endpoints: bool = False,
     most: int | None = None,
     lists_all: bool = False,
-    metering: ModelUsageRecorder | None = None,
+    counters: Counters | None = None,
+    hooks: Sequence[ContextHook] = (),
     rules: GroupRules | None = None,
     **facts: object,
 ) -> AsyncIterator[Models]:
@@ -138,7 +140,7 @@ async def models(
             members = []
     try:
         table = ModelTable(found, fixed=fixed, model=model, aliases=aliases or {})
-        core = ModelCall(table, clock=clock, lists_all=lists_all, metering=metering)
+        core = ModelCall(table, clock=clock, lists_all=lists_all, counters=counters, hooks=hooks)
         yield Models(core, upstreams, groups, clock)
     finally:
         for group in groups:

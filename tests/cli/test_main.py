@@ -90,6 +90,8 @@ def test_command_imports_no_module_of_another_command(argv: tuple[str, ...], tmp
     assert ("gateway.server.serve" in modules) == (f"127.0.0.1:{port}" in done.stderr) == (argv != ("version",))
     loaded = {module.removeprefix("gateway.cli.") for module in modules if module.startswith("gateway.cli.")}
     assert loaded == {"main", "commands", "gc_tuning"}
+    late = ("command", "pages", "openapi", "console")
+    assert [module for module in modules if module.startswith("gateway.features.") and module.endswith(late)] == []
 
 
 @pytest.mark.parametrize(

@@ -13,22 +13,25 @@ import gateway.plugins.assessors
 import gateway.plugins.tools
 import gateway.tools.call_evaluator
 import gateway.tools.gate
+from gateway.console.feature_pages import collect_entries
 from gateway.console.middleware import REFUSALS
 from gateway.console.pages.approvals.approval import BASES
 from gateway.console.pages.approvals.inbox import AGES, GROUPINGS, ORDERS
-from gateway.console.pages.limits import RENEWED, SCOPES, WORDS
 from gateway.console.pages.services import PARTS
 from gateway.console.pages.status import FIGURES
 from gateway.console.pages.tools import SOURCES
 from gateway.console.pages.upstreams import OUTCOMES
 from gateway.console.pages.upstreams import STATES as ENDPOINT_STATES
-from gateway.console.pages.usage import KINDS
-from gateway.console.request import DONE, ENTRIES
-from gateway.console.translation import CHINESE, FILE, GATE_REASONS, rule_sentence, translated_reason
+from gateway.console.request import DONE
+from gateway.console.translation import CHINESE, FILES, GATE_REASONS, rule_sentence, translated_reason
 from gateway.contracts.storage.journal import ApprovalState, RunState, StepState
+from gateway.features import registry
+from gateway.features.limits.console import RENEWED, SCOPES, WORDS
+from gateway.features.usage.console import KINDS
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.plugins.assessors.file import FileAssessor
 
+FEATURES = registry.FOLDER
 ROOM = Path(gateway.console.__file__).parent
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 #: How templates and code name a text that is shown.
@@ -42,9 +45,9 @@ _PLACES = re.compile(r"{\d*}")
 
 def texts() -> set[str]:
     found: set[str] = set()
-    for template in ROOM.glob("templates/*.html"):
+    for template in (*ROOM.glob("templates/*.html"), *FEATURES.glob("*/templates/*.html")):
         found |= {match[1] for match in _IN_TEMPLATES.finditer(template.read_text())}
-    for file in ROOM.rglob("*.py"):
+    for file in (*ROOM.rglob("*.py"), *FEATURES.glob("*/console*.py")):
         code = file.read_text()
         found |= {next(filter(None, match.groups()), "") for match in _IN_CODE.finditer(code)}
     refusals = _IN_REFUSALS.finditer((ROOM / "middleware.py").read_text())
@@ -55,7 +58,7 @@ def texts() -> set[str]:
 def test_every_text_is_translated() -> None:
     """Texts of templates and code, navigation, notices, and words of the API that pages show."""
     states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
-    shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
+    shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in collect_entries()} | states
     shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}
     shown |= {*KINDS.values(), *SCOPES.values(), *WORDS.values(), *RENEWED.values(), *OUTCOMES.values()}
     shown |= {word for word, _ in ENDPOINT_STATES.values()}
@@ -76,9 +79,8 @@ def test_translations_keep_the_placeholders_of_their_text() -> None:
 
 
 def test_translation_file_has_no_duplicate_keys() -> None:
-    """YAML would take the last one."""
-    document = yaml.compose(FILE.read_text())
-    names = [key.value for key, _ in document.value]
+    """YAML would take the last one; and of two files, the later one."""
+    names = [key.value for file in FILES for key, _ in yaml.compose(file.read_text()).value]
     assert len(names) == len(set(names))
 
 

@@ -13,9 +13,9 @@ from cli_cases import told
 from functional.through import FINE, ask, client_of, get, post, through
 from gateways import until_read
 
-from gateway.cli.operator.limits import list_limits
 from gateway.cli.operator.remote import Remote
 from gateway.contracts.storage.usage import StoredUsage
+from gateway.features.limits.command import list_limits
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.messages import Request
 from gateway.testing.scripts import answer, serve

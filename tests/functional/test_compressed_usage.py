@@ -11,6 +11,7 @@ from functional.through import HOSTS, NO_WORKFLOWS, ask, client_of, get, post, t
 from gateways import exchange, key, until_read
 from usage.packing import TOLD, Packed, packed_chat
 
+from gateway.features.usage.service import UsageService
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
 from gateway.testing.scripts import answer, chunk, head, serve
@@ -74,7 +75,7 @@ async def test_other_requests_are_answered_while_usage_is_decoded(count: int) ->
     """Turn by turn of the event loop: their answers come between the steps of decoding."""
     long = growing(70, 80.0 / count)
     async with through(says(long), usage={"enabled": True}) as (gateway, _), client_of(gateway) as other:
-        undecoded = gateway.gateway._shared.usage_batch.undecoded
+        undecoded = gateway.gateway._shared.features.find(UsageService).batch.undecoded
         asked = [asyncio.create_task(ask(gateway, LONG)) for _ in range(count)]
         answered = 0
         while not (all(one.done() for one in asked) and undecoded.size == 0):
@@ -91,7 +92,7 @@ async def test_undecoded_answer_bytes_are_bounded(framing: str) -> None:
     long = growing(20, 200.0)
     assert len(long.body) > 2 * LATE_OF_ONE_BYTES
     async with through(says(long, framing=framing), usage={"enabled": True}) as (gateway, _):
-        undecoded = gateway.gateway._shared.usage_batch.undecoded
+        undecoded = gateway.gateway._shared.features.find(UsageService).batch.undecoded
         asked, most = asyncio.create_task(ask(gateway, LONG)), 0
         while not asked.done():
             await asyncio.sleep(0)
@@ -129,7 +130,7 @@ async def test_undecoded_usage_is_counted_at_an_orderly_end(tmp_path: Path) -> N
         }
         async with LocalGateway(settings) as gateway:
             assert (await ask(gateway, LONG)).payload == long.body
-            assert gateway.gateway._shared.usage_batch.undecoded.size
+            assert gateway.gateway._shared.features.find(UsageService).batch.undecoded.size
         async with LocalGateway(settings) as gateway:
             assert await rows(gateway) == {MODEL: told(1)}
 

@@ -12,14 +12,15 @@ from gateways import until
 from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import Key, KeyRing
 from gateway.contracts.caller import Caller
+from gateway.features.limits.observer import LimitFeature
+from gateway.features.usage.observer import UsageFeature
+from gateway.features.usage.observer_batch import UsageBatch
 from gateway.http.request_head import RequestHead, parse_request_head
 from gateway.lanes.aiohttp_adapter import take_back
 from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.listener import Listener
-from gateway.lanes.passthrough.observers.features import collect_features
-from gateway.lanes.passthrough.observers.observer import Feature
-from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
+from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
@@ -66,14 +67,13 @@ def router(
     recorded: Recorded | None = None,
     usage_batch: UsageBatch | None = None,
     limiter: Limiter | None = None,
-    further: Sequence[Feature] = (),
+    further: Sequence[PassthroughFeature] = (),
     **more: object,
 ) -> Router:
     """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on. `further` are features of the test."""
     batch = usage_batch or UsageBatch()
     facts: dict[str, object] = {
-        "features": (*collect_features(recorded=recorded, batch=batch, limiter=limiter, tracer=None), *further),
-        "limiter": limiter,
+        "features": (UsageFeature(recorded, batch), *(() if limiter is None else (LimitFeature(limiter),)), *further),
         "routes": [Route(b"/v%d/" % (i + 1), i) for i in range(len(endpoints))],
         "groups": [alone(Pool(one, clock=ManualClock())) for one in endpoints],
         "keys": keys or KeyRing(()),
@@ -139,7 +139,7 @@ async def assembled(
     keys: KeyRing | None = None,
     rcvbuf: int | None = None,
     recorded: Recorded | None = None,
-    further: Sequence[Feature] = (),
+    further: Sequence[PassthroughFeature] = (),
     **facts: object,
 ) -> AsyncIterator[Lane]:
     """`facts` are the endpoint's. The once-a-second sweep does not run: `Lane.later` is the clock."""

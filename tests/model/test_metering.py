@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
+from typing import Any
 
 import orjson
 import pytest
@@ -14,7 +15,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
-from gateway.model.metering import ModelUsageRecorder
+from gateway.features.usage.hook import UsageHook
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, chunk, event, serve
@@ -39,7 +40,10 @@ class Counted:
     def __init__(self) -> None:
         self.heard: Heard = []
         self._counters = ContextCounters()
-        self.metering = ModelUsageRecorder(self._counters, lambda *facts: self.heard.append(facts))
+        self.facts: dict[str, Any] = {
+            "counters": self._counters,
+            "hooks": [UsageHook(lambda *facts: self.heard.append(facts))],
+        }
 
     @property
     def usage(self) -> list[RequestUsage]:
@@ -55,7 +59,7 @@ class Counted:
 async def counted(*scripts: Script, asked: Exchange | None = None, times: int = 1) -> tuple[Counted, Models]:
     """What is counted of calls that these scripts answer."""
     found = Counted()
-    async with models(*scripts, metering=found.metering) as answering:
+    async with models(*scripts, **found.facts) as answering:
         for _ in range(times):
             with suppress(GatewayError):
                 await answering.ask(asked)
@@ -135,7 +139,7 @@ async def test_call_refused_before_sending_records_its_model() -> None:
     """And its upstream, where the key may not use it; a name that can be none is no name."""
     found = Counted()
     bound = Caller("c", "t", frozenset(("context",)), KeyBounds(models=("other-*",)))
-    async with models(FINE, metering=found.metering) as answering:
+    async with models(FINE, **found.facts) as answering:
         for asked in (exchange(), exchange(model="m" * 201), exchange(model="a\x00b")):
             asked = replace(asked, caller=bound)
             with pytest.raises(GatewayError):
@@ -160,7 +164,7 @@ async def test_call_times_are_recorded_for_each_answer() -> None:
 
 async def test_call_without_available_upstream_is_counted_as_rejected_once() -> None:
     found = Counted()
-    async with models(FINE, patterns=[["other-*"]], metering=found.metering) as answering:
+    async with models(FINE, patterns=[["other-*"]], **found.facts) as answering:
         for upstream in answering.upstreams:
             await upstream.__aexit__(None, None, None)  # its port answers nobody
         with pytest.raises(GatewayError):
@@ -187,7 +191,7 @@ async def test_abandoned_call_is_counted_once() -> None:
         await peer.read_request()
         await never.wait()
 
-    async with models(silent, FINE, metering=found.metering) as answering:
+    async with models(silent, FINE, **found.facts) as answering:
         asking = asyncio.create_task(answering.ask())
         await until(lambda: answering.asked == [1])
         asking.cancel()
@@ -203,7 +207,7 @@ async def test_abandoned_call_is_counted_once() -> None:
 async def test_call_abandoned_before_sending_costs_nothing() -> None:
     """Another one has the only place of its endpoint."""
     found, rules = Counted(), GroupRules(queue=QueueRules(size=1, wait_s=60.0))
-    async with models(FINE, most=1, rules=rules, metering=found.metering) as answering:
+    async with models(FINE, most=1, rules=rules, **found.facts) as answering:
         first = await answering.core(exchange())
         asking = asyncio.create_task(answering.ask())
         await until(lambda: bool(answering.groups[0].queue))
@@ -219,7 +223,7 @@ async def test_answer_with_a_failing_reader_is_recorded_as_cut() -> None:
     def emit(_: object) -> None:
         raise ConnectionError
 
-    async with models(FINE, metering=found.metering) as answering:
+    async with models(FINE, **found.facts) as answering:
         reply = await answering.core(exchange())
         with pytest.raises(ConnectionError):
             await reply.stream(emit)

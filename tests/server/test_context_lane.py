@@ -1,6 +1,5 @@
 """The context lane of one configuration: everything is built, or everything that cannot be built is told."""
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from gateway.config import ConfigError, Settings
 from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import StoredRun
-from gateway.limits.counter_registry import Meters
-from gateway.limits.shared_memory import SharedCounters
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey
@@ -23,6 +20,7 @@ from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
 from gateway.server.context_lane import LaneServices, build_context_lane, make_servers, open_store
+from gateway.server.feature import FeatureNeeds, WorkerFeatures
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.server.worker_services import WorkerServices
@@ -31,8 +29,6 @@ from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.results import READ_RESULT, Results
-from gateway.usage.ledger import Ledger
-from tests.limits.limiting import in_dollars
 from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())
@@ -60,10 +56,17 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             mcp_servers=make_servers(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
             in_use=ActiveEquipment(_nothing_yet),
             results=Results(),
-            usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
             keys=KeysInUse(store, StoredKeys(), is_on=lambda: False, clock=CLOCK),
-            meters=Meters(SharedCounters(places=1), place=0, clock=time.monotonic),
-            budgets=in_dollars(),
+            features=WorkerFeatures(
+                FeatureNeeds(
+                    store=store,
+                    clock=CLOCK,
+                    counters=ContextCounters(),
+                    writer="w1",
+                    settings=lambda: settings,
+                    callers=tuple,
+                )
+            ),
         ),
     )
 

@@ -52,6 +52,8 @@ class Operation:
     head: bool = False  # HEAD answers the same, without its body
 
 
+#: The scopes of what a key may see of its own tenant.
+VIEWING: Final[tuple[Scope, ...]] = ("context", "approve")
 #: Codes of queries, of bodies, of decisions and of answers by a chain.
 OF_QUERIES: Final = ("unknown_field", "invalid_field")
 OF_BODIES: Final = (
@@ -95,3 +97,30 @@ STEERING: Final = (
 def json_answers(description: str, schema: Schema, *, status: int = 200) -> dict[int, OperationAnswer]:
     """Return a successful answer in JSON."""
     return {status: OperationAnswer(description, {JSON: schema})}
+
+
+def describe_get(
+    path: str,
+    name: str,
+    summary: str,
+    tag: str,
+    answer: Schema,
+    *,
+    scopes: tuple[Scope, ...] = VIEWING,
+    parameters: Sequence[Parameter] = (),
+    errors: tuple[str, ...] = (),
+    head: bool = True,
+) -> Operation:
+    """Return the operation of a page that is read, with an answer in JSON."""
+    return Operation(
+        method="GET",
+        path=path,
+        name=name,
+        summary=summary,
+        tag=tag,
+        scopes=scopes,
+        parameters=parameters,
+        answers=json_answers("The answer.", answer),
+        errors=(*OF_QUERIES, *errors) if scopes else errors,
+        head=head,
+    )

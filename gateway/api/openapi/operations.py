@@ -6,6 +6,7 @@ from typing import Final
 from gateway.api.admin.csv_export import FORMATS
 from gateway.api.approvals import GROUPINGS, ORDERS, QUERY_CHARS
 from gateway.api.approvals import STATES as APPROVAL_STATES
+from gateway.api.openapi.feature_description import collect_descriptions
 from gateway.api.openapi.operation import (
     JSON,
     OF_BODIES,
@@ -14,12 +15,16 @@ from gateway.api.openapi.operation import (
     OF_QUERIES,
     STEERING,
     STREAM,
+    VIEWING,
     Method,
     Operation,
     OperationAnswer,
     Parameter,
     Scope,
     json_answers,
+)
+from gateway.api.openapi.operation import (
+    describe_get as _get,
 )
 from gateway.api.openapi.responses import OF_RESPONSES, RESPONSE_OPERATIONS
 from gateway.api.openapi.shapes import (
@@ -47,7 +52,6 @@ def _build_limit_parameter(*, default: int) -> Parameter:
     return Parameter("limit", schema, "Entries of a page, at most.")
 
 
-_LOOKS: Final[tuple[Scope, ...]] = ("context", "approve")
 #: Codes that any operation may answer: of the head, the name, the key, the store.
 COMMON: Final = (
     *("bad_framing", "host_not_allowed", "origin_not_allowed", "method_not_allowed", "request_timeout"),
@@ -97,16 +101,6 @@ def _models(path: str, name: str) -> Operation:
     )  # fmt: skip
 
 
-def _get(
-    path: str, name: str, summary: str, tag: str, answer: Schema, *, scopes: tuple[Scope, ...] = _LOOKS,
-    parameters: Sequence[Parameter] = (), errors: tuple[str, ...] = (), head: bool = True,
-) -> Operation:  # fmt: skip
-    return Operation(
-        method="GET", path=path, name=name, summary=summary, tag=tag, scopes=scopes, parameters=parameters,
-        answers=json_answers("The answer.", answer), errors=(*OF_QUERIES, *errors) if scopes else errors, head=head,
-    )  # fmt: skip
-
-
 def _post(
     path: str, name: str, summary: str, tag: str, answer: Schema, *, scopes: tuple[Scope, ...],
     errors: tuple[str, ...] = (), body: str | None = None, method: Method = "POST", status: int = 200,
@@ -136,14 +130,14 @@ def _service(verb: str, summary: str, *, errors: tuple[str, ...] = (), body: str
 
 
 _EVENTS = Operation(
-    method="GET", path="/context/runs/{id}/events", name="followRun", tag="Runs", scopes=_LOOKS,
+    method="GET", path="/context/runs/{id}/events", name="followRun", tag="Runs", scopes=VIEWING,
     summary="Follow the events of a run until it ends",
     parameters=(Parameter("after", WHOLE, "Only events behind this one; `Last-Event-ID` overrides it."),),
     answers={200: OperationAnswer("Server-sent events.", {STREAM: None})},
     errors=(*OF_QUERIES, "run_not_found"),
 )  # fmt: skip
 _SOCKET = Operation(
-    method="GET", path="/context/ws", name="openSocket", tag="Approvals", scopes=_LOOKS,
+    method="GET", path="/context/ws", name="openSocket", tag="Approvals", scopes=VIEWING,
     summary="Open a WebSocket that sends events and takes decisions",
     parameters=(Parameter("after", WHOLE, "Begin with the events behind this one."),),
     answers={101: OperationAnswer("The WebSocket begins.", {})},
@@ -204,12 +198,6 @@ _OF_RUNS: Final = (
 )
 _FORMAT: Final = Parameter(
     "format", {"enum": list(FORMATS)}, "`csv`: all that fit as a table for spreadsheets, without `limit`."
-)
-_OF_USAGE: Final = (
-    Parameter("from", TEXT, "The first day (UTC), such as 2026-11-01; default: 30 days up to the last one."),
-    Parameter("to", TEXT, "The last day; default: today."),
-    Parameter("by", TEXT, "What to sum by: some of day, tenant, key, model, upstream and lane; default: day."),
-    Parameter("format", {"enum": list(FORMATS)}, "`csv`: a table for spreadsheets."),
 )
 _AFTER: Final = Parameter("after", WHOLE, "Only lines behind this one.")
 _CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
@@ -279,7 +267,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           build_list_schema("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
-          ref("Approval"), scopes=_LOOKS, body="Decision", errors=(*OF_BODIES, *OF_DECISIONS)),
+          ref("Approval"), scopes=VIEWING, body="Decision", errors=(*OF_BODIES, *OF_DECISIONS)),
     _post("/context/approvals/{id}/assign", "assignApproval", "Say who is to decide on a pending call", "Approvals",
           ref("NotedApproval"), scopes=("approve",), body="Assignment", errors=_NOTING),
     _post("/context/approvals/{id}/notes", "noteOnApproval", "Note something on a pending call", "Approvals",
@@ -310,11 +298,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", ref("WholeRun"),
          errors=("run_not_found",)),
     _EVENTS,
-    _post("/context/runs/{id}/cancel", "cancelRun", "End a run", "Runs", ref("Run"), scopes=_LOOKS,
+    _post("/context/runs/{id}/cancel", "cancelRun", "End a run", "Runs", ref("Run"), scopes=VIEWING,
           errors=("run_not_found", "run_ended", "scope_missing")),
     _post("/context/runs/{id}/resume", "settleStep",
           "Continue a parked run with {}, or settle a call (`step` and `as`: scope `approve`)", "Runs",
-          ref("Run"), scopes=_LOOKS, body="Finding",
+          ref("Run"), scopes=VIEWING, body="Finding",
           errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing", "own_call")),
     _get("/context/summary", "getSummary", "Count what waits: pending approvals, and runs that have not ended", "Runs",
          ref("Summary")),
@@ -325,10 +313,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
          scopes=_ADMIN, parameters=(Parameter("from", {"enum": ["start"]}, "`start`: begin with the first line."),)),
     _get("/context/tools", "listTools", "List the tools in use, those of MCP servers included", "Operating",
          build_page_schema("Tool"), parameters=(_BEHIND, _MANY)),
-    _get("/context/limits", "listLimits", "List the limits of the key and its tenant, or with `admin` all",
-         "Operating", build_list_schema("Limit"), scopes=(*_LOOKS, "admin")),
-    _get("/context/usage", "getUsage", "Get sums of usage, of the key's own tenant, or with `admin` of all",
-         "Operating", ref("Usage"), scopes=(*_LOOKS, "admin"), parameters=_OF_USAGE),
+    *(operation for feature in collect_descriptions() for operation in feature.operations),
     _get("/context/upstreams", "listUpstreams", "List the upstreams: their endpoints, and how requests ended",
          "Operating", build_list_schema("Upstream"), scopes=_ADMIN),
     _get("/context/status", "getStatus", "Get versions, upstreams, configuration, problems and recent figures",

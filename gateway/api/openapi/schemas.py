@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from gateway.api.approvals import Assignment, Batch, Note
 from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
+from gateway.api.openapi.feature_description import collect_descriptions
 from gateway.api.openapi.shapes import (
-    NUMBER,
     OBJECT,
     REFERENCE,
     TEXT,
@@ -36,7 +36,6 @@ from gateway.api.workflows import RunBody
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.errors import CODES
-from gateway.contracts.storage.usage import COUNTS, DIMENSIONS
 from gateway.dialects.chat.body import ROLES
 from gateway.dialects.loader import all_dialects
 
@@ -62,7 +61,9 @@ def schemas() -> dict[str, Schema]:
         schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
         found |= schema.pop("$defs", {})
         found[name] = schema
-    found |= describe_views() | _of_responses() | _of_usage() | _of_others()
+    found |= describe_views() | _of_responses() | _of_others()
+    for feature in collect_descriptions():
+        found |= feature.schemas
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
     for dialect in all_dialects():
@@ -112,25 +113,6 @@ def _of_others() -> dict[str, Schema]:
         "Explanation": record(lane=only("context"), chain=TEXT, workflow=maybe(OBJECT)),
         "Registration": {"allOf": [record(name=TEXT), OBJECT], "description": "`name`, and the fields of McpServer."},
         "Rotation": {"type": "object", "properties": {"grace": grace}},
-    }
-
-
-def _of_usage() -> dict[str, Schema]:
-    usage = {"object": only("usage"), "enabled": TRUTH, "by": many(TEXT)}
-    sums = record(cost=maybe(NUMBER), currency=maybe(TEXT), **dict.fromkeys(COUNTS, WHOLE))
-    return {
-        "Limit": record(
-            **texts("scope", "name", "limit"),
-            **dict.fromkeys(("used", "most"), NUMBER),
-            tenant=maybe(TEXT),
-            resets_in_s=maybe(NUMBER),
-            soft=TRUTH,
-            over=WHOLE,
-            obstacle=maybe(TEXT),
-        ),
-        "Usage": record(
-            **usage, **texts("from", "to"), data=many(with_fields(sums, optional=True, **texts(*DIMENSIONS)))
-        ),
     }
 
 

@@ -16,7 +16,7 @@ _TIMEOUT_S: Final = 15.0
 def add(commands: Commands) -> None:
     """Add `gateway doctor`."""
     text = "check the configuration, the machine, upstreams and MCP servers by real probes, and say what to change"
-    p = add_command(commands, "doctor", _examine, text)
+    p = add_command(commands, "doctor", _examine, text, example="gateway doctor --timeout 60")
     p.add_argument("--timeout", type=float, default=_TIMEOUT_S, metavar="S", help="seconds for a probe (default: 15)")
     p.add_argument("--json", action="store_true", help="print one JSON object for each finding")
 

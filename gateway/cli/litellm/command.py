@@ -49,7 +49,13 @@ class _Reader(yaml.SafeLoader):
 def add(commands: Commands) -> None:
     """Add `gateway import` and the command below it."""
     group = add_group(commands, "import", "make a configuration of that of another program")
-    p = add_printing(group, "litellm", _import, "make a gateway.yaml of a LiteLLM proxy's config.yaml")
+    p = add_printing(
+        group,
+        "litellm",
+        _import,
+        "make a gateway.yaml of a LiteLLM proxy's config.yaml",
+        example="gateway import litellm config.yaml -o gateway.yaml",
+    )
     p.add_argument("file", type=Path, metavar="CONFIG", help="configuration of the LiteLLM proxy")
     p.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
 

@@ -27,7 +27,13 @@ PATH = ("context", "approvals")
 def add(commands: Commands) -> None:
     """Add `gateway approvals` and the commands below it."""
     group = add_group(commands, "approvals", "decide on calls that wait for a person")
-    p = add_asking(group, "list", list_approvals, "list the approvals that wait for a person, oldest first")
+    p = add_asking(
+        group,
+        "list",
+        list_approvals,
+        "list the approvals that wait for a person, oldest first",
+        example="gateway approvals list --status all",
+    )
     states = (*get_args(ApprovalState), "all")
     p.add_argument("--status", choices=states, default="pending", help="state (default: pending)")
     p.add_argument("--tool", metavar="NAME", help="only calls of this tool (pending ones)")
@@ -36,13 +42,37 @@ def add(commands: Commands) -> None:
         "--search", metavar="TEXT", help="only calls with this text in an argument, a name or an id (pending ones)"
     )
     json_option(p)
-    p = add_asking(group, "groups", groups, "count the pending approvals in groups, the largest group first")
+    p = add_asking(
+        group,
+        "groups",
+        groups,
+        "count the pending approvals in groups, the largest group first",
+        example="gateway approvals groups --by call",
+    )
     p.add_argument("--by", choices=get_args(ApprovalGrouping), default="call", help="what they share (default: call)")
     json_option(p)
-    p = add_asking(group, "show", one, "show a call exactly as it would run")
+    p = add_asking(
+        group,
+        "show",
+        one,
+        "show a call exactly as it would run",
+        example="gateway approvals show ap_phbncb5zya53cy3kkvsphejot4",
+    )
     p.add_argument("approval_id", metavar="ID", help="id of an approval: ap_...")
     json_option(p)
-    p = add_asking(group, "approve", decide_approvals, "approve calls: they run, and their runs continue")
+    _add_deciding(group)
+    _add_revoking(group)
+
+
+def _add_deciding(group: Commands) -> None:
+    """Add the commands that decide on pending calls."""
+    p = add_asking(
+        group,
+        "approve",
+        decide_approvals,
+        "approve calls: they run, and their runs continue",
+        example="gateway approvals approve ap_phbncb5zya53cy3kkvsphejot4 --remember conversation",
+    )
     p.set_defaults(decision="approve")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
     p.add_argument("--sha256", type=sha256, metavar="HASH", help="refuse unless the call still has this hash")
@@ -53,13 +83,39 @@ def add(commands: Commands) -> None:
     )
     text = "run the call with these arguments instead; @FILE reads them from a file"
     p.add_argument("--arguments", type=json_object, metavar="JSON", help=text)
-    p = add_asking(group, "reject", decide_approvals, "reject calls: they do not run")
+    p = add_asking(
+        group,
+        "reject",
+        decide_approvals,
+        "reject calls: they do not run",
+        example='gateway approvals reject ap_phbncb5zya53cy3kkvsphejot4 --reason "not on Fridays"',
+    )
     p.set_defaults(decision="reject")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
     p.add_argument("--reason", metavar="TEXT", help="reason, which the model receives")
-    json_option(add_asking(group, "grants", grants, "list the remembered approvals"))
-    json_option(add_asking(group, "asks", asks, "list conversations whose users want to be asked before each call"))
-    p = add_asking(group, "revoke", revoke_decisions, "revoke remembered decisions: the next such call asks a person")
+
+
+def _add_revoking(group: Commands) -> None:
+    """Add the commands about decisions that are remembered."""
+    json_option(
+        add_asking(group, "grants", grants, "list the remembered approvals", example="gateway approvals grants --json")
+    )
+    json_option(
+        add_asking(
+            group,
+            "asks",
+            asks,
+            "list conversations whose users want to be asked before each call",
+            example="gateway approvals asks",
+        )
+    )
+    p = add_asking(
+        group,
+        "revoke",
+        revoke_decisions,
+        "revoke remembered decisions: the next such call asks a person",
+        example="gateway approvals revoke grant_2f7c9d",
+    )
     p.add_argument("ids", nargs="+", metavar="ID", help="id of a grant or an ask: grant_..., ask_...")
 
 

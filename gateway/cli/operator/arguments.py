@@ -17,7 +17,13 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def add_asking(
-    commands: Commands, name: str, function: Callable[..., Iterator[str]], text: str, *, admin: bool = False
+    commands: Commands,
+    name: str,
+    function: Callable[..., Iterator[str]],
+    text: str,
+    *,
+    example: str,
+    admin: bool = False,
 ) -> argparse.ArgumentParser:
     """Add a command that queries a running gateway; `admin`: at its address for administration, if it has one.
 
@@ -29,7 +35,7 @@ def add_asking(
     def lines(args: argparse.Namespace) -> Iterator[str]:
         return function(build_remote(args, admin=admin), **own_arguments(args))
 
-    parser = add_printing(commands, name, lines, text)
+    parser = add_printing(commands, name, lines, text, example=example)
     parser.add_argument("--url", help=URL_HELP)
     return parser
 

@@ -40,7 +40,13 @@ T = TypeVar("T")
 def add(commands: Commands) -> None:
     """Add `gateway keys` and the commands below it."""
     group = add_group(commands, "keys", "make keys of a running gateway, list, rotate and revoke them")
-    p = add_printing(group, "create", _create, "make a key; its text is shown this once")
+    p = add_printing(
+        group,
+        "create",
+        _create,
+        "make a key; its text is shown this once",
+        example="gateway keys create ci --scopes passthrough,context --expires 90d",
+    )
     p.add_argument("name", metavar="NAME", help="name in logs and lists")
     p.add_argument("--scopes", required=True, metavar="SCOPE,...", help="actions that it allows, such as context,tools")
     p.add_argument("--expires", type=_end, metavar="WHEN", help="in so long (24h, 30d), or 2027-01-31T23:59:59Z")
@@ -55,18 +61,32 @@ def add(commands: Commands) -> None:
     p.add_argument("--metadata", action="append", type=_pair, metavar="NAME=TEXT", help="text that lists show; again")
     p.add_argument("--tenant", metavar="NAME", help="with --store: the tenant (default: the name of the key)")
     _ways(p)
-    p = add_asking(group, "list", list_keys, "list the keys of your tenant, the newest first")
+    p = add_asking(
+        group, "list", list_keys, "list the keys of your tenant, the newest first", example="gateway keys list"
+    )
     json_option(p)
-    p = add_asking(group, "show", show_key, "show a key")
+    p = add_asking(group, "show", show_key, "show a key", example="gateway keys show key_5c0c2f6d1a4b8e9f01234567")
     p.add_argument("id", metavar="ID", help="id of a key: key_...")
     json_option(p)
-    p = add_printing(group, "rotate", _rotate, "make a key in the place of another one; its text is shown this once")
+    p = add_printing(
+        group,
+        "rotate",
+        _rotate,
+        "make a key in the place of another one; its text is shown this once",
+        example="gateway keys rotate key_5c0c2f6d1a4b8e9f01234567 --grace 1h",
+    )
     p.add_argument("id", metavar="ID", help="id of the key to replace: key_...")
     p.add_argument(
         "--grace", metavar="TIME", help="how long the old one stays valid, such as 1h (default: as configured)"
     )
     _ways(p)
-    p = add_printing(group, "revoke", _revoke, "revoke keys: they open nothing any more")
+    p = add_printing(
+        group,
+        "revoke",
+        _revoke,
+        "revoke keys: they open nothing any more",
+        example="gateway keys revoke key_5c0c2f6d1a4b8e9f01234567",
+    )
     p.add_argument("ids", nargs="+", metavar="ID", help="id of a key: key_...")
     _ways(p, prints=False)
 

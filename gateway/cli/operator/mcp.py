@@ -39,21 +39,30 @@ def add(commands: Commands) -> None:
     """Add `gateway mcp` and the commands below it."""
     group = add_group(commands, "mcp", "list the MCP services, register them, stop and start them")
     asking = partial(add_asking, group, admin=True)
-    json_option(asking("list", list_services, "list the services and their states"))
-    _add_arguments_of_new(asking("add", add_with_options, "register a service; it starts at once"))
+    json_option(asking("list", list_services, "list the services and their states", example="gateway mcp list"))
+    example = 'gateway mcp add time --command "uvx mcp-server-time" --keyword timezone'
+    _add_arguments_of_new(asking("add", add_with_options, "register a service; it starts at once", example=example))
     for name, text in (("start", "start a service"), ("stop", "stop a service"), ("restart", "restart a service")):
-        p = asking(name, control_service, text)
+        p = asking(name, control_service, text, example=f"gateway mcp {name} time")
         p.add_argument("name", metavar="NAME", help="name of a service")
         p.set_defaults(what=name)
-    p = asking("tools", tools, "list the tools of a running service")
+    p = asking("tools", tools, "list the tools of a running service", example="gateway mcp tools time")
     p.add_argument("name", metavar="NAME", help="name of a service")
     json_option(p)
-    p = asking("accept", accept_tools, "accept changed tools as they are now")
+    text, example = "accept changed tools as they are now", "gateway mcp accept time convert_time"
+    p = asking("accept", accept_tools, text, example=example)
     p.add_argument("name", metavar="NAME", help="name of a service")
     p.add_argument("wanted", nargs="*", metavar="TOOL", help="only these (default: all that changed)")
-    p = asking("remove", remove_service, "stop a registered service and remove it")
+    text, example = "stop a registered service and remove it", "gateway mcp remove time"
+    p = asking("remove", remove_service, text, example=example)
     p.add_argument("name", metavar="NAME", help="name of a service")
-    p = add_command(group, "serve", serve, "relay between an MCP client that starts this command and a gateway")
+    p = add_command(
+        group,
+        "serve",
+        serve,
+        "relay between an MCP client that starts this command and a gateway",
+        example="gateway mcp serve --stdio --url http://127.0.0.1:8080",
+    )
     p.add_argument("--stdio", action="store_true", required=True, help="over standard input and output")
     text = (
         "the gateway's address, or that of its endpoint such as http://127.0.0.1:8080/mcp/git (default: as configured)"

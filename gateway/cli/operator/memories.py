@@ -15,10 +15,14 @@ PATH: Final = ("context", "memories")
 def add(commands: Commands) -> None:
     """Add `gateway memories` and the commands below it."""
     group = add_group(commands, "memories", "list what the gateway remembers of end users, and delete it")
-    p = add_asking(group, "list", list_memories, "list memories, newest first")
+    p = add_asking(
+        group, "list", list_memories, "list memories, newest first", example="gateway memories list --user anna"
+    )
     _add_owner(p)
     json_option(p)
-    p = add_asking(group, "delete", delete_memories, "delete memories")
+    p = add_asking(
+        group, "delete", delete_memories, "delete memories", example="gateway memories delete --user anna --all"
+    )
     p.add_argument("ids", nargs="*", metavar="ID", help="id of a memory: mem_...")
     p.add_argument("--all", dest="of_all", action="store_true", help="all memories of a user, or of a key")
     _add_owner(p)

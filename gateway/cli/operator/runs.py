@@ -17,17 +17,29 @@ PATH = ("context", "runs")
 def add(commands: Commands) -> None:
     """Add `gateway runs` and the commands below it."""
     group = add_group(commands, "runs", "show what runs did, continue those that stopped, cancel them")
-    p = add_asking(group, "list", list_runs, "list runs, newest first")
+    p = add_asking(group, "list", list_runs, "list runs, newest first", example="gateway runs list --state unknown")
     p.add_argument("--state", choices=get_args(RunState), help="only runs in this state")
     p.add_argument("--conversation", metavar="ID", help="only runs of this conversation")
     text = "the newest so many (default: 200)"
     p.add_argument("--limit", dest="most", type=_count, default=200, metavar="N", help=text)
     json_option(p)
-    p = add_asking(group, "show", one, "show what a run did, call by call")
+    p = add_asking(
+        group,
+        "show",
+        one,
+        "show what a run did, call by call",
+        example="gateway runs show run_ba53f7371e66ef81f1043a38",
+    )
     p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
     json_option(p)
     text = "continue a run that stopped at a call with an unknown outcome (--as done, retry or failed)"
-    p = add_asking(group, "resume", resume_run, text)
+    p = add_asking(
+        group,
+        "resume",
+        resume_run,
+        text,
+        example='gateway runs resume run_ba53f7371e66ef81f1043a38 --step 0 --as done --result "wrote it"',
+    )
     p.add_argument(
         "run_id", metavar="ID", help="run in the state unknown, or without --step and --as in awaiting_client"
     )
@@ -41,7 +53,13 @@ def add(commands: Commands) -> None:
     text = "result of the call for the model, which treats it as untrusted unless --trusted is given"
     p.add_argument("--result", metavar="TEXT", help=text)
     p.add_argument("--trusted", action="store_true", help="the result contains no text of a stranger")
-    p = add_asking(group, "cancel", cancel_run, "end a run; approvals that it waits for can no longer be decided")
+    p = add_asking(
+        group,
+        "cancel",
+        cancel_run,
+        "end a run; approvals that it waits for can no longer be decided",
+        example="gateway runs cancel run_ba53f7371e66ef81f1043a38",
+    )
     p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
 
 

@@ -15,7 +15,13 @@ _NAME_CHARS: Final = 100
 
 def add(commands: Commands) -> None:
     """Add `gateway upstreams`."""
-    p = add_asking(commands, "upstreams", list_upstreams, "show the upstreams, their endpoints, and how requests ended")
+    p = add_asking(
+        commands,
+        "upstreams",
+        list_upstreams,
+        "show the upstreams, their endpoints, and how requests ended",
+        example="gateway upstreams --json",
+    )
     json_option(p)
 
 

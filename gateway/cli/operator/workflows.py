@@ -21,11 +21,25 @@ TEXT_CHARS = 1000
 def add(commands: Commands) -> None:
     """Add `gateway workflows` and the commands below it."""
     group = add_group(commands, "workflows", "list the workflows, and run one")
-    json_option(add_asking(group, "list", list_workflows, "list the workflows by category"))
-    p = add_asking(group, "show", one, "show the parameters of a workflow, and its steps")
+    json_option(
+        add_asking(group, "list", list_workflows, "list the workflows by category", example="gateway workflows list")
+    )
+    p = add_asking(
+        group,
+        "show",
+        one,
+        "show the parameters of a workflow, and its steps",
+        example="gateway workflows show summarise",
+    )
     p.add_argument("name", metavar="NAME", help="name of a workflow")
     json_option(p)
-    p = add_asking(group, "run", run_workflow, "run a workflow and print its result")
+    p = add_asking(
+        group,
+        "run",
+        run_workflow,
+        "run a workflow and print its result",
+        example='gateway workflows run summarise title=Notes text="The safe is behind the mirror."',
+    )
     p.add_argument("name", metavar="NAME", help="name of a workflow")
     p.add_argument("pairs", nargs="*", type=_pair, metavar="KEY=VALUE", help="parameters, each at most once")
     text = "further parameters: a JSON object"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gateway.config.document import Document
+from gateway.config.feature_checks import collect_checks
 from gateway.config.file_access import loose_access
 from gateway.config.problems import KeyPath, fits
 from gateway.config.reading.yaml_reader import BROKEN, read_text
@@ -19,7 +20,7 @@ SECRETS_WITH_FILES = (
     ("mcp", "servers", "*", "url"),
     ("mcp", "servers", "*", "oauth", "client_secret"),
 )
-HEADERS_WITH_FILES = (("mcp", "servers", "*", "headers"), ("tracing", "headers"))
+HEADERS_WITH_FILES = (("mcp", "servers", "*", "headers"),)
 COMPANION_SUFFIX = "_file"
 _MAX_SECRET_BYTES = 64 * 1024
 
@@ -28,7 +29,8 @@ def read_companions(document: Document) -> None:
     """Put the content of each `*_file` where the secret itself would stand."""
     for path in list(companions(document)):
         _read_companion(document, path)
-    for headers in HEADERS_WITH_FILES:
+    of_features = (headers for feature in collect_checks() for headers in feature.secret_headers)
+    for headers in (*HEADERS_WITH_FILES, *of_features):
         for path in list(document.matches(*headers, "*")):
             # No header ends like this, so the name is free for the file.
             if str(path[-1]).endswith(COMPANION_SUFFIX):

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import ListenAddress, PathPrefix
 from gateway.config.values.scalars import Flag, Label, ShownName, limit_count
 from gateway.config.values.units import Duration, DurationOrZero, limit_size
+from gateway.features.limits.section import AllowanceSettings
 from gateway.jsontext.value_count import VALUES_LIMIT
 
 

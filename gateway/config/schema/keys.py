@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.networks import Network
 from gateway.config.values.scalars import ApprovalMode, CallerName, Flag, Label, Name, ShownName, Text, parse_text
 from gateway.config.values.times import Time
 from gateway.config.values.units import DurationOrZero
 from gateway.config.values.value import ValueType
+from gateway.features.limits.section import AllowanceSettings
 
 Scope = Literal["passthrough", "context", "tools", "approve", "admin", "metrics"]
 

@@ -14,13 +14,13 @@ from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import ToolsSettings
-from gateway.config.schema.tracing import TracingSettings
 from gateway.config.schema.upstreams import UpstreamSettings
-from gateway.config.schema.usage import UsageSettings
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, Label, limit_count
 from gateway.config.values.secret import Secret
 from gateway.config.values.units import Duration
+from gateway.features.tracing.section import TracingSettings
+from gateway.features.usage.section import UsageSettings
 
 DEFAULT_LISTEN = Address("127.0.0.1", 8080)
 DEFAULT_STORE = Secret("sqlite:///./gateway.db")

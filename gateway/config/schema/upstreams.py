@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, PathPrefix, parse_prefix
 from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, limit_count
 from gateway.config.values.units import Duration, Share, limit_size
 from gateway.config.values.value import ValueType
 from gateway.contracts.quirks import QuirkName
+from gateway.features.limits.section import AllowanceSettings
 
 _STATUS = re.compile(r"[45][0-9][0-9]\Z")
 

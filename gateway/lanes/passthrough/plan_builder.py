@@ -28,13 +28,12 @@ from gateway.lanes.passthrough.dispatch.failover import Failover, FailoverFactor
 from gateway.lanes.passthrough.dispatch.hedge import Hedge
 from gateway.lanes.passthrough.dispatch.model_routing import ModelRoutingFactory
 from gateway.lanes.passthrough.dispatch.targets import ModelTargets, Targets
-from gateway.lanes.passthrough.observers.observer import Feature, Observers, PlannedRequest
+from gateway.lanes.passthrough.observers.observer import Observers, PassthroughFeature, PlannedRequest
 from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.passthrough.plan_records import PlannedHead, PlanTarget, RequestCounts, RequestPolicy
 from gateway.lanes.passthrough.repetition import computes, may_repeat, may_run_twice
 from gateway.lanes.passthrough.upstream_head import upstream_head
 from gateway.lanes.routes import Route, RouteTable, get_path
-from gateway.limits.limiter import Limiter
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
@@ -77,8 +76,7 @@ class PlanBuilder:
         keys: KeyRing,
         door: HostGuard,
         metrics: Metrics,
-        features: Sequence[Feature],
-        limiter: Limiter | None,
+        features: Sequence[PassthroughFeature],
         context_upstream: int | None,
     ) -> None:
         self._routes = routes
@@ -88,7 +86,6 @@ class PlanBuilder:
         self._door = door
         self._metrics = metrics
         self._features = features
-        self._limiter = limiter
         self._context_upstream = context_upstream
         self._written_fields = frozenset(chain.from_iterable(feature.written_fields for feature in features))
 
@@ -118,6 +115,8 @@ class PlanBuilder:
             upstream=home.name if dispatcher is None else None,
             upstreams=tuple(group.name for group in groups),
             by_model=by_model,
+            reads_tokens=any(feature.needs_tokens(first.identity.caller) for feature in self._features),
+            reads_at_once=any(feature.reads_at_once for feature in self._features),
         )
         return Plan(_planned_head(routed), first, policy, dispatcher, self._observers(request))
 
@@ -192,9 +191,10 @@ class PlanBuilder:
         `groups` are the upstreams that the requests may be for, `by_model`: by the models that their bodies name.
         """
         reached = {*groups, *chain.from_iterable(group.fallbacks for group in groups)}
-        takes = any(group.has_places for group in reached)
-        if not takes and self._limiter is not None:
-            takes = self._limiter.shares(caller, (group.name for group in reached), by_model=by_model)
+        names = [group.name for group in reached]
+        takes = any(group.has_places for group in reached) or any(
+            feature.takes_places(caller, names, by_model=by_model) for feature in self._features
+        )
         return groups[0].kept_bytes if takes else None
 
     def _observers(self, request: PlannedRequest) -> Observers | None:

@@ -9,23 +9,19 @@ from gateway.approvals.webhooks import build_webhooks
 from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import KeyRing, LentKeys, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.prices import load_prices
 from gateway.config.prompts import prompt_texts
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.client import ClientTimeouts
-from gateway.lanes.passthrough.observers.features import collect_features
-from gateway.lanes.passthrough.observers.usage_batch import UsageBatch
+from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
-from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
+from gateway.server.feature import load_features
 from gateway.server.lanes.rights import key_ring
-from gateway.server.lanes.tracing import check_tracing
 from gateway.server.lanes.upstreams import build_endpoints, build_groups, upstreams_in_use
 from gateway.telemetry.metrics import Metrics
-from gateway.usage.tokens import Recorded
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
 ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))
@@ -41,17 +37,14 @@ def build_router(
     demo_url: str | None,
     own_paths: Collection[bytes],
     lent: LentKeys | None = None,
-    recorded: Recorded | None = None,
-    usage_batch: UsageBatch | None = None,
     stored: StoredKeys | None = None,
-    limiter: Limiter | None = None,
+    features: Sequence[PassthroughFeature] = (),
     now_s: Callable[[], float] = time.time,
     tracer: Tracer | None = None,
 ) -> Router:
     """Build the router of the data listener.
 
-    `lent` are the tokens of the console, `recorded` takes the usage, `usage_batch` has the answers whose usage is not
-    read yet, `stored` are the keys of the store, `limiter` has the limits, and `tracer` makes traces.
+    `lent` are the tokens of the console, `stored` are the keys of the store, `tracer` makes traces of our own pages.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -71,13 +64,7 @@ def build_router(
         timeouts=_timeouts(settings),
         models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
-        features=collect_features(
-            recorded=recorded if settings.usage.enabled else None,
-            batch=usage_batch or UsageBatch(),
-            limiter=limiter,
-            tracer=tracer,
-        ),
-        limiter=limiter,
+        features=features,
         tracer=tracer,
     )
 
@@ -125,16 +112,16 @@ def door(settings: Settings) -> HostGuard:
 
 
 def check_files(settings: Settings) -> None:
-    """Check base prompts, TLS files, prices, webhook secrets, and the libraries for traces.
+    """Check base prompts, TLS files, webhook secrets, and what features need.
 
     A reload calls it in a thread, which a file system may hold up. So the event loop reads the files again without a
     wait. Raises ConfigError for unusable files, for secrets that cannot sign, and for libraries that are missing.
     """
-    check_tracing(settings)
     problems: list[Problem] = []
-    for read in (lambda: prompt_texts(settings.prompts), lambda: load_prices(settings.usage)):
+    of_features = (feature.check_files for feature in load_features() if feature.check_files is not None)
+    for check in (lambda settings: prompt_texts(settings.prompts), *of_features):
         try:
-            read()
+            check(settings)
         except ConfigError as error:
             problems += error.problems
     for i, upstream in enumerate(settings.upstreams):

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from gateway.api.admin.audit import AuditPages, AuditVerifier
 from gateway.api.admin.keys import KeyPages
-from gateway.api.admin.limits import LimitPages
 from gateway.api.admin.status import StatusPages
 from gateway.api.admin.tools import ToolPages
 from gateway.api.admin.upstreams import UpstreamPages
-from gateway.api.admin.usage import UsagePages
 from gateway.api.approvals import ApprovalPages
 from gateway.api.decisions import ApiContext
 from gateway.api.events.pages import EventPages
@@ -33,9 +31,7 @@ from gateway.api.runs import RunPages
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.approvals.previews import Previews
-from gateway.contracts.caller import Caller
-from gateway.limits.limit_status import LimitUsage
-from gateway.server.lanes.limits import build_shared_limiter
+from gateway.features.registry import load_parts
 from gateway.server.pages.needs import Leave, PageNeeds
 from gateway.server.pages.status import StatusFacts
 
@@ -52,7 +48,8 @@ class ApiPages:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of all pages, except for the MCP services' routes."""
-        return [*self.of_context(), *self.of_responses(), *self.of_runs(), *self.of_operating()]
+        core = [*self.of_context(), *self.of_responses(), *self.of_runs(), *self.of_operating()]
+        return [*core, *collect_routes(self._needs)]
 
     def of_context(self) -> Sequence[Route]:
         """Return the routes of explanations, prompts, workflows and the description of all pages."""
@@ -98,30 +95,14 @@ class ApiPages:
         keys = KeyPages(
             store, settings=needs.settings, refresh=self._shared.keys.refresh, authorise=authorise, clock=clock
         )
-        usage = UsagePages(
-            store=store,
-            flush=self._shared.usage.flush,
-            is_enabled=lambda: needs.settings().usage.enabled,
-            authorise=authorise,
-            clock=clock,
-        )
         pages = (
             ToolPages(catalog=lambda: needs.current().equipment.judge.catalog, authorise=authorise),
             AuditPages(AuditVerifier(store, clock=clock), authorise=authorise),
             StatusPages(facts.read, authorise=authorise),
             keys,
-            usage,
-            LimitPages(self._list_limit_usage, authorise=authorise),
             UpstreamPages(facts.upstreams, authorise=authorise),
         )
         return [route for page in pages for route in page.routes()]
-
-    def _list_limit_usage(self, caller: Caller) -> list[LimitUsage]:
-        """Return what is used of the limits that a caller may see."""
-        limiter = build_shared_limiter(self._needs.settings(), self._shared)
-        is_admin = "admin" in caller.scopes
-        callers = self._needs.keys().callers()
-        return list(limiter.list_usage(limiter.of_all(callers) if is_admin else limiter.of_caller(caller)))
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""
@@ -147,3 +128,11 @@ class ApiPages:
     def of_services(self) -> Sequence[Route]:
         """Return the routes of MCP services, which may have an address of their own."""
         return ServicePages(mcp_servers=lambda: self._shared.mcp_servers, authorise=self._needs.authorise).routes()
+
+
+def collect_routes(needs: PageNeeds) -> Sequence[Route]:
+    """Return the routes of the pages of features."""
+    found: list[Route] = []
+    for part in load_parts("routes"):
+        found += part.build_routes(needs)
+    return found

@@ -1,8 +1,14 @@
 """A plan is built from its head in one pass: the same head and caller make the same records."""
 
+from collections.abc import Iterable
+
+import pytest
 from lanes.assembled import alone, endpoint, keyring, read, router
 
+from gateway.contracts.caller import Caller
+from gateway.features.usage.observer import UsageObserver
 from gateway.lanes.passthrough.dispatch.model_routing import ModelRoutingFactory
+from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.router import Router
 from gateway.lanes.routes import Route
@@ -48,3 +54,36 @@ def test_model_routing_dispatcher_is_planned_for_requests_with_a_body() -> None:
     asked = planned(way_in, LINE, b"Content-Length: 2")
     assert isinstance(asked.dispatcher, ModelRoutingFactory) and asked.dispatcher.most_targets == 2
     assert planned(way_in, b"GET /v1/models HTTP/1.1").dispatcher is None
+
+
+class Wanting(PassthroughFeature):
+    """A feature without an observer, which needs tokens, perhaps at once, or takes places."""
+
+    def __init__(self, *, tokens: bool = False, at_once: bool = False, places: bool = False) -> None:
+        self.reads_at_once = at_once
+        self._tokens = tokens
+        self._places = places
+
+    def needs_tokens(self, caller: Caller) -> bool:
+        return self._tokens
+
+    def takes_places(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+        assert list(upstreams) == ["up"] and not by_model
+        return self._places
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_tokens_are_read_if_any_feature_needs_them(at_once: bool) -> None:
+    """Nothing is recorded here. At once: the answer does not wait in the batch."""
+    assert planned(router(endpoint(), further=[Wanting()]), LINE, b"Content-Length: 2").observers is None
+    way_in = router(endpoint(), further=[Wanting(tokens=True, at_once=at_once)])
+    observers = planned(way_in, LINE, b"Content-Length: 2").observers
+    assert observers is not None
+    (make,) = observers.makers
+    assert make.func is UsageObserver and (make.args[1] is None) == at_once
+
+
+def test_little_of_a_body_is_held_if_any_feature_takes_places() -> None:
+    for places in (False, True):
+        plan = planned(router(endpoint(name="up"), further=[Wanting(places=places)]), LINE, b"Content-Length: 2")
+        assert (plan.policy.held_bytes is not None) == places

@@ -124,7 +124,7 @@ async def test_full_span_queue_drops_and_counts_spans() -> None:
 
 
 async def test_without_an_endpoint_the_sdk_is_not_loaded() -> None:
-    code = "import sys, gateway.server.app, gateway.server.lanes.tracing; print('\\n'.join(sys.modules))"
+    code = "import sys, gateway.server.app, gateway.features.tracing.service; print('\\n'.join(sys.modules))"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     loaded = (await process.communicate())[0].decode().split()
     assert "gateway.contracts.tracing.tracer" in loaded

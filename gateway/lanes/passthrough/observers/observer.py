@@ -2,14 +2,14 @@
 
 The exchange knows no feature. It calls the observers of its plan at each phase, in their order. They may refuse the
 request (with a GatewayError, where it says so), read what passes, and say nothing else: no observer changes a byte that
-is relayed, but for the target of an attempt. A feature is one file here, with its `Feature` and its `Observer`;
-`features.py` collects them. The order of the phases is drawn in docs/architecture.md.
+is relayed, but for the target of an attempt. A feature has them in `observer.py` of its folder (`gateway/features/`),
+with its `PassthroughFeature`. The order of the phases is drawn in docs/architecture.md.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -111,7 +111,8 @@ class PlannedRequest:
     """The facts of a plan's requests by which their observers are chosen.
 
     `upstream` is the one that they go to, if no body or failure decides that. `upstreams` are all that they may go to
-    where there is a choice, and `by_model`: a model in the body chooses among these.
+    where there is a choice, and `by_model`: a model in the body chooses among these. `reads_tokens`: a feature needs
+    the tokens of their answers, `reads_at_once`: when the exchange closes.
     """
 
     head: RequestHead
@@ -120,16 +121,37 @@ class PlannedRequest:
     upstream: str | None
     upstreams: tuple[str, ...]
     by_model: bool
+    reads_tokens: bool = False
+    reads_at_once: bool = False
 
 
-class Feature(Protocol):
-    """A feature of one configuration. `written_fields` are fields of the head that it writes in place of the client."""
+class PassthroughFeature:
+    """A feature of one configuration, as passthrough sees it. By itself it does nothing.
 
-    @property
-    def written_fields(self) -> frozenset[bytes]: ...
+    `written_fields` are fields of the head that it writes in place of the client. `reads_at_once`: its observers want
+    the tokens of an answer when the exchange closes, so that no answer may wait to be read with others.
+    """
+
+    written_fields: frozenset[bytes] = frozenset()
+    reads_at_once = False
+
+    def needs_tokens(self, caller: Caller) -> bool:
+        """Return whether the tokens of a caller's requests are to be read."""
+        del caller
+        return False
+
+    def takes_places(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+        """Return whether requests take places that others want, so that little of a body is held.
+
+        `upstreams` are those that they may go to, `by_model`: as the models say that their bodies name.
+        """
+        del caller, upstreams, by_model
+        return False
+
     def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         """Return what makes the observers of a plan's requests; None: the feature has no use for them.
 
         Raises GatewayError: the requests are refused.
         """
-        ...
+        del request
+        return None

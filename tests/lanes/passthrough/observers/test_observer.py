@@ -7,7 +7,13 @@ from lanes.assembled import assembled
 
 from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.access_record import AccessRecord
-from gateway.lanes.passthrough.observers.observer import Observer, ObserverFactory, Observers, PlannedRequest
+from gateway.lanes.passthrough.observers.observer import (
+    Observer,
+    ObserverFactory,
+    Observers,
+    PassthroughFeature,
+    PlannedRequest,
+)
 from gateway.lanes.passthrough.observers.tee import PayloadSink
 from gateway.lanes.passthrough.plan_records import PlanTarget
 from gateway.testing.scripts import answer, chunk, head, serve
@@ -75,7 +81,7 @@ class Follower(Observer):
         return False
 
 
-class Following:
+class Following(PassthroughFeature):
     """A feature that follows every exchange."""
 
     written_fields = frozenset((b"x-secret",))

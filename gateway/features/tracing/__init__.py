@@ -1,0 +1,1 @@
+"""Traces: spans of requests, for an OpenTelemetry collector."""

@@ -1,0 +1,1 @@
+"""Usage: the tokens of requests, recorded by who used them, and what they cost."""
